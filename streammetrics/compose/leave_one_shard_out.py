@@ -19,15 +19,22 @@ from ..reading.about import about_of
 from ..reading.reading import CellReadings
 from ..reading.replicates import numbers_of
 from ..state.axes import Vocabulary
+from ..state.cell_table import CellTable
 from ..state.state import State
+from ..statistics.bins import ScoreBins
+from ..statistics.groups.closed_sums import SealedGroups
+from ..statistics.groups.group_rows import GroupRows
 from ..statistics.score_readouts import count_pairs_without, divide_integers
 from ..statistics.scores import ScoreHistogram
+from ..statistics.sums import ScoreSums
 
-__all__ = ["check_cells", "leave_one_out", "reduce_groups", "select_cell", "shard_of", "table_by_shard"]
+__all__ = ["check_cells", "count_events", "leave_one_out", "reduce_groups", "select_cell", "shard_of", "table_by_shard"]
 
 NAN = float("nan")
 MAX_BYTES = 1 << 24
 """The memory of the states without each shard that are computed together."""
+NEED_NEGATIVES = (ScoreSums, ScoreBins, ScoreHistogram, SealedGroups, GroupRows)
+"""The statistics whose metrics are as imprecise with few negatives as with few positives."""
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -66,6 +73,22 @@ def select_cell(shards: State, cell: int) -> State:
     """Return the shards of one cell (slice), without its key."""
     first, last = np.searchsorted(cells_of_shards(shards), [cell, cell + 1])
     return shards.drop_leading_axes(np.arange(first, last), len(shards.axes) - 1)
+
+
+def count_events(counted: Any, shards: State, count: int, cells: int) -> tuple[Floats, NDArray[np.str_]]:
+    """Return the events in each shard and cell, on which the precision of an interval depends, and what they are.
+
+    These are the positives; or the negatives, if a metric needs both and the cell has fewer of them; or the rows, if
+    `counted`, the state of `shards` before `reduce_groups`, does not count positives.
+    """
+    rows, positives = (
+        table_by_shard(shards, each, count, cells) for each in (counted.row_counts, counted.positive_counts)
+    )
+    if type(counted).positive_counts is CellTable.positive_counts:
+        return positives, np.full(cells, "rows")
+    negatives = rows - positives
+    is_rarer = isinstance(counted, NEED_NEGATIVES) & (negatives.sum(axis=0) < positives.sum(axis=0))
+    return np.where(is_rarer, negatives, positives), np.where(is_rarer, "negatives", "positives")
 
 
 def table_by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int) -> Floats:

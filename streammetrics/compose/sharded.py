@@ -36,6 +36,7 @@ from .axis_wrapper import check_dense_size, inner_of
 from .leave_one_shard_out import (
     cells_of_shards,
     check_cells,
+    count_events,
     leave_one_out,
     reduce_groups,
     select_cell,
@@ -250,13 +251,8 @@ class ShardedDefinition(Definition):
                 edges = np.stack([before, through])
             # All metrics that share a state have the same weights and events, so compute these once.
             if place not in totals_by_place:
-                each = parts[place].row_weights, parts[place].row_counts, parts[place].positive_counts
-                weights, rows, positives = (table_by_shard(shards, one, self.shards, cells) for one in each)
-                negatives = rows - positives
-                what = "positives" if parts[place].has_positives else "rows"
-                is_rarer = parts[place].needs_negatives & (negatives.sum(axis=0) < positives.sum(axis=0))
-                names = np.where(is_rarer, "negatives", what)
-                totals_by_place[place] = weights, np.where(is_rarer, negatives, positives), names
+                weights = table_by_shard(shards, parts[place].row_weights, self.shards, cells)
+                totals_by_place[place] = weights, *count_events(parts[place], shards, self.shards, cells)
             weights, events, events_names = totals_by_place[place]
             none = np.full((self.shards, cells), np.nan)
             # Several tasks may contain the same metric object, so the name decides, too.

@@ -116,7 +116,7 @@ class Estimate(NamedTuple):
     reason: str | None = None
 
     def limits(self, confidence: float) -> tuple[Any, Any]:
-        """Return the confidence limits as numbers or arrays; NaN where there are none, or where they are equal.
+        """Return the confidence limits as numbers or arrays; NaN where there are none, or where nothing varies.
 
         They lie in the range of the value (`within`), and the value lies between them.
         """
@@ -125,9 +125,13 @@ class Estimate(NamedTuple):
         # the value.
         low = np.minimum(np.maximum(low, self.within[0]), self.value)
         high = np.maximum(np.minimum(high, self.within[1]), self.value)
-        # An interval without width is no statement: if nothing varies in the data, the variation is unknown.
-        none = ~(np.isfinite(low) & np.isfinite(high)) | (low == high)
+        none = ~(np.isfinite(low) & np.isfinite(high)) | self._is_constant
         return unwrap_scalar(np.where(none, NAN, low)), unwrap_scalar(np.where(none, NAN, high))
+
+    @property
+    def _is_constant(self) -> Any:
+        """Whether the error is 0, as for perfect rankings: nothing varies in the data, so the variation is unknown."""
+        return self.ends is None and self.scale != "wilson" and np.asarray(self.error) == 0.0
 
     def _limits_on_scale(self, confidence: float) -> tuple[Any, Any]:
         """Return the limits, computed on `scale` and transformed back, before they are clipped to the range."""
@@ -158,7 +162,7 @@ class Estimate(NamedTuple):
             units = self.assumption.partition(" ")[0]
             squares = f"a sum of squares exceeds {LARGEST_SQUARE_SUM}, the largest that a state can hold"
             return f"there are fewer than two {units} or only one class, or {squares}"
-        if np.all(self.error == 0.0):
+        if np.all(self._is_constant) and np.all(scale_of(self.scale).holds(self.value)):
             units = self.assumption.partition(" ")[0]
             return f"nothing varies: all {units} have the same value, so the variation cannot be estimated"
         return f"the value is at the end of its range ({self.value}), where its variation cannot be estimated"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import cache, cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,9 +33,6 @@ MAX_WEIGHT_ROUNDING = Fraction(1, 1 << 25)
 
 class CellTable(Statistic):
     """A statistic together with the table of cells that contains its counts and sums; the base class of `State`."""
-
-    needs_negatives: ClassVar[bool] = False
-    """Whether the values of metrics vary as much with few negatives as with few positives."""
 
     @cached_property
     def cells(self) -> Cells:
@@ -219,11 +216,6 @@ class CellTable(Statistic):
     def positive_counts(self) -> Ints:
         """The number of positives of each front cell, or the number of rows if the statistic does not count positives."""
         return self.row_counts
-
-    @property
-    def has_positives(self) -> bool:
-        """Whether the statistic counts positives."""
-        return type(self).positive_counts is not CellTable.positive_counts
 
     @property
     def row_weights(self) -> NDArray[np.float64]:

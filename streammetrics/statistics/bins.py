@@ -44,8 +44,6 @@ class ScoreBins(State, tag="score_bins"):
     therefore exact integers. A bin takes 32 bytes, or 16 bytes if the state keeps no sums of scores.
     """
 
-    needs_negatives = True
-
     n_bins: int = setting(default=15, low=1, high=1 << 24)
     scale: str = setting(default="probability", choices=("probability", "logit"))
     sums: bool = setting(default=True)

@@ -183,8 +183,6 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     bfloat16 scores.
     """
 
-    needs_negatives = True
-
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
     bits: int | None = setting(default=16, low=8, high=24)
     limit: int | None = setting(default=None, low=0, high=1 << 31)

@@ -165,8 +165,6 @@ class ScoreSums(TermSums, tag="score_sums"):
         Whether batches may lack a column of labels, because no metric uses labels. Their rows are counted as negatives.
     """
 
-    needs_negatives = True
-
     unlabelled: bool = setting(default=False, operational=True)
 
     def needs(self) -> tuple[Need, ...]:

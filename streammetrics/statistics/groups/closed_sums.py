@@ -173,8 +173,6 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         merging raises an error if both states contain the same partition.
     """
 
-    needs_negatives = True
-
     partitions: int = setting(default=1, low=1)
 
     sealed = Flat("partitions", form="once", front=True)

@@ -158,8 +158,6 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     state files and comparisons. An entry takes 24 bytes, or 40 with weights, and a group another 24 bytes.
     """
 
-    needs_negatives = True
-
     partition: tuple[int, ...] = setting(default=())
     sample_rows: int = setting(default=0, low=0)
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
