@@ -168,7 +168,7 @@ def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, u
 def _choose_type(guess: pa.DataType, name: str, uses: ColumnUses, typed: bool) -> pa.DataType:
     """Return the type in which to read a column, given the type inferred from the first rows of a file.
 
-    `typed` says that the format distinguishes numbers from text. Numbers of such a format cannot be read as text.
+    `typed` says whether the format distinguishes numbers from text. If it does, its numbers cannot be read as text.
     """
     real = pa.types.is_floating(guess)
     if name in uses.keys and not pa.types.is_boolean(guess) and not real:

@@ -135,7 +135,7 @@ def choose_by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any])
     """Return a function of one number, for use in kernels, that runs the given version for the dtype of the number."""
 
     def step(z: Any) -> Any:
-        """Do nothing in Python. When numba compiles a call, it uses the version for the dtype of the argument."""
+        """Do nothing if Python calls this. In compiled code, numba calls the overload for the dtype of the argument."""
 
     def choose(z: Any) -> Callable[..., Any]:
         return float32 if z.bitwidth == 32 else float64

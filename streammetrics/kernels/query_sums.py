@@ -111,7 +111,7 @@ def compute_measures(
         elif wants_most:
             n_most = build_ideal_order(power, c, extra, extra_power, small, pool, count, most)
         c, mixed = count_before(place, c, n), False
-        # If there are ties, give every rank a gain, including 0, so that tied documents can get the mean of their group.
+        # If there are ties, write the gain of every rank, even where it is 0, so that ties can get the mean gain.
         # Averaging is needed only if some tied documents have different gains (`mixed`).
         if average and has_ties:
             for worth in (gain, rel, power, stop):

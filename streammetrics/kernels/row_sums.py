@@ -57,7 +57,7 @@ SCALE = 2.0**25
 
 @inline
 def carry_from(numbers: Any, at: Any, first: Any) -> None:
-    """Propagate carries in the superaccumulator at index `at`, in which only three integers from `first` on changed."""
+    """Propagate carries in the superaccumulator at index `at`, where only the three integers from `first` have changed."""
     k, end, over = at + u8(first), at + CHUNKS - u8(1), i8(0)
     # After these three integers, continue only while the carry is not 0. The carry usually becomes 0 soon.
     near = min(k + u8(3), end)

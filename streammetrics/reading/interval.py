@@ -196,8 +196,8 @@ def no_interval(value: Any, confidence: float, reason: str) -> Interval:
 class DefaultConfidence(float):
     """The type of the default confidence level, which lets functions tell whether the caller passed one.
 
-    With the default, tables print only the intervals of `Sharded` metrics, which assume that units rather than rows are
-    independent.
+    If the caller passed no level, tables print intervals only for `Sharded` metrics. These intervals assume that units,
+    such as users, are independent, rather than rows.
     """
 
     def __repr__(self) -> str:
