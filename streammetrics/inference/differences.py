@@ -187,8 +187,7 @@ def _may_be_negative(metric: Any, a: ScaledEstimate, b: ScaledEstimate) -> bool:
     least = about_of(metric).value_range[0]
     if least is not None and least >= 0.0:
         return False
-    lowest = [np.fmin(side.value, interval(side).low) for side in (a, b)]
-    return any(bool((low <= 0.0).any()) for low in lowest)
+    return any(bool(((np.asarray(x.value) <= 0.0) | (np.asarray(interval(x).low) <= 0.0)).any()) for x in (a, b))
 
 
 def _find_same_cells(pair: Pair) -> NDArray[np.bool_]:

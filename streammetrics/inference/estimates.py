@@ -248,7 +248,7 @@ def statistic(estimate: ScaledEstimate, null: float = 0.0) -> Any:
 def _iterate_sets(estimate: ScaledEstimate) -> Iterator[tuple[int, Any]]:
     """Yield the flat index of each cell whose interval is a set, and the set."""
     if estimate.sets is not None:
-        yield from ((i, one) for i, one in enumerate(np.ravel(estimate.sets)) if one is not None)
+        yield from ((i, one) for i, one in enumerate(np.asarray(estimate.sets).reshape(-1)) if one is not None)
 
 
 def p_value(estimate: ScaledEstimate, null: float = 0.0) -> Any:

@@ -32,6 +32,7 @@ __all__ = [
     "effective_shards",
     "jackknife",
     "subtract_replicates",
+    "sum_shards",
 ]
 
 # The smallest number of effective shards (see `effective_shards`) for a reliable interval.

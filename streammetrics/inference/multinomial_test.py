@@ -31,21 +31,21 @@ def multinomial_p_value(counts: Sequence[float], shares: Sequence[float]) -> flo
     if is_whole and total < MAX_OUTCOMES and math.comb(int(total) + len(counts) - 1, int(total)) <= MAX_OUTCOMES:
         return _exact_p_value([int(count) for count in counts], shares)
     expected = [total * share for share in shares]
-    distance = math.fsum((count - mean) ** 2 / mean for count, mean in zip(counts, expected, strict=True))
+    distance = math.fsum((count - mean) * (count - mean) / mean for count, mean in zip(counts, expected, strict=True))
     return chi2_tail(distance, len(counts) - 1)
 
 
 def _exact_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
     total = sum(counts)
     # Element n is the logarithm of n factorial.
-    factorials = np.concatenate([[0.0], np.cumsum(log(np.arange(1.0, total + 1.0)))])
+    factorials = np.concatenate([[0.0], np.add.accumulate(log(np.arange(1.0, total + 1.0)))])
     logs = [float(log(np.float64(share))) for share in shares]
     # Fill the arms one after the other. For each way to fill the arms so far, `left` has the number of users for the other
     # arms, and `odds` has the logarithm of the probability of this way.
     left, odds = np.array([total]), factorials[-1:]
     for share in logs[:-1]:
         before = np.repeat(np.arange(len(left)), left + 1)
-        count = np.arange(len(before)) - np.repeat(np.cumsum(left + 1) - (left + 1), left + 1)
+        count = np.arange(len(before)) - np.repeat(np.add.accumulate(left + 1) - (left + 1), left + 1)
         odds = odds[before] + count * share - factorials[count]
         left = left[before] - count
     odds = odds + left * logs[-1] - factorials[left]

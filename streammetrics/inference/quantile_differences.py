@@ -22,7 +22,7 @@ from ..reading.link_functions import SCALES, scale_of
 from ..reading.replicates import Sample
 from ..statistics.value_order import BucketWeights
 from .estimates import ScaledEstimate, estimate_from_error
-from .jackknife import build_contrast, jackknife, jackknife_variance, subtract_replicates
+from .jackknife import build_contrast, jackknife, jackknife_variance, subtract_replicates, sum_shards
 from .pairs import Pair
 from .quantiles import compute_share
 from .reasons import Reasons, add_reasons, build_reasons, has_reason
@@ -189,13 +189,13 @@ class _QuantileSide:
             t, df = np.maximum(points, 0.0) * scale, np.repeat(self.df[cells], sizes)
             known = np.isfinite(t)
             deviates = np.where(known, normal_of_t(np.where(known, t, 0.0), df), INF)
-            reaches.append(np.split(deviates, np.cumsum(sizes)[:-1]))
+            reaches.append(np.split(deviates, np.add.accumulate(sizes)[:-1]))
         return [QuantileSteps(x.low, x.high, *each) for x, *each in zip(buckets, *reaches, strict=True)]
 
 
 def _sum_below(weights: Floats) -> Floats:
     """Return the share of the weight below each bucket, followed by 1."""
-    sums = np.concatenate([[0.0], np.cumsum(weights)])
+    sums = np.concatenate([[0.0], np.add.accumulate(weights)])
     shares: Floats = sums / sums[-1]
     return shares
 
@@ -219,7 +219,7 @@ def _has_step(a: _QuantileSide, b: _QuantileSide, cell: int) -> bool:
         # Both sides may have stored the same value.
         _, places = np.unique(low[inside], return_inverse=True)
         by_value = np.bincount(places, np.where(single, weights, 0.0)[inside], 1)
-        if by_value.max() > STEP_SHARE * weights[inside].sum():
+        if by_value.max() > STEP_SHARE * sum_shards(weights[inside]):
             return True
     return False
 
@@ -264,7 +264,7 @@ def _compare_shares(a: _QuantileSide, b: _QuantileSide) -> ScaledEstimate:
         first, second = (compute_share(s.edges[1], s.weights) for s in sides if s is not None and s.edges is not None)
         return jackknife(subtract_replicates(first, second))
     shares = [_share_through(s) for s in (a, b)]
-    return estimate_from_error(shares[0] - shares[1], np.hypot(a.errors[1], b.errors[1]))
+    return estimate_from_error(shares[0] - shares[1], np.sqrt(a.errors[1] * a.errors[1] + b.errors[1] * b.errors[1]))
 
 
 def _share_through(side: _QuantileSide) -> Floats:

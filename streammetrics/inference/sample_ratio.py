@@ -250,7 +250,8 @@ def _wilson_interval(share: float, users: float, z: float) -> tuple[float, float
         return math.nan, math.nan
     scale = 1.0 + z * z / users
     centre = (share + z * z / (2.0 * users)) / scale
-    half = z * math.sqrt(share * (1.0 - share) / users + (z / (2.0 * users)) ** 2) / scale
+    shift = z / (2.0 * users)
+    half = z * math.sqrt(share * (1.0 - share) / users + shift * shift) / scale
     return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
@@ -286,7 +287,8 @@ def _read_sample(state: State) -> tuple[float, dict[Any, float], int]:
     found, arm_counts = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]), return_counts=True)
     several = found[arm_counts > 1]
     sampled_users = {
-        arm: float(len(h) - np.isin(several, h).sum()) for arm, h in zip(_read_arms(state), hashes, strict=True)
+        arm: float(len(h) - np.count_nonzero(np.isin(several, h)))
+        for arm, h in zip(_read_arms(state), hashes, strict=True)
     }
     return share, sampled_users, len(several)
 

@@ -395,8 +395,9 @@ class TestSaved:
         shown = run("show", days[0], "--format", "json").records
         expected = sm.load(days[0])["overall"].table().to_dict()
         assert [r["interval_low"] for r in shown if not r["by"]] == expected["interval_low"]
-        assert "95 %: intervals by user_id" in run("show", days[0], "--by", "country").out
-        assert "90 %: intervals by user_id" in run("show", days[0], "--confidence", 0.9).out
+        note = "confidence intervals, for rows that are correlated within each user_id"
+        assert f"95 %: {note}" in run("show", days[0], "--by", "country").out
+        assert f"90 %: {note}" in run("show", days[0], "--confidence", 0.9).out
         run("eval", users, *ONE, "--save", tmp_path / "plain")
         assert {r["interval_low"] for r in run("show", tmp_path / "plain", "--format", "json").records} == {None}
 

@@ -8,13 +8,14 @@ import pytest
 from streammetrics import inference
 
 FILES = sorted(Path(inference.__file__).parent.glob("*.py"))
-OF_MATH = {"sqrt", "fsum", "isnan", "isinf", "isfinite", "copysign", "ceil", "floor", "inf", "nan"}
+OF_MATH = {"sqrt", "fsum", "isnan", "isinf", "isfinite", "copysign", "ceil", "floor", "inf", "nan", "comb"}
 OF_NUMPY = {
     "float64", "bool_", "array", "asarray", "full", "zeros", "arange", "where", "divide", "minimum", "maximum", "abs",
     "sqrt", "isnan", "isinf", "isfinite", "finfo", "flatnonzero", "count_nonzero", "argsort", "shape", "ndim", "errstate",
     "broadcast_to", "ascontiguousarray", "nan", "inf", "int64", "concatenate", "array_equal",
     "unique", "uint64", "frombuffer", "searchsorted",
-    "add",  # along the first axis, one after the other: `jackknife.total`
+    "append", "argmax", "bincount", "isin", "repeat", "split",
+    "add",  # along the first axis, one after the other: `jackknife.sum_shards`
 }  # fmt: skip
 
 

@@ -196,8 +196,8 @@ def test_as_planned_needs_narrow_intervals_that_contain_the_plan():
 
 @pytest.mark.parametrize("sequential", [True, False])
 def test_the_smallest_mismatch_is_found_in_four_of_five_samples(sequential):
-    users = 40_000
+    users = 10_000
     away = sample_ratio_mismatch({"a": users / 2, "b": users / 2}, sequential=sequential).smallest_mismatch
-    first = np.random.default_rng(3).binomial(users, 0.5 + away, 200).tolist()
+    first = np.random.default_rng(3).binomial(users, 0.5 + away, 150).tolist()
     alarms = [sample_ratio_mismatch({"a": n, "b": users - n}, sequential=sequential).alarm for n in first]
     assert np.mean(alarms) == pytest.approx(0.8, abs=0.09)
