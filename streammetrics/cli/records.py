@@ -212,7 +212,7 @@ def _format_keys(keys: dict[str, Any]) -> dict[str, Any]:
 
 def _list_comparisons(one: SideComparison) -> Iterator[Record]:
     """Yield a record for each comparison with the control."""
-    # The words are those of the table and of the page, which follow the scorecard if there is one.
+    # JSON uses the same words as the table and the page. If there is a scorecard, they come from it.
     words = {(c.treatment, c.key, c.metric): c.word for c in one.collect_changes()}
     for treatment, comparisons in one.comparisons.items():
         sides = {"a": treatment, "b": one.control}

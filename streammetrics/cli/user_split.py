@@ -35,10 +35,10 @@ EXPOSURES = "exposures"
 
 USER_LIMIT = 1 << 19
 """The largest number of users of an arm that are counted exactly. Beyond it, a sample of users is kept."""
-EXPOSED = "counted are the users in the exposures, whether or not they have rows in the log"
+EXPOSED = "these are the users in the exposures, whether or not they have rows in the log"
 RETURNING = (
-    "counted are users with rows in this log, so a treatment that changes who returns can change the shares and raise an "
-    "alarm"
+    "these are the users with rows in this log, so a treatment that changes who returns can change the shares and raise "
+    "an alarm"
 )
 
 

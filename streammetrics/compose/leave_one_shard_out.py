@@ -17,7 +17,7 @@ from ..errors import StateFormatError
 from ..numerics.array_rows import expand_ranges
 from ..reading.about import about_of
 from ..reading.reading import CellReadings
-from ..reading.replicates import numbers_of
+from ..reading.replicates import ShardStates, numbers_of
 from ..state.axes import Vocabulary
 from ..state.cell_table import CellTable
 from ..state.state import State
@@ -28,7 +28,15 @@ from ..statistics.score_readouts import count_pairs_without, divide_integers
 from ..statistics.scores import ScoreHistogram
 from ..statistics.sums import ScoreSums
 
-__all__ = ["check_cells", "count_events", "leave_one_out", "reduce_groups", "select_cell", "shard_of", "table_by_shard"]
+__all__ = [
+    "check_cells",
+    "count_events",
+    "leave_one_out",
+    "reduce_groups",
+    "shard_of",
+    "split_by_cell",
+    "table_by_shard",
+]
 
 NAN = float("nan")
 MAX_BYTES = 1 << 24
@@ -69,10 +77,10 @@ def cells_of_shards(shards: State) -> Ints:
     return np.cumsum(new)
 
 
-def select_cell(shards: State, cell: int) -> State:
-    """Return the shards of one cell (slice), without its key."""
-    first, last = np.searchsorted(cells_of_shards(shards), [cell, cell + 1])
-    return shards.drop_leading_axes(np.arange(first, last), len(shards.axes) - 1)
+def split_by_cell(shards: State, cells: int) -> ShardStates:
+    """Return the shards of each of so many cells (slices)."""
+    starts = np.searchsorted(cells_of_shards(shards), np.arange(cells + 1))
+    return ShardStates(shards, np.stack([starts[:-1], starts[1:]], axis=1))
 
 
 def count_events(counted: Any, shards: State, count: int, cells: int) -> tuple[Floats, NDArray[np.str_]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -39,7 +39,7 @@ from .leave_one_shard_out import (
     count_events,
     leave_one_out,
     reduce_groups,
-    select_cell,
+    split_by_cell,
     table_by_shard,
 )
 
@@ -252,16 +252,16 @@ class ShardedDefinition(Definition):
             # All metrics that share a state have the same weights and events, so compute these once.
             if place not in totals_by_place:
                 weights = table_by_shard(shards, parts[place].row_weights, self.shards, cells)
-                totals_by_place[place] = weights, *count_events(parts[place], shards, self.shards, cells)
-            weights, events, events_names = totals_by_place[place]
+                events = count_events(parts[place], shards, self.shards, cells)
+                totals_by_place[place] = weights, *events, split_by_cell(parts[place], cells)
+            weights, events, events_names, states_by_cell = totals_by_place[place]
             none = np.full((self.shards, cells), np.nan)
             # Several tasks may contain the same metric object, so the name decides, too.
             own = [n for n, s in samples.items() if s.metric is metric and (n == name or n.startswith(f"{name}/"))]
             for number in own:
                 plan = self.unit, self.shards, parts[place].cells.vocabularies[-1].kind.removeprefix("shard of ")
                 replicates = numbers.get(number, none)
-                state_of_cell = partial(select_cell, parts[place])
-                yield number, Shards(plan, replicates, weights, events, below, edges, events_names, state_of_cell)
+                yield number, Shards(plan, replicates, weights, events, below, edges, events_names, states_by_cell)
 
     # -- other definitions --------------------------------------------------------------------------------------------
 

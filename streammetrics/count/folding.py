@@ -192,7 +192,7 @@ class FoldingCounter(Counter):
 
     @property
     def _must_check(self) -> bool:
-        """Whether so many rows were added that cells must be examined before the next batch."""
+        """Whether cells must be examined before the next batch, because many rows have been added since the last time."""
         return self._exact.rows_added >= self.next_check  # type: ignore[no-any-return]
 
     def _mark_large_cells(self, *, is_read: bool) -> int:

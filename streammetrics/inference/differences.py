@@ -5,7 +5,7 @@ Sides with the same shards are compared by the jackknife, and independent sides 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -171,7 +171,7 @@ def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferenc
             f"two models on one log. The covariates of such sides differ systematically, so leave out covariates="
         )
     first, second = build_replicates(pair.a), build_replicates(pair.b)
-    if _may_be_negative(pair.metric, jackknife(first), jackknife(second)):
+    if _may_be_negative(pair.metric, map(jackknife, (first, second))):
         divided = divide_replicates(first, second)
     else:
         divided = subtract_replicates(first, second, relative=True)
@@ -182,12 +182,12 @@ def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferenc
     return MetricDifferences(pair, difference, relative, contrasts, _collect_reasons(pair, a, b))
 
 
-def _may_be_negative(metric: Any, a: ScaledEstimate, b: ScaledEstimate) -> bool:
+def _may_be_negative(metric: Any, sides: Iterable[ScaledEstimate]) -> bool:
     """Return whether the true value of a side may be 0 or less in some cell, so that it may have no logarithm."""
     least = about_of(metric).value_range[0]
     if least is not None and least >= 0.0:
         return False
-    return any(bool(((np.asarray(x.value) <= 0.0) | (np.asarray(interval(x).low) <= 0.0)).any()) for x in (a, b))
+    return any(bool(((np.asarray(x.value) <= 0.0) | (np.asarray(interval(x).low) <= 0.0)).any()) for x in sides)
 
 
 def _find_same_cells(pair: Pair) -> NDArray[np.bool_]:
@@ -197,12 +197,9 @@ def _find_same_cells(pair: Pair) -> NDArray[np.bool_]:
     assert b is not None
     # Only equal values can have the same state, and comparing states takes longer.
     equal = (pair.a.values == pair.b.values) & (a.weights == b.weights).all(axis=0)
-    same: NDArray[np.bool_] = np.zeros(len(pair.keys), bool)
-    if a.state_of_cell is None or b.state_of_cell is None:
-        return same
-    for i in np.flatnonzero(equal).tolist():
-        same[i] = a.state_of_cell(i) == b.state_of_cell(i)
-    return same
+    if a.states is None or b.states is None or not equal.any():
+        return np.zeros(len(pair.keys), bool)
+    return a.states.find_equal(b.states, equal)
 
 
 def _build_covariate(pair: Pair, before: Pair) -> Contrast:
@@ -236,7 +233,7 @@ def _build_covariate(pair: Pair, before: Pair) -> Contrast:
 def _compare_independent(pair: Pair) -> MetricDifferences:
     sides = [estimate_sample(s, "natural") for s in (pair.a, pair.b)]
     difference = welch(*sides)
-    if _may_be_negative(pair.metric, *sides):
+    if _may_be_negative(pair.metric, sides):
         relative = divide(*sides)
     else:
         relative = welch(*(estimate_sample(s, "log") for s in (pair.a, pair.b)))

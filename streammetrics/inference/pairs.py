@@ -100,15 +100,9 @@ def _select_shard_cells(shards: Shards, index: Ints) -> Shards:
         np.ascontiguousarray(x[:, index]) for x in (shards.leave_one_out, shards.weights, shards.events)
     )
     below, edges = (None if x is None else np.ascontiguousarray(x[..., index]) for x in (shards.below, shards.edges))
-    places = index.tolist()
-
-    def state_of_cell(cell: int) -> Any:
-        assert shards.state_of_cell is not None
-        return shards.state_of_cell(places[cell])
-
     names = np.broadcast_to(shards.events_names, shards.weights.shape[1:])[index]
-    select = None if shards.state_of_cell is None else state_of_cell
-    return Shards(shards.plan, leave_one_out, weights, events, below, edges, names, select)
+    states = None if shards.states is None else replace(shards.states, bounds=shards.states.bounds[index])
+    return Shards(shards.plan, leave_one_out, weights, events, below, edges, names, states)
 
 
 def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:

@@ -20,10 +20,39 @@ from .flatten import named_numbers
 from .interval import Estimate
 from .reading import CellReadings, estimate_of
 
-__all__ = ["Sample", "Shards", "keys_of", "numbers_of", "samples_of"]
+__all__ = ["Sample", "ShardStates", "Shards", "keys_of", "numbers_of", "samples_of"]
 
 NAN = float("nan")
 Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ShardStates:
+    """The states of the shards of n cells, to find out whether two samples have the same data.
+
+    Parameters
+    ----------
+    state : State
+        The shards of all cells; its last axis is the shard.
+    bounds : int64, shape (n, 2)
+        The shards of cell i are the front cells of `state` from bounds[i, 0] to bounds[i, 1].
+    """
+
+    state: State
+    bounds: NDArray[np.int64]
+
+    def find_equal(self, other: ShardStates, candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Return a mask of those candidates among the cells whose shards have the same states in both samples."""
+        # Comparing all cells at once is much faster, and suffices for two models of one log.
+        if np.array_equal(self.bounds, other.bounds) and self.state == other.state:
+            return candidates
+        equal = np.zeros(len(candidates), bool)
+        for i in np.flatnonzero(candidates).tolist():
+            equal[i] = self._of_cell(i) == other._of_cell(i)
+        return equal
+
+    def _of_cell(self, cell: int) -> State:
+        return self.state.drop_leading_axes(np.arange(*self.bounds[cell]), len(self.state.axes) - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +79,8 @@ class Shards:
         weight up to the end of this bucket.
     events_names : array of str, shape (n,), or str
         "positives", "negatives" or "rows": what the events of each cell are.
-    state_of_cell : callable, optional
-        Takes the index of a cell, and returns the state of its shards.
+    states : ShardStates, optional
+        The states of the shards.
     """
 
     plan: tuple[Any, ...]
@@ -61,7 +90,7 @@ class Shards:
     below: Floats | None = None
     edges: Floats | None = None
     events_names: Any = "positives"
-    state_of_cell: Callable[[int], State] | None = None
+    states: ShardStates | None = None
 
     def matches(self, other: Shards) -> bool:
         """Return whether each unit is in the same shard in both samples, so that their replicates can be paired."""

@@ -82,7 +82,7 @@ def add_accumulators(
                     values,
                 )
                 (later if compared else page.parts).append(part)
-                # The charts of a scorecard compare its arms, so those of all arms together are left out.
+                # A scorecard has charts of each arm, so charts of all arms together are left out.
                 if charts := [] if has_arms else build_charts(plain):
                     data = charts, build_top_rows(plain)
                     page.parts.append(PagePart("charts", "Why" if page.sides else "Curves", "", data, CHARTS_NOTE))

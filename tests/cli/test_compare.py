@@ -637,7 +637,7 @@ class TestUserSplit:
         assert out.startswith("Ship new")
         for text in (out, run("show", saved).out):
             assert "new  1,500  50.00 %" in text
-            assert "counted are the users in the exposures" in text
+            assert "these are the users in the exposures" in text
         (tmp_path / "wrong.csv").write_text("user_id\n1\n")
         assert "there is no column 'arm'" in fails("eval", log, *self.GIVEN, "--exposures", tmp_path / "wrong.csv")
         assert "would replace the file of exposures" in fails("eval", log, *given, "--save", exposures)
