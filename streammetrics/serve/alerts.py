@@ -68,7 +68,7 @@ def find_faults(evaluation: Evaluation) -> Iterator[Fault]:
     for row in evaluation.table:
         if row.role == "guardrail" and row.word == "breached":
             change = "" if row.change is None else f" with a change of {row.change:+.2%}"
-            margin = "" if row.margin is None else f"; the margin is {row.margin:.4g}"
+            margin = "" if row.margin is None else f"; it may become worse by at most {100 * row.margin:.4g}%"
             text = f"{row.metric} of {row.treatment} breaches its guardrail{change}{margin}"
             yield Fault("guardrail breached", {"treatment": row.treatment, "metric": row.metric}, text)
     if evaluation.ratio is not None and evaluation.ratio.alarm:

@@ -89,7 +89,8 @@ def test_a_fault_is_told_once_when_it_begins_and_once_when_it_is_over() -> None:
     assert send.said == [("guardrail breached", "begun"), ("guardrail breached", "over")]
     (_, begun), (_, over) = send.taken
     assert (begun["about"], begun["at"]) == ({"treatment": "new", "metric": "latency"}, 0)
-    assert begun["text"] == "E: latency of new breaches its guardrail with a change of +10.00%; the margin is 0.02"
+    text = "E: latency of new breaches its guardrail with a change of +10.00%; it may become worse by at most 2%"
+    assert begun["text"] == text
     assert (over["since"], over["at"]) == (0, 5)
     assert over["id"] != begun["id"]
 
