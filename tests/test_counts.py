@@ -6,6 +6,8 @@ import functools
 import inspect
 from statistics import mean, median
 
+import pytest
+
 import streammetrics as sm
 
 AIM = 40
@@ -51,6 +53,7 @@ def test_states_are_few() -> None:
     assert len(states() - BEFORE) <= NEW, said()
 
 
+@pytest.mark.cpu_limit(2.0)
 def test_metrics_are_small() -> None:
     assert median(lengths().values()) <= AIM, said()
     assert mean(lengths().values()) <= AIM + 3, said()

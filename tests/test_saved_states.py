@@ -144,6 +144,7 @@ def test_saved_states_load_with_their_digest_and_say_what_they_said(name):
         assert said(thing) == index[name]["said"]
 
 
+@pytest.mark.cpu_limit(2.0)
 @pytest.mark.full_matrix
 @pytest.mark.parametrize("tag", [name for name in INDEX if not name.startswith("wrapper ")])
 def test_rows_make_the_saved_state_and_slices_say_what_they_said(tag):
