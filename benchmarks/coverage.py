@@ -1,7 +1,7 @@
 """How often intervals cover, and how often evidence that may be looked at all day is wrong.
 
 `python -m benchmarks.coverage` runs the full form, 8,000 runs a cell (15 minutes of CPU); `--runs 400` a short one;
-`--only cells` (or looks, tables, ratio, steps) a part. Seeds are fixed.
+`--only cells` (or looks, tables, ratio, steps, decisions) a part. Seeds are fixed.
 
 One data set a run serves all cells of users. What 64 shards hold of it is read by `inference` as it reads states, many
 runs side by side. Independent rows are in slices, one a run, of `interval()` and `compare(independent=True)` themselves.
@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import streammetrics as sm
+from benchmarks.decisions import show_decisions
 from benchmarks.looks import show_looks, show_ratio, show_tables
 from benchmarks.report import failures, table, verdict
 from benchmarks.simulated import EDGES, SHARDS, SIDES, SUMS, Held, Q, drawn, fine_histogram, held_of
@@ -316,8 +317,9 @@ PARTS: dict[str, Callable[[int], None]] = {
     "tables": show_tables,
     "ratio": show_ratio,
     "steps": show_steps,
+    "decisions": show_decisions,
 }
-FULL = {"cells": 8000, "looks": 8000, "tables": 500, "ratio": 2000, "steps": 3000}
+FULL = {"cells": 8000, "looks": 8000, "tables": 500, "ratio": 2000, "steps": 3000, "decisions": 3000}
 
 
 def main(runs: int | None = None, only: str | None = None, users: str | None = None) -> None:

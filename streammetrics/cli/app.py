@@ -26,6 +26,7 @@ from streammetrics.cli.options import (
     CommandApp,
     Confidence,
     Corrects,
+    Final,
     Format,
     Guardrails,
     Keep,
@@ -159,6 +160,7 @@ def _eval(
     exposures: Annotated[Text, option("FILE", texts.EXPOSURES, panel=INTERVALS_PANEL)] = None,
     users: Users = None,
     planned: Planned = None,
+    final: Final = False,
     sequential: Sequential = False,
     metrics: Annotated[Text, option("METRICS", texts.METRICS, panel=METRICS_PANEL)] = None,
     bits: Annotated[int | None, option("NUMBER", texts.BITS, panel=METRICS_PANEL, min=8, max=24)] = None,
@@ -282,6 +284,7 @@ def _eval(
         better=parse_directions(better or file_options.get("better", ())),
         users=users,
         planned=planned,
+        final=final,
         sequential=sequential,
         confidence=confidence,
     )
@@ -379,6 +382,7 @@ def _compare(
     independent: Annotated[bool, option("", texts.INDEPENDENT, "--independent")] = False,
     users: Users = None,
     planned: Planned = None,
+    final: Final = False,
     sequential: Sequential = False,
     sort: Annotated[Text, option("METRIC", texts.SORT)] = None,
     min_rows: Annotated[int, option("NUMBER", texts.FEW, min=0)] = 0,
@@ -396,11 +400,12 @@ def _compare(
         better=parse_directions(better or ()),
         users=users,
         planned=planned,
+        final=final,
         sequential=sequential,
         confidence=confidence,
         independent=independent,
     )
-    options.check()
+    options.check(counts_users=False)
     display = DisplayOptions(printed.value, top, sort, min_rows, confidence)
     raise typer.Exit(compare_files(files, options, display, metrics=_parse_metric_names(metrics), by=by or ()))
 
@@ -420,13 +425,13 @@ def _power(
     users: Annotated[float, option("NUMBER", "Number of users in the file.", min=1)],
     metric: Annotated[Text, option("METRIC", "Name of the metric. The default is all metrics of the file.")] = None,
     relative: Annotated[float, option("NUMBER", "Relative difference to detect, such as 0.01 for 1 %.")] = 0.01,
-    planned: Annotated[float | None, option("NUMBER", texts.SMALLEST, "--planned-users", min=1)] = None,
-    sequential: Sequential = False,
+    planned: Annotated[float | None, option("NUMBER", texts.SMALLEST, "--planned", min=1)] = None,
+    sequential: Annotated[bool, option("", texts.PLANNED_LOOKS, "--sequential")] = False,
     confidence: Confidence = 0.95,
 ) -> None:
     """Print the number of users that an experiment needs.
 
-    With --planned-users, print the smallest difference that these users can detect.
+    With --planned, print the smallest difference that these users can detect.
     """
     from streammetrics.cli.state_files import show_power
 

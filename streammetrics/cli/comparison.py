@@ -16,13 +16,14 @@ from streammetrics.collect.metric_like import MetricLike
 from streammetrics.compose.axis_wrapper import AxisWrapper
 from streammetrics.compose.sliced import Sliced
 from streammetrics.compose.windowed import Windowed
-from streammetrics.inference.compare import build_look, compare_all
+from streammetrics.inference.compare import compare_all
 from streammetrics.inference.comparison import Comparisons
 from streammetrics.inference.interpretation import ComparisonSettings
 from streammetrics.inference.multiple import SLICE_CORRECTION
 from streammetrics.inference.sample_ratio import SampleRatio
-from streammetrics.inference.scorecard import Scorecard, scorecard
+from streammetrics.inference.scorecard import Scorecard, count_users, scorecard
 from streammetrics.inference.sentences import NamedComparison, name_sides
+from streammetrics.inference.verdict import Progress
 from streammetrics.numerics.slice_keys import format_atom
 from streammetrics.reports.differences import (
     NumberChange,
@@ -72,8 +73,12 @@ class ComparisonOptions:
         Whether changes and margins are relative to the control, rather than in the unit of the metric.
     better : dict of str to str
         Whether "high" or "low" values are better, for metrics without a known better direction.
-    users, planned : float or None
-        The number of users so far, and the number at the planned end of the experiment.
+    users : float, dict by side, or None
+        The number of users so far, in both sides together or in each side.
+    planned : float or None
+        The planned number of users in both sides together.
+    final : bool
+        Whether the experiment is over: no more users will come.
     sequential : bool
         Whether intervals are valid even if the results are looked at repeatedly, for example every day.
     confidence : float
@@ -83,7 +88,7 @@ class ComparisonOptions:
         even if their units are not split into the same shards.
     experiment : bool
         Whether the sides are arms of an experiment. A scorecard then gives a verdict. For models, there is a scorecard
-        only with guardrails or planned users.
+        only with guardrails, or if it is stated how the results are looked at.
     ratio : SampleRatio or None
         The test of the split of users between the arms, whose alarm withholds verdicts; None without planned shares.
     """
@@ -93,8 +98,9 @@ class ComparisonOptions:
     guardrails: Mapping[str, float] = field(default_factory=dict)
     relative: bool = True
     better: Mapping[str, str] = field(default_factory=dict)
-    users: float | None = None
+    users: float | Mapping[str, float] | None = None
     planned: float | None = None
+    final: bool = False
     sequential: bool = False
     confidence: float = 0.95
     independent: bool = False
@@ -104,19 +110,29 @@ class ComparisonOptions:
     @property
     def has_scorecard(self) -> bool:
         """Whether a scorecard gives a verdict; otherwise a sentence names the better side."""
-        return self.experiment or bool(self.guardrails) or self.planned is not None
+        return self.experiment or bool(self.guardrails) or self.planned is not None or self.final or self.sequential
 
     @property
     def names(self) -> list[str]:
         """The names of the metrics in all options: the primary metric, the guardrails, and those of `better`."""
         return [*([self.primary] if self.primary else []), *self.guardrails, *self.better]
 
-    def check(self) -> None:
-        """Raise UsageError if options contradict each other."""
-        if self.sequential and (self.users is None or self.planned is None):
+    def build_progress(self, treatment: str, control: str) -> Progress:
+        """Return the progress of a treatment and the control."""
+        users = count_users(self.users, control, treatment)
+        return Progress(users, self.planned, None, self.sequential, self.final, self.confidence)
+
+    def check(self, counts_users: bool) -> None:
+        """Raise UsageError if options contradict each other. `counts_users` is whether users will be counted in a log."""
+        if (self.planned is not None or self.sequential) and self.users is None and not counts_users:
             raise UsageError(
-                "--sequential needs --users, the number of users so far, and --planned-users, the planned number at the "
-                "end"
+                f"{'--sequential' if self.sequential else '--planned'} needs --users, the number of users so far (eval "
+                f"counts them only with --arm and a column in --unit)"
+            )
+        if self.final and self.planned is not None and not self.sequential:
+            raise UsageError(
+                "--planned and --final contradict each other: with --planned, the only look is at the planned number of "
+                "users, and with --final it is now; leave out one of them"
             )
         if self.primary in self.guardrails:
             raise UsageError(
@@ -160,13 +176,15 @@ class SideComparison:
     @cached_property
     def comparisons(self) -> dict[str, Comparisons]:
         """The comparison of each treatment with the control. For slices, p-values are adjusted for their number."""
-        options = self.options
-        look = build_look(options.sequential, options.users, options.planned, options.confidence)
-        settings = ComparisonSettings(self._confidence, look, adjust=SLICE_CORRECTION if self.title else None)
-        control = self.sides[self.control]
-        return {
-            name: compare_all(self.sides[name], control, settings, independent=options.independent)
+        options, control = self.options, self.sides[self.control]
+        adjust = SLICE_CORRECTION if self.title else None
+        settings = {
+            name: ComparisonSettings(self._confidence, options.build_progress(name, self.control).look, adjust=adjust)
             for name in self.treatments
+        }
+        return {
+            name: compare_all(self.sides[name], control, how, independent=options.independent)
+            for name, how in settings.items()
         }
 
     @property
@@ -208,6 +226,7 @@ class SideComparison:
             better=options.better,
             planned=options.planned,
             users=options.users,
+            final=options.final,
             sequential=options.sequential,
             confidence=options.confidence,
             relative=options.relative,
@@ -332,9 +351,10 @@ def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) 
             f"--arm {sliced.by[0]}: expected at least two arms, found only {options.control}; score a log that contains "
             f"the rows of the other arms, too"
         )
-    return SideComparison(
-        sides, str(options.control), replace(options, experiment=True), **_describe_axis(sliced.total, order)
-    )
+    # The exposures may have no user of an arm that the log has.
+    users = {arm: options.users.get(arm, 0.0) for arm in sides} if isinstance(options.users, Mapping) else options.users
+    options = replace(options, experiment=True, users=users)
+    return SideComparison(sides, str(options.control), options, **_describe_axis(sliced.total, order))
 
 
 def _describe_axis(result: Any, order: Any) -> dict[str, Any]:

@@ -130,12 +130,16 @@ BETTER = (
     "several metrics."
 )
 PLANNED = (
-    "Planned number of users at the end, in both arms together. Without --sequential, no decision is made before the "
-    "experiment has this number of users."
+    "Planned number of users, in both arms together. There is no decision before the experiment has so many users, and "
+    "the first look from then on is the only one that counts."
+)
+FINAL = (
+    "The experiment is over, and no more users will come. The intervals are for this single look; with --sequential, for "
+    "an experiment that was looked at before, they stay valid at all looks."
 )
 USERS = (
-    "Number of users so far, in both arms together. The decision compares it with --planned-users, and --sequential "
-    "needs both."
+    "Number of users so far, in both arms together, for --planned and --sequential. By default, eval counts the users of "
+    "each arm if --unit names their column."
 )
 SHARES = (
     "Planned shares of users in each arm, in any unit, such as old=50,new=50. If users are split differently, "
@@ -145,7 +149,11 @@ EXPOSURES = (
     "File, folder or pattern with a row for each user who was assigned to an arm, in columns with the names of --unit and "
     "--arm. Users are counted from it rather than from the log."
 )
-SEQUENTIAL = "Use sequential intervals, which stay valid if you look at the experiment repeatedly while it runs."
+SEQUENTIAL = (
+    "Use intervals that stay valid if you look repeatedly while the experiment runs. They are about 1.6 times as wide. "
+    "With --planned, they are narrowest at the planned number of users, otherwise at 10,000 users."
+)
+PLANNED_LOOKS = "Plan for intervals that stay valid if you look repeatedly while the experiment runs."
 INDEPENDENT = (
     "Assert that no unit occurs in more than one file. Files with different units or shards are then compared by Welch's "
     "test."

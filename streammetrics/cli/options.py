@@ -13,6 +13,7 @@ from streammetrics.cli.help_texts import (
     ABSOLUTE,
     BETTER,
     CONFIDENCE,
+    FINAL,
     GUARDRAIL,
     PLANNED,
     PRIMARY,
@@ -33,6 +34,7 @@ __all__ = [
     "CommandApp",
     "Confidence",
     "Corrects",
+    "Final",
     "Format",
     "Guardrails",
     "Keep",
@@ -208,6 +210,7 @@ Guardrails = Annotated[
 Absolute = Annotated[bool, option("", ABSOLUTE, "--absolute", panel=INTERVALS_PANEL)]
 Better = Annotated[Texts, option("METRIC=high|low", BETTER, "--better", panel=INTERVALS_PANEL)]
 Shares = Annotated[Texts, option("ARM=SHARE,...", SHARES, panel=INTERVALS_PANEL)]
-Planned = Annotated[float | None, option("NUMBER", PLANNED, "--planned-users", panel=INTERVALS_PANEL, min=1)]
+Planned = Annotated[float | None, option("NUMBER", PLANNED, "--planned", panel=INTERVALS_PANEL, min=1)]
+Final = Annotated[bool, option("", FINAL, "--final", panel=INTERVALS_PANEL)]
 Users = Annotated[float | None, option("NUMBER", USERS, panel=INTERVALS_PANEL, min=1)]
 Sequential = Annotated[bool, option("", SEQUENTIAL, "--sequential", panel=INTERVALS_PANEL)]

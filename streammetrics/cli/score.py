@@ -146,7 +146,7 @@ class EvalRequest:
                 "--shares and --exposures need --arm, the column of arms, and --unit, a column of units such as user_id, "
                 "to count the users of each arm"
             )
-        self.options.check()
+        self.options.check(counts_users)
 
     @property
     def _interval_options(self) -> dict[str, bool]:
@@ -157,7 +157,12 @@ class EvalRequest:
             "guardrail": options.guardrails,
             "control": options.control,
         }
-        values |= {"arm": self.arm, "sequential": options.sequential, "planned-users": options.planned}
+        values |= {
+            "arm": self.arm,
+            "planned": options.planned,
+            "final": options.final,
+            "sequential": options.sequential,
+        }
         values |= {
             "better": options.better,
             "users": options.users,
@@ -301,7 +306,7 @@ def _resolve_options(request: EvalRequest, metrics: Any) -> ComparisonOptions:
             )
         if request.options.names and not groups:
             raise UsageError(f"{request.options.names[0]}: expected two models or arms to compare; {SIDES_HINT}")
-        if request.rows_are_units and groups and (request.options.names or request.options.planned):
+        if request.rows_are_units and groups and (request.options.names or request.options.has_scorecard):
             raise UsageError(f"--unit row: {SAME_ROWS_HINT}")
         known_metrics = {name.rpartition("/")[2]: metric for name, metric in known_metrics.items()}
     options = expand_metric_names(request.options, known_metrics)
@@ -362,6 +367,8 @@ def _compare_sides(request: EvalRequest, saved: Any, split: UserSplit | None) ->
         return []
     ratio = split.ratio if split is not None and split.is_tested else None
     options = replace(request.options, independent=bool(request.rows_are_units), ratio=ratio)
+    if options.users is None and split is not None:
+        options = replace(options, users=split.ratio.users)
     return build_comparisons(saved, options, request.arm, request.top, sort=request.sort, min_rows=request.min_rows)
 
 

@@ -14,7 +14,7 @@ from .comparison import Comparison, Comparisons
 from .differences import compute_differences
 from .interpretation import ComparisonSettings, interpret
 from .pairs import Pair, UnmatchedCell, pair_samples
-from .sequential import Look
+from .verdict import Progress
 
 __all__ = ["compare", "compare_all"]
 
@@ -53,9 +53,10 @@ def compare(
     relative : bool
         Whether the p-value and `better` refer to a / b - 1 rather than a - b. The result always has both intervals.
     sequential : bool
-        Whether intervals and p-values stay valid over all looks together (always-valid); needs `planned` and `users`.
+        Whether intervals and p-values stay valid over all looks together (always-valid); needs `users`.
     planned, users : float, optional
         The planned number of users, fixed before the first look, and the number of users so far, in both arms together.
+        Without `planned`, always-valid intervals are narrowest at 10,000 users.
     covariates : pair, or list of pairs, optional
         The same arms before the treatment, each as a pair (a, b), for variance reduction (CUPED). In a collection, a
         metric is adjusted by the covariates of its own name, or by all if there are none; at most three. For randomised
@@ -108,7 +109,8 @@ def compare(
     ('a', True)
     """
     alpha_of(confidence)
-    settings = ComparisonSettings(confidence, build_look(sequential, users, planned, confidence), relative, adjust)
+    look = Progress(users, planned, sequential=sequential, tuned_confidence=confidence).look
+    settings = ComparisonSettings(confidence, look, relative, adjust)
     comparisons = compare_all(a, b, settings, independent=independent, covariates=covariates)
     if (
         definition_of(a).is_single
@@ -147,15 +149,6 @@ def compare_all(
         for p in pairs
     ]
     return Comparisons(collect_slice_columns(a), readings, unmatched, settings)
-
-
-def build_look(sequential: bool, users: float | None, planned: float | None, confidence: float) -> Look | None:
-    """Return the current look at a sequential experiment (users so far and planned); None if it is not sequential."""
-    if not sequential:
-        return None
-    if users is None or planned is None:
-        raise InvalidInputError("sequential intervals need users= (the number so far) and planned=; pass both")
-    return Look(float(users), float(planned), confidence)
 
 
 def collect_samples(side: Any) -> list[Sample]:

@@ -27,11 +27,18 @@ from ..reading.link_functions import unwrap_scalar
 from .estimates import ScaledEstimate, build_interval, statistic
 from .reasons import add_reasons, build_reasons, unwrap_reasons
 
-__all__ = ["Look", "always_valid", "boundary", "e_value", "p_from_e"]
+__all__ = ["TUNED_USERS", "Look", "always_valid", "boundary", "e_value", "p_from_e"]
 
 NAN = float("nan")
 # The maximum logarithm of an e-value; an e-value above e^700 is reported as inf.
 MAX_EXPONENT = 700.0
+TUNED_USERS = 10_000.0
+"""The number of users at which always-valid intervals are narrowest if no number of users is planned.
+
+A number from the data would make the intervals invalid, so it is a constant. With 10,000, the last interval of an
+experiment (95 %, 64 shards) is at most 31 % wider than one that is tuned at its size, for every size from 1,000 to 10
+million users: 30 % wider at 1,000 users, 7 % at 100,000, and 19 % at 1 million.
+"""
 
 
 class Look(NamedTuple):
@@ -42,8 +49,8 @@ class Look(NamedTuple):
     users : float
         Number of users so far, in the compared arms together.
     planned : float
-        Planned number of users, fixed before the first look. It need not be exact: with half or twice this number, the
-        time to a result changes by 2 %.
+        Planned number of users, fixed before the first look; `TUNED_USERS` if there is no plan. It need not be exact:
+        with half or twice this number, the time to a result changes by 2 %.
     confidence : float
         The nominal coverage for which the intervals are as narrow as possible, fixed before the first look.
     """
@@ -146,7 +153,8 @@ def always_valid(estimate: ScaledEstimate, look: Look, confidence: float | None 
     confidence = look.confidence if confidence is None else confidence
     width = sequential_reach(look, confidence, estimate.df)
     reasons = build_reasons(estimate.reason, np.shape(estimate.value))
-    add_reasons(reasons, np.isinf(width), lambda i: f"too early: {look.users:,.0f} of {look.planned:,.0f} users")
+    so_far = f"too early: {look.users:,.0f} user{'' if look.users == 1.0 else 's'} so far"
+    add_reasons(reasons, np.isinf(width), lambda i: so_far)
     estimate = estimate._replace(reason=unwrap_reasons(reasons))
     return build_interval(estimate, width, confidence, f"{estimate.method}, valid at all looks")
 

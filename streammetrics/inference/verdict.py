@@ -23,7 +23,7 @@ from .estimates import ScaledEstimate, interval, p_value
 from .number_format import choose_format, format_interval
 from .power import days_to_go, users_to_decide
 from .sample_ratio import SampleRatio
-from .sequential import Look, always_valid, e_value
+from .sequential import TUNED_USERS, Look, always_valid, e_value
 
 __all__ = [
     "POWER_QUANTILE",
@@ -81,20 +81,22 @@ class MetricEffect(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The progress of an experiment.
+    """The progress of an experiment, and how it is looked at: at a planned number of users, at its end, or repeatedly.
+
+    Without `planned`, `sequential` and `final`, it is unknown whether this is the only look, so there is no decision.
 
     Parameters
     ----------
     users : float or None
         Number of users so far, in both arms.
     planned : float or None
-        Planned number of users.
+        Planned number of users. Unless the experiment is sequential, there is no decision before it has so many users.
     per_day : float or None
         Observed number of new users per day.
     sequential : bool
-        Whether to use always-valid intervals; that needs `users` and `planned`.
-    is_closed : bool
-        Whether the experiment was closed: no more users will come.
+        Whether to use always-valid intervals, for repeated looks; they need `users`.
+    final : bool
+        Whether the experiment is over: no more users will come.
     tuned_confidence : float
         Coverage at which the always-valid intervals are narrowest.
     """
@@ -103,22 +105,39 @@ class Progress(NamedTuple):
     planned: float | None = None
     per_day: float | None = None
     sequential: bool = False
-    is_closed: bool = False
+    final: bool = False
     tuned_confidence: float = 0.95
+
+    def check(self) -> None:
+        """Raise InvalidInputError if `users` is missing, or if the ways of looking contradict each other."""
+        if self.users is None and (self.planned is not None or self.sequential):
+            raise InvalidInputError(
+                "planned= and sequential=True need users=, the number of users so far; pass it, too"
+            )
+        if self.final and self.planned is not None and not self.sequential:
+            raise InvalidInputError(
+                "planned= and final=True contradict each other: with planned=, the only look is at the planned number of "
+                "users, and with final=True it is now; leave out one of them"
+            )
+
+    @property
+    def allows_decision(self) -> bool:
+        """Whether it is stated how the experiment is looked at. Otherwise, one of several looks may be shown."""
+        return self.planned is not None or self.sequential or self.final
 
     @property
     def is_finished(self) -> bool:
-        """Whether the planned number of users is reached, or the experiment was closed."""
-        return self.is_closed or (self.users is not None and self.planned is not None and self.users >= self.planned)
+        """Whether the planned number of users is reached, or the experiment is over."""
+        return self.final or (self.users is not None and self.planned is not None and self.users >= self.planned)
 
     @property
     def look(self) -> Look | None:
         """The current look at a sequential experiment; None if the experiment is not sequential."""
         if not self.sequential:
             return None
-        if self.users is None or self.planned is None:
-            raise InvalidInputError("sequential intervals need users= (the number so far) and planned=; pass both")
-        return Look(self.users, self.planned, self.tuned_confidence)
+        self.check()
+        assert self.users is not None
+        return Look(self.users, TUNED_USERS if self.planned is None else self.planned, self.tuned_confidence)
 
     @property
     def is_early(self) -> bool:
@@ -153,7 +172,8 @@ class Verdict(NamedTuple):
     Parameters
     ----------
     decision : str
-        "ship", "do not", "keep running", "nothing shown" (at the planned end), or "withheld".
+        "ship", "do not", "keep running", "nothing shown" (at the end), "one look" (if it is not stated how the experiment
+        is looked at), or "withheld".
     sentence : str
         The decision in words, with the numbers that decide.
     primary : ComparisonReading
@@ -317,7 +337,7 @@ def interpret_effect(
     if reason := effect.too_few_reason or shown.reason or total:
         return ComparisonReading(effect.name, "too few" if guardrails is None else "not shown", shown, reason)
     good, bad, neither = ("better", "worse", "unclear") if guardrails is None else ("held", "breached", "undecided")
-    # The interval for a single look is valid only at the planned end.
+    # With a planned number of users, the interval for a single look is valid only at this number.
     if progress.is_early:
         return ComparisonReading(effect.name, neither, shown)
     # A single breached guardrail decides "do not ship", so alpha is divided by the number of guardrails (Bonferroni).
@@ -347,7 +367,7 @@ def build_verdict(
     guardrails : sequence of MetricEffect
         Effects on the metrics that must not become worse than their margins.
     progress : Progress
-        Numbers of users so far, planned, and per day.
+        Numbers of users so far, planned, and per day; and how the experiment is looked at.
     confidence : float
         Nominal confidence over all treatments together.
     treatments : int
@@ -361,13 +381,15 @@ def build_verdict(
     -------
     Verdict
         The decision is "ship" if the primary metric is better and every guardrail is held, and "do not" if the primary
-        metric is worse or a guardrail is breached. Otherwise it is "keep running", or "nothing shown" at the planned end.
-        For an experiment that is not sequential, it is always "keep running" before the planned end.
+        metric is worse or a guardrail is breached. Otherwise it is "keep running", or "nothing shown" at the end. With
+        `planned` alone, it is always "keep running" before the planned number of users. It is "one look" if `progress`
+        does not state how the experiment is looked at.
 
     Raises
     ------
     InvalidInputError
-        The same as for `interpret_effect`; or if the experiment is sequential and `users` or `planned` is missing.
+        The same as for `interpret_effect`; or if the number of users so far is missing, or the ways of looking contradict
+        each other.
 
     Examples
     --------
@@ -376,6 +398,7 @@ def build_verdict(
     >>> result = build_verdict(
     ...     MetricEffect("ctr", change(0.057)),
     ...     [MetricEffect("latency", change(0.016, 0.004), better="low", margin=0.05)],
+    ...     Progress(final=True),
     ... )
     >>> result.decision, result.sentence
     ('ship', 'Ship treatment: ctr +5.7 % (95 % +3.6 % to +7.8 %), and the guardrail is held.')
@@ -384,6 +407,7 @@ def build_verdict(
     """
     if treatments < 1:
         raise InvalidInputError(f"treatments must be 1 or more, not {treatments}")
+    progress.check()
     share = 1.0 - alpha_of(confidence) / treatments
     primary_reading = interpret_effect(primary, progress, confidence=share)
     guardrail_readings = tuple(
@@ -409,6 +433,8 @@ OPEN_WORDS = ("unclear", "undecided", "too few", "not shown")
 
 
 def _choose_decision(primary: ComparisonReading, guardrails: tuple[ComparisonReading, ...], progress: Progress) -> str:
+    if not progress.allows_decision:
+        return "one look"
     if progress.is_early:
         return "keep running"
     if primary.word == "worse" or any(r.word == "breached" for r in guardrails):
@@ -441,7 +467,7 @@ def _estimate_remaining(
             needed = math.inf
             continue
         limit += math.copysign(slack, distance)
-        planned = progress.planned if progress.sequential else None
+        planned = None if progress.look is None else progress.look.planned
         users = users_to_decide(one.change, progress.users, limit, planned=planned, confidence=confidence)
         needed = max(needed, users)
     if progress.planned is not None:
@@ -455,6 +481,14 @@ def _estimate_remaining(
 def _format_effect(reading: ComparisonReading, effect: MetricEffect, progress: Progress) -> str:
     """Return the change with its interval as text, such as "+5.7 % (95 % always +3.8 % to +7.6 %)"."""
     return format_interval(reading.interval, effect.estimate.is_relative, progress.sequential)
+
+
+def _describe_reading(reading: ComparisonReading, effect: MetricEffect, progress: Progress) -> str:
+    """Return the conclusion about a metric as a predicate, such as "is better, +5.7 % (95 % +3.6 % to +7.8 %)"."""
+    if reading.reason:
+        return f"has no interval: {reading.reason}"
+    limit = f"; {_describe_margin(effect)}" if reading.word == "breached" else ""
+    return f"is {reading.word}, {_format_effect(reading, effect, progress)}{limit}"
 
 
 def _describe_mismatch(ratio: SampleRatio) -> str:
@@ -474,25 +508,26 @@ def _describe_decision(
     users: float | None,
     days: float | None,
 ) -> str:
-    figures = [_format_effect(r, c, progress) for r, c in zip(readings, effects, strict=True)]
-    primary = readings[0]
+    primary, held = readings[0], _format_guardrails(len(readings) - 1)
+    claims = [_describe_reading(r, c, progress) for r, c in zip(readings, effects, strict=True)]
+    names = [primary.name, *(f"the guardrail {r.name}" for r in readings[1:])]
     if decision == "ship":
-        return f"Ship {treatment}: {primary.name} {figures[0]}{_format_guardrails(len(readings) - 1)}."
+        return f"Ship {treatment}: {primary.name} {_format_effect(primary, effects[0], progress)}{held}."
     if decision == "do not":
         decisive = next(i for i, r in enumerate(readings) if r.word in ("worse", "breached"))
-        limit = f"; {_describe_margin(effects[decisive])}" if decisive else ""
-        reading = readings[decisive]
-        name = f"the guardrail {reading.name}" if decisive else reading.name
-        return f"Do not ship {treatment}: {name} is {reading.word}, {figures[decisive]}{limit}."
+        return f"Do not ship {treatment}: {names[decisive]} {claims[decisive]}."
+    if decision == "one look":
+        # Of the guardrails that are not held, name a breached one first.
+        worst = [i for words in (("breached",), OPEN_WORDS) for i, r in enumerate(readings) if i and r.word in words]
+        guarded = f", and {names[worst[0]]} {claims[worst[0]]}" if worst else held
+        return f"{primary.name} of {treatment} {claims[0]}{guarded}. This is valid only if you look once."
     first = next((i for i, r in enumerate(readings) if r.word in OPEN_WORDS), 0)
-    name = f"the guardrail {readings[first].name}" if first else primary.name
-    what = f"{name} is {readings[first].word}, {figures[first]}"
-    if readings[first].reason:
-        what = f"{name} has no interval: {readings[first].reason}"
+    what = f"{names[first]} {claims[first]}"
     if first:
         what = f"{primary.name} is {primary.word}, but {what}"
     if decision == "nothing shown":
-        return f"Nothing shown for {treatment} at the planned end: {what}{_describe_detectable(primary, effects[0])}."
+        end = "end" if progress.final else "planned end"
+        return f"Nothing shown for {treatment} at the {end}: {what}{_describe_detectable(primary, effects[0])}."
     if progress.is_early:
         what = (
             f"{progress.users:,.0f} of {progress.planned:,.0f} users so far, and a single look is valid only at the end"

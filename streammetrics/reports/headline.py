@@ -214,7 +214,10 @@ def _describe_looks(card: Scorecard, always: bool) -> str:
         so_far = f" {one.users:,.0f}{planned} users so far."
     if always:
         return f"Valid at every look, so the experiment may stop at any time.{so_far}"
-    return f"Valid at one look, the planned end.{so_far}"
+    progress = next(iter(card.progress.values()))
+    if not progress.allows_decision:
+        return f"Valid only if you look once.{so_far}"
+    return f"Valid at one look, the {'end of the experiment' if progress.final else 'planned end'}.{so_far}"
 
 
 def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:

@@ -199,15 +199,23 @@ class TestArms:
         out = run("eval", users, *ONE, *UNIT, *self.ARMS)
         assert out.code == 3
         assert any(
-            line.startswith("Do not ship C: the guardrail calibration is breached") for line in out.out.splitlines()[:2]
+            line.startswith("ctr of C is ") and "the guardrail calibration is breached" in line
+            for line in out.out.splitlines()[:2]
+        )
+        final = run("eval", users, *ONE, *UNIT, *self.ARMS, "--final")
+        assert final.code == 3
+        assert any(
+            line.startswith("Do not ship C: the guardrail calibration is breached")
+            for line in final.out.splitlines()[:2]
         )
         kept = ("--where", "arm!=C")
         assert run("eval", users, *ONE, *UNIT, *self.ARMS[:-1], "calibration=0.99", *kept).code == 0
 
     @pytest.mark.slow
     def test_each_of_several_treatments_is_named(self, run, users):
-        unclear = run("eval", users, *ONE, *UNIT, "--arm", "arm", "--control", "A", "--primary", "log_loss")
-        assert [line[:16] for line in unclear.out.splitlines()[:2]] == ["Keep running B: ", "Do not ship C: l"]
+        unclear = run("eval", users, *ONE, *UNIT, "--arm", "arm", "--control", "A", "--primary", "log_loss",
+                      "--final")  # fmt: skip
+        assert [line[:16] for line in unclear.out.splitlines()[:2]] == ["Nothing shown fo", "Do not ship C: l"]
 
     @pytest.mark.slow
     def test_the_control_of_a_flag_is_spelled_as_programs_print_it(self, run, rows, tmp_path):
@@ -248,10 +256,38 @@ class TestArms:
 
     @pytest.mark.slow
     def test_looking_all_day(self, run, fails, users):
-        looks = ("--sequential", "--users", USERS, "--planned-users", 10 * USERS)
+        looks = ("--sequential", "--users", USERS, "--planned", 10 * USERS)
         ran = run("eval", users, *ONE, *UNIT, *self.ARMS, *looks)
-        assert "95 % always" in ran.out.splitlines()[0] or "97.5 % always" in ran.out.splitlines()[0]
-        assert "--sequential needs --users" in fails("eval", users, *ONE, *UNIT, *self.ARMS, "--sequential")
+        assert "97.5 % always" in ran.out.splitlines()[0]
+        rows_as_units = ("eval", users, *ONE, "--unit", "row", *self.ARMS)
+        assert "--sequential needs --users" in fails(*rows_as_units, "--sequential")
+        assert "--planned needs --users" in fails(*rows_as_units, "--planned", 100)
+        assert "--planned and --final contradict each other" in fails(
+            *rows_as_units, "--planned", 100, "--users", 100, "--final"
+        )
+
+    @pytest.mark.slow
+    def test_the_users_so_far_are_those_that_were_counted(self, run, users, rows):
+        """A third of the users is in each arm, so two arms have 1,000."""
+        arms = ("eval", users, *ONE, *UNIT, *self.ARMS)
+        early = run(*arms, "--planned", 1001, "--format", "json")
+        assert early.code == 0
+        assert [v["decision"] for v in early.verdicts] == ["keep running", "keep running"]
+        assert early.verdicts[0]["sentence"].startswith("Keep running B: 1,000 of 1,001 users so far")
+        assert early.verdicts[0]["more_users"] == 1
+        reached = run(*arms, "--planned", 1000, "--format", "json")
+        assert reached.code == 3
+        assert "keep running" not in [v["decision"] for v in reached.verdicts]
+        # The number of the option goes before the counted one.
+        assert run(*arms, "--planned", 1001, "--users", 1001, "--format", "json").verdicts == reached.verdicts
+        card = sm.scorecard(
+            self.arms(rows), control="A", primary="ctr", better={"ctr": "high"}, guardrails={"calibration": 0.1},
+            sequential=True, users={"A": 500, "B": 500, "C": 500},
+        )  # fmt: skip
+        always = run(*arms, "--sequential", "--format", "json")
+        assert [v["sentence"] for v in always.verdicts] == [v.sentence for v in card.verdicts.values()]
+        low = {(r["treatment"], r["metric"]): r["relative_low"] for r in always.comparisons}
+        assert all(low[r["treatment"], r["metric"]] == r["low"] for r in card.table())
 
     def test_independent_rows_of_arms(self, run, users, rows):
         ran = run("eval", users, *ONE, "--unit", "row", *self.ARMS, "--format", "json")
@@ -347,7 +383,17 @@ class TestSaved:
         files = tmp_path / "A.smet", tmp_path / "C.smet"
         broken = run("compare", *files, "--guardrail", "calibration=0.02")
         assert (broken.code, broken.err) == (3, "")
-        assert broken.out.startswith("Do not ship C: the guardrail calibration is breached")
+        assert broken.out.startswith("auc of C is ")
+        assert "and the guardrail calibration is breached" in broken.out.splitlines()[0]
+        final = run("compare", *files, "--guardrail", "calibration=0.02", "--final", "--format", "json")
+        assert (final.code, final.verdicts[0]["decision"]) == (3, "do not")
+        assert final.verdicts[0]["sentence"].startswith("Do not ship C: the guardrail calibration is breached")
+        # Without guardrails, --final and --sequential give a decision, too.
+        assert run("compare", *files, "--final", "--format", "json").verdicts[0]["decision"] == "nothing shown"
+        always = run("compare", *files, "--sequential", "--users", 1000, "--format", "json")
+        assert always.verdicts[0]["decision"] == "keep running"
+        assert run("compare", *files, "--sequential").code == 2
+        assert run("compare", *files, "--planned", 1000).code == 2
         assert run("compare", *files).code == 0
         assert run("compare", *files, "--guardrail", "calibration=0.99", "--metrics", "auc,calibration").code == 0
         assert run("compare", *files, "--guardrail", "calibratoin=0.99").code == 2
@@ -418,7 +464,7 @@ class TestSaved:
         line = next(line for line in out.splitlines() if line.startswith("ctr "))
         assert line.split() == ["ctr", "+5", "%", f"{math.ceil(plan.users):,}"]
         assert "did you mean 'auc'?" in fails("power", tmp_path / "x", "--users", USERS, "--metric", "acu")
-        planned = ("--metric", "ctr", "--planned-users", 9 * USERS, "--sequential")
+        planned = ("--metric", "ctr", "--planned", 9 * USERS, "--sequential")
         assert "on average" in run("power", tmp_path / "x", "--users", USERS, *planned).out
 
 
@@ -578,11 +624,11 @@ class TestUserSplit:
         ]
         assert [r["p_value"] for r in ran.users] == [known.p_value] * 2
         assert [(r["share_low"], r["share_high"]) for r in ran.users] == [known.intervals[r["arm"]] for r in ran.users]
-        fits = run("eval", log, *self.GIVEN, "--shares", "old=3,new=1", "--format", "json")
+        fits = run("eval", log, *self.GIVEN, "--shares", "old=3,new=1", "--final", "--format", "json")
         assert (fits.verdicts[0]["decision"], fits.users[0]["alarm"]) == ("ship", False)
 
     def test_without_a_plan_shares_are_shown_and_not_tested(self, run, arms):
-        found = run("eval", arms("log.parquet", old=1500, new=500), *self.GIVEN)
+        found = run("eval", arms("log.parquet", old=1500, new=500), *self.GIVEN, "--final")
         assert found.out.startswith("Ship new")
         assert "the shares are far from equal; give the planned shares to test them" in found.out
         assert "new    500  25.00 %" in found.out
@@ -593,7 +639,7 @@ class TestUserSplit:
         assert "too few users to tell whether they are split as planned (p = 0.777" in few.out
 
     def test_looks_every_day_are_tested_by_e_values(self, run, arms):
-        looks = ("--sequential", "--users", 2000, "--planned-users", 9000, "--shares", "old=50,new=50")
+        looks = ("--sequential", "--planned", 9000, "--shares", "old=50,new=50")
         found = run("eval", arms("log.parquet", old=1000, new=1010), *self.GIVEN, *looks, "--format", "json").users[0]
         assert found["p_value"] is None
         assert found["e_value"] == sm.sample_ratio_mismatch({"old": 1000, "new": 1010}).e_value
@@ -632,7 +678,7 @@ class TestUserSplit:
         rows = [f"{user},{'old' if user < 1500 else 'new'}" for user in range(3000)]
         exposures.write_text("\n".join(["user_id,arm", *rows, *rows[:99]]))
         saved = tmp_path / "log.smet"
-        given = (*self.GIVEN, "--exposures", exposures, "--shares", "old=50,new=50")
+        given = (*self.GIVEN, "--exposures", exposures, "--shares", "old=50,new=50", "--planned", 3000)
         out = run("eval", log, *given, "--save", saved).out
         assert out.startswith("Ship new")
         for text in (out, run("show", saved).out):
@@ -642,6 +688,13 @@ class TestUserSplit:
         assert "there is no column 'arm'" in fails("eval", log, *self.GIVEN, "--exposures", tmp_path / "wrong.csv")
         assert "would replace the file of exposures" in fails("eval", log, *given, "--save", exposures)
         assert "--shares and --exposures need --arm" in fails("eval", log, *ONE, *UNIT, "--exposures", exposures)
+
+    def test_an_arm_that_is_not_in_the_exposures_has_no_users(self, run, arms, tmp_path):
+        log = arms("log.parquet", old=1500, new=500)
+        exposures = tmp_path / "exposures.csv"
+        exposures.write_text("\n".join(["user_id,arm", *(f"{user},old" for user in range(1500)), "9999,other"]))
+        out = run("eval", log, *self.GIVEN, "--exposures", exposures, "--planned", 3000).out
+        assert out.startswith("Keep running new: 1,500 of 3,000 users so far")
 
     def test_an_absent_arm_is_a_mismatch_and_users_without_an_arm_are_in_none(self, run, write):
         arm = ["old"] * 300 + ["new"] * 300 + [None] * 300

@@ -251,6 +251,10 @@ def test_looking_all_day():
     for wide, narrow in zip(found.values(), once.values(), strict=True):
         assert wide.difference.low < narrow.difference.low
         assert "95 % always" in repr(wide)
+    untuned = sm.compare(Side(a), Side(b), sequential=True, users=5_000, adjust="bh")
+    assert list(untuned) == list(found)
+    for one, tuned in zip(untuned.values(), found.values(), strict=True):
+        assert one.difference[:2] == tuned.difference[:2]  # tuned at 10,000 users, which is the plan of `found`
     with pytest.raises(InvalidInputError, match="need users="):
         sm.compare(Side(a), Side(b), sequential=True, planned=10_000)
 

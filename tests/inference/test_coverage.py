@@ -9,9 +9,12 @@ import pytest
 
 import streammetrics as sm
 from benchmarks.coverage import METRICS, limits_of, sample_of
+from benchmarks.decisions import WAYS, is_decided
 from benchmarks.simulated import CAP, SIDES, Log, drawn, fine_histogram, held_of
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import states_of
+from streammetrics.inference.estimates import ScaledEstimate
+from streammetrics.inference.verdict import MetricEffect, build_verdict
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,6 +27,7 @@ SHORT = {
     "tables": ["tables", "--runs", "10"],
     "ratio": ["ratio", "--runs", "40"],
     "quantiles of few values": ["steps", "--runs", "150"],
+    "decisions": ["decisions", "--runs", "200"],
 }
 
 
@@ -34,6 +38,19 @@ def test_short_form(form):
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "PASS" in done.stdout
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_decisions_are_those_of_verdicts(name):
+    users, progress = WAYS[name]
+    values = np.random.default_rng(1).normal(0, 0.03, 12)
+    many = ScaledEstimate(values, values, 0.01, 63.0, reason=np.full(12, None, object))
+    for share in (0.3, 1.0):
+        look = progress._replace(users=share * users)
+        single = [ScaledEstimate(v, v, 0.01, 63.0) for v in values.tolist()]
+        decisions = [build_verdict(MetricEffect("m", one), progress=look).decision for one in single]
+        assert is_decided(many, look).tolist() == [d in ("ship", "do not") for d in decisions]
+    assert any(d in ("ship", "do not") for d in decisions) == (name != "not stated")
 
 
 LOG = drawn(np.random.default_rng(8), 400, 0.7, 10_000)

@@ -31,7 +31,8 @@ def arms(seed=1, rates=(0.10, 0.12, 0.10), loss=(0.3, 0.3, 0.3), cells=1, keys=N
 
 def test_one_verdict_for_each_treatment():
     sides = arms(loss=(0.3, 0.3, 0.4))
-    found = sm.scorecard(sides, control="old", primary="auc", guardrails={"log_loss": 0.1, "calibration": 0.05})
+    roles = {"control": "old", "primary": "auc", "guardrails": {"log_loss": 0.1, "calibration": 0.05}}
+    found = sm.scorecard(sides, **roles, final=True)
     assert list(found.verdicts) == ["new", "newer"]
     assert found.verdicts["new"].decision == "ship"
     assert found.verdicts["newer"].decision == "do not"
@@ -39,6 +40,18 @@ def test_one_verdict_for_each_treatment():
     assert found.exit_code == 3
     assert repr(found).startswith("Ship new: auc +")
     assert "<strong>Ship new" in found._repr_html_()
+    once = sm.scorecard(sides, **roles)
+    assert [v.decision for v in once.verdicts.values()] == ["one look", "one look"]
+    assert list(once.table()) == list(found.table())
+    assert once.exit_code == 3
+    *told, hint = once.sentences
+    assert told == [v.sentence for v in once.verdicts.values()]
+    assert told[0].startswith("auc of new is better, +")
+    assert told[1].startswith("auc of newer is unclear, ")
+    assert ", and the guardrail log_loss is breached, +" in told[1]
+    assert hint.startswith("For a decision, state how you look: planned (")
+    assert repr(once).splitlines()[2] == hint
+    assert hint in once._repr_html_()
     kept = sm.scorecard({k: sides[k] for k in ("old", "new")}, control="old", primary="auc")
     assert kept.exit_code == 0
 
@@ -122,7 +135,7 @@ def test_of_slices():
     asked = {"control": "old", "primary": "ctr", "guardrails": {"quantile@0.95": 0.05}, "better": BETTER}
     found = sm.scorecard(nested, **asked)
     assert repr(found) == repr(sm.scorecard(one, **asked))
-    assert found.verdicts["new"].decision == "ship"
+    assert found.verdicts["new"].decision == "one look"
     table = found.slices()
     assert table.by == ("country",)
     assert [(r["country"], r["metric"]) for r in table] == [(c, m) for c in ("DE", "FR", "US") for m in BETTER]
@@ -140,14 +153,30 @@ def test_of_slices():
 
 def test_users_and_time():
     sides = {k: v for k, v in arms(rates=(0.10, 0.103)).items() if k != "newer"}
-    asked = {"control": "old", "primary": "auc"}
+    asked: dict = {"control": "old", "primary": "auc"}
     early = sm.scorecard(sides, **asked, users=1_000, planned=4_000, per_day=500)
     assert early.verdicts["new"].sentence.startswith("Keep running new: 1,000 of 4,000 users")
     assert early.verdicts["new"].more_days == 6
     ended = sm.scorecard(sides, **asked, users={"old": 2_000, "new": 2_000}, planned=4_000)
     assert ended.verdicts["new"].decision == "nothing shown"
+    assert (
+        sm.scorecard(sides, **asked, final=True).verdicts["new"].sentence.startswith("Nothing shown for new at the end")
+    )
     always = sm.scorecard(sides, **asked, users=1_000, planned=4_000, sequential=True)
     assert "95 % always" in always.verdicts["new"].sentence
+    assert always.verdicts["new"].sentence.startswith("Keep running new: ")
+    over = sm.scorecard(sides, **asked, users=1_000, planned=4_000, sequential=True, final=True)
+    assert over.verdicts["new"].sentence.startswith("Nothing shown for new at the end: ")
+    assert list(over.table()) == list(always.table())
+    # Without a plan, the interval is that of the constant, whatever the data are.
+    untuned, tuned = (
+        list(sm.scorecard(sides, **asked, users=1_000, planned=planned, sequential=True).table())
+        for planned in (None, 10_000)
+    )
+    assert untuned == tuned
+    assert untuned[0]["high"] - untuned[0]["low"] > 1.2 * (
+        always.table().to_dict()["high"][0] - always.table().to_dict()["low"][0]
+    )
     bad = {"old": 2_000, "new": 1_000}
     withheld = sm.scorecard(sides, **asked, users=bad, sample_ratio={"old": 1, "new": 1})
     assert withheld.verdicts["new"].decision == "withheld"
@@ -168,7 +197,9 @@ def test_wrong_input_raises():
         ({"secondary": ["log_loss", "log_loss"]}, "log_loss is secondary and secondary"),
         ({"better": {"auc": "up"}}, '"high" or "low" for auc, not \'up\''),
         ({"better": {"auk": "high"}}, "'auk', which is not in the scorecard; its metrics are auc"),
-        ({"sequential": True}, "users"),
+        ({"sequential": True}, "need users=, the number of users so far"),
+        ({"planned": 1_000}, "need users=, the number of users so far"),
+        ({"planned": 1_000, "users": 500, "final": True}, "planned= and final=True contradict each other"),
         ({"users": {"old": 1}}, "no arm 'new'"),
         ({"sample_ratio": {"old": 1, "new": 1}}, "by arm"),
         ({"confidence": 95}, "confidence"),

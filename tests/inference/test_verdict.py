@@ -42,6 +42,8 @@ def contrasts(a, b, error):
 
 RUNNING = Progress(50_000, 100_000, 5_000, sequential=True)
 ENDED = Progress(100_000, 100_000)
+FINAL = Progress(final=True)
+UNTUNED = Progress(50_000, per_day=5_000, sequential=True)
 
 
 @pytest.mark.parametrize(
@@ -73,25 +75,35 @@ def test_a_breach_is_shown_at_alpha_by_guardrails_and_a_hold_is_not():
 
 
 def test_treatments_share_alpha():
-    assert build_verdict(metric(0.0225)).decision == "ship"
-    assert build_verdict(metric(0.0225), treatments=2).decision == "keep running"
+    assert build_verdict(metric(0.0225), progress=FINAL).decision == "ship"
+    assert build_verdict(metric(0.0225), progress=FINAL, treatments=2).decision == "nothing shown"
     assert build_verdict(metric(0.0225), treatments=2).primary.interval.confidence == 0.975
 
 
 @pytest.mark.parametrize(
     ("primary", "guards", "progress", "decision"),
     [
-        (0.05, (), Progress(), "ship"),
-        (0.05, (0.0, 0.0), Progress(), "ship"),
-        (0.05, (0.0, -0.05), Progress(), "keep running"),
+        (0.05, (), FINAL, "ship"),
+        (0.05, (0.0, 0.0), FINAL, "ship"),
+        (0.05, (0.0, 0.0), Progress(), "one look"),  # another look may follow
+        (0.05, (0.0, 0.0), Progress(50_000, per_day=5_000), "one look"),
+        (0.05, (0.0, -0.05), UNTUNED, "keep running"),
+        (0.05, (0.0, -0.05), Progress(), "one look"),
         (0.05, (0.0, -0.05), ENDED, "nothing shown"),
-        (0.05, (0.0, -0.2), Progress(), "do not"),
-        (-0.05, (0.0,), Progress(), "do not"),
+        (0.05, (0.0, -0.2), FINAL, "do not"),
+        (0.05, (0.0, -0.2), Progress(), "one look"),
+        (-0.05, (0.0,), FINAL, "do not"),
+        (-0.05, (0.0,), Progress(), "one look"),
         (-0.05, (0.0,), ENDED, "do not"),
-        (0.0, (0.0,), Progress(), "keep running"),
+        (0.0, (0.0,), UNTUNED, "keep running"),
+        (0.0, (0.0,), UNTUNED._replace(final=True), "nothing shown"),
+        (0.0, (0.0,), RUNNING._replace(final=True), "nothing shown"),
+        (0.0, (0.0,), FINAL, "nothing shown"),
         (0.0, (0.0,), ENDED, "nothing shown"),
         (0.0, (-0.2,), ENDED, "do not"),
         (0.5, (), RUNNING, "ship"),
+        (0.5, (), UNTUNED, "ship"),
+        (0.5, (), UNTUNED._replace(final=True), "ship"),
         (0.5, (), Progress(50_000, 100_000), "keep running"),  # the interval for one look is valid at the end only
         (0.5, (), ENDED, "ship"),
     ],
@@ -99,7 +111,7 @@ def test_treatments_share_alpha():
 def test_decisions(primary, guards, progress, decision):
     found = build_verdict(metric(primary), [metric(g, margin=0.05) for g in guards], progress)
     assert found.decision == decision
-    assert found.sentence[0].isupper()
+    assert found.sentence[0].isupper() == (decision != "one look")
     assert found.sentence.endswith(".")
     assert "nan" not in found.sentence
     assert "inf" not in found.sentence
@@ -114,19 +126,27 @@ def test_withheld_where_arms_are_not_comparable():
         "(e-value 5.7e+06, alarm at 100)."
     )
     fine = sample_ratio_mismatch({"control": 149_520, "treatment": 149_201})
-    assert build_verdict(metric(0.5), sample_ratio=fine).decision == "ship"
+    assert build_verdict(metric(0.5), progress=FINAL, sample_ratio=fine).decision == "ship"
 
 
 def test_too_little_data_is_an_answer():
     few = metric(0.5, too_few_reason="too few: 3 positives")
-    assert build_verdict(few).decision == "keep running"
-    assert build_verdict(few).sentence == "Keep running treatment: m has no interval: too few: 3 positives."
+    assert build_verdict(few, progress=UNTUNED).decision == "keep running"
+    assert (
+        build_verdict(few, progress=UNTUNED).sentence
+        == "Keep running treatment: m has no interval: too few: 3 positives."
+    )
+    assert (
+        build_verdict(few).sentence
+        == "m of treatment has no interval: too few: 3 positives. This is valid only if you look once."
+    )
     refused = MetricEffect("m", ScaledEstimate(0.5, 0.5, math.nan, math.nan, reason="nothing varies"))
     assert (
         build_verdict(refused, progress=ENDED).sentence
         == "Nothing shown for treatment at the planned end: m has no interval: nothing varies."
     )
-    assert build_verdict(metric(0.5), [MetricEffect("g", refused.change, margin=0.1)]).decision == "keep running"
+    guarded = build_verdict(metric(0.5), [MetricEffect("g", refused.change, margin=0.1)], UNTUNED)
+    assert guarded.decision == "keep running"
 
 
 def test_how_many_more():
@@ -137,11 +157,15 @@ def test_how_many_more():
     assert 0 < soon.more_users < 50_000
     assert soon.more_days == math.ceil(soon.more_users / 5_000)
     assert f"about {soon.more_days:.0f} days and {soon.more_users:,.0f} users to go" in soon.sentence
-    assert build_verdict(metric(0.0), progress=Progress(1000)).more_users is None
-    assert build_verdict(metric(0.01)).more_users is None
+    assert build_verdict(metric(0.0), progress=UNTUNED).more_users is None
+    assert build_verdict(metric(0.01), progress=Progress(1000)).more_users is None
+    untuned = build_verdict(metric(0.03, 0.0105), (), UNTUNED)
+    # Above 10,000 users, an interval that is narrowest at 10,000 shrinks more slowly than one for 100,000.
+    assert untuned.more_users > 1.1 * soon.more_users
+    assert untuned.more_days == math.ceil(untuned.more_users / 5_000)
     unclear = MetricEffect("calibration", contrasts(0.05, 0.05, 0.02), "one")
     assert build_verdict(unclear, progress=RUNNING).more_users == 50_000
-    assert build_verdict(unclear, progress=Progress(1000)).more_users is None
+    assert build_verdict(unclear, progress=UNTUNED).more_users is None
     early = build_verdict(metric(0.9), progress=Progress(10_000, 100_000))
     assert early.more_users == 90_000
     assert early.sentence == (
@@ -152,20 +176,38 @@ def test_how_many_more():
 
 def test_sentences():
     guard = metric(-0.027, 0.0278, margin=0.05, name="conversions")
-    assert build_verdict(metric(0.057, name="ctr"), [guard], Progress(70_000, per_day=10_000)).sentence == (
-        "Keep running treatment: ctr is better, but the guardrail conversions is undecided, -2.7 % (95 % -7.9 % to "
-        "+2.7 %); about 30 days and 293,150 users to go."
+    assert build_verdict(metric(0.057, name="ctr"), [guard], Progress(70_000, 400_000, 10_000, True)).sentence == (
+        "Keep running treatment: ctr is better, but the guardrail conversions is undecided, -2.7 % (95 % always -11.6 % "
+        "to +7.1 %); about 33 days and 330,000 users to go."
+    )
+    assert build_verdict(metric(0.057, name="ctr"), [guard], treatment="b").sentence == (
+        "ctr of b is better, +5.7 % (95 % +3.6 % to +7.8 %), and the guardrail conversions is undecided, -2.7 % (95 % "
+        "-7.9 % to +2.7 %). This is valid only if you look once."
+    )
+    assert build_verdict(metric(-0.057, name="ctr"), [metric(0.0, margin=0.1)]).sentence == (
+        "ctr of treatment is worse, -5.7 % (95 % -7.5 % to -3.8 %), and the guardrail is held. This is valid only if you "
+        "look once."
+    )
+    assert build_verdict(metric(0.001, name="ctr"), progress=FINAL).sentence.startswith(
+        "Nothing shown for treatment at the end: ctr is unclear, +0.1 % (95 % -1.8 % to +2.1 %); a difference over "
     )
     assert build_verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence == (
         "Nothing shown for treatment at the planned end: ctr is unclear, +0.05 % (95 % -0.15 % to +0.25 %); "
         "a difference over 0.28 % would most likely have been detected."
     )
     latency = metric(0.12, better="low", margin=0.05, name="latency")
-    assert build_verdict(metric(0.057, name="ctr"), [latency, metric(0.0, margin=0.1)], treatment="b").sentence == (
+    guards = [latency, metric(0.0, margin=0.1)]
+    assert build_verdict(metric(0.057, name="ctr"), guards, FINAL, treatment="b").sentence == (
         "Do not ship b: the guardrail latency is breached, +12.0 % (97.5 % +9.5 % to +14.5 %); it may rise by at most 5 %."
     )
+    # The breached guardrail is named, not the undecided one before it.
+    assert build_verdict(metric(0.01, name="ctr"), [guard, latency]).sentence == (
+        "ctr of treatment is unclear, +1.0 % (95 % -1.0 % to +3.0 %), and the guardrail latency is breached, +12.0 % "
+        "(97.5 % +9.5 % to +14.5 %); it may rise by at most 5 %. This is valid only if you look once."
+    )
     auc = MetricEffect("auc", ScaledEstimate(0.0012, 0.0012, 0.0002, math.inf))
-    assert build_verdict(auc, [guard._replace(change=change(0.1)), latency._replace(change=change(0.0))]).sentence == (
+    held = [guard._replace(change=change(0.1)), latency._replace(change=change(0.0))]
+    assert build_verdict(auc, held, FINAL).sentence == (
         "Ship treatment: auc +0.00120 (95 % +0.00081 to +0.00159), and both guardrails are held."
     )
 
@@ -179,8 +221,11 @@ def test_wrong_input_raises():
         build_verdict(metric(0.1), [metric(0.1, margin=-0.05)])
     with pytest.raises(InvalidInputError, match="margins are for guardrails"):
         build_verdict(metric(0.1, margin=0.05))
-    with pytest.raises(InvalidInputError, match=r"need users= \(the number so far\)"):
-        build_verdict(metric(0.1), progress=Progress(sequential=True))
+    for missing in (Progress(sequential=True), Progress(planned=1_000), Progress(planned=1_000, sequential=True)):
+        with pytest.raises(InvalidInputError, match="need users=, the number of users so far"):
+            build_verdict(metric(0.1), progress=missing)
+    with pytest.raises(InvalidInputError, match="planned= and final=True contradict each other"):
+        build_verdict(metric(0.1), progress=ENDED._replace(final=True))
     with pytest.raises(InvalidInputError, match="treatments"):
         build_verdict(metric(0.1), treatments=0)
 
@@ -258,7 +303,9 @@ def test_calibrations_from_shards():
     st.floats(-0.3, 0.3),
     st.lists(st.floats(-0.3, 0.3), max_size=4),
     st.floats(0.001, 0.1),
-    st.sampled_from([Progress(), ENDED, RUNNING, Progress(10_000, 100_000), Progress(10_000, per_day=100.0)]),
+    st.sampled_from(
+        [Progress(), FINAL, ENDED, RUNNING, UNTUNED, Progress(10_000, 100_000), Progress(10_000, per_day=100.0)]
+    ),
     st.integers(1, 3),
 )
 @settings(max_examples=150, deadline=None)
@@ -274,6 +321,7 @@ def test_a_verdict_always_follows_its_readings(primary, guards, error, progress,
         assert found.primary.word == "worse" or "breached" in words
     if found.decision == "nothing shown":
         assert progress.is_finished
+    assert (found.decision == "one look") == (not progress.allows_decision)
     if found.decision == "keep running":
         assert not progress.is_finished
     else:
@@ -281,7 +329,8 @@ def test_a_verdict_always_follows_its_readings(primary, guards, error, progress,
     more = build_verdict(
         metric(primary, error), [*kept, metric(-0.9, 0.001, margin=0.05)], progress, treatments=treatments
     )
-    assert more.decision == ("keep running" if progress.is_early else "do not")
+    undecided = "keep running" if progress.is_early else "one look"
+    assert more.decision == ("do not" if progress.allows_decision and not progress.is_early else undecided)
 
 
 @pytest.mark.slow
@@ -291,9 +340,9 @@ def test_ship_is_false_in_half_of_alpha_at_most():
     false = [0, 0]
     for _ in range(2000):
         z = rng.normal(size=4)
-        false[0] += build_verdict(metric(0.01 * z[0]), [metric(0.5, margin=0.05)]).decision == "ship"
+        false[0] += build_verdict(metric(0.01 * z[0]), [metric(0.5, margin=0.05)], FINAL).decision == "ship"
         at_limit = [metric(-0.05 + 0.0095 * v, 0.01, margin=0.05) for v in z[1:]]
-        false[1] += build_verdict(metric(0.5), at_limit).decision == "ship"
+        false[1] += build_verdict(metric(0.5), at_limit, FINAL).decision == "ship"
     assert max(false) / 2000 <= 0.025 + 0.0105
 
 
@@ -304,7 +353,7 @@ def test_do_not_is_false_in_alpha_at_most():
     for _ in range(1500):
         z = rng.normal(size=5)
         at_limit = [metric(math.expm1(math.log(0.95) + 0.01 * v), 0.01, margin=0.05) for v in z]
-        false += build_verdict(metric(0.5), at_limit).decision == "do not"
+        false += build_verdict(metric(0.5), at_limit, FINAL).decision == "do not"
     assert false / 1500 <= 0.025 + 0.012
 
 
@@ -374,9 +423,7 @@ def test_one_look_says_nothing_before_the_end():
 
 
 def test_too_few_is_not_about_no_users():
-    found = build_verdict(
-        metric(0.2, too_few_reason="3 positives are too few"), progress=Progress(50_000, per_day=100.0)
-    )
+    found = build_verdict(metric(0.2, too_few_reason="3 positives are too few"), progress=UNTUNED)
     assert found.sentence == "Keep running treatment: m has no interval: 3 positives are too few."
     assert (found.more_users, found.more_days) == (None, None)
 

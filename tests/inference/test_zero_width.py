@@ -58,7 +58,7 @@ def test_a_guardrail_without_variation_is_not_held() -> None:
     card = sm.scorecard(
         {"a": side(0, 1.0), "b": side(USERS, 1.5)},
         control="a", primary="revenue", guardrails={"errors": 0.001}, better={"revenue": "high", "errors": "low"},
-        relative=False,
+        relative=False, sequential=True, users=2 * USERS,
     )  # fmt: skip
     verdict = card.verdicts["b"]
     assert verdict.primary.word == "better"

@@ -29,10 +29,21 @@ COMMANDS = {
     "a primary metric": (*BASE, "--score", "old", "--score", "new", "--primary", "log_loss", "--confidence", 0.9),
     "a control": (*BASE, "--score", "old", "--score", "new", "--control", "new", "--by", "country"),
     "guardrails of models": (*BASE, "--score", "old", "--score", "new", "--guardrail", "calibration=0.05"),
-    "arms": (*ARMS, "--by", "country"),
-    "arms before the end": (*ARMS, "--users", 1000, "--planned-users", 5000),
+    "arms, one look": (*ARMS, "--by", "country"),
+    "arms at the end": (*ARMS, "--by", "country", "--final"),
+    "arms before the end": (*ARMS, "--users", 1000, "--planned", 5000),
+    "arms at the planned users": (*ARMS, "--planned", 700),
+    "arms at every look": (*ARMS, "--sequential"),
+    "arms at every look, with a plan": (*ARMS, "--sequential", "--planned", 5000),
     "regression": (*REGRESSION, "--score", "guess", "--score", "wild", "--by", "country"),
     "regression by arm": (*REGRESSION, "--score", "guess", "--arm", "arm", "--control", "control", "--by", "country"),
+}
+DECISIONS = {
+    "arms at the end": {"ship", "do not", "nothing shown"},
+    "arms before the end": {"keep running"},
+    "arms at the planned users": {"ship", "do not", "nothing shown"},
+    "arms at every look": {"ship", "do not", "keep running"},
+    "arms at every look, with a plan": {"ship", "do not", "keep running"},
 }
 LOGS = {
     "five rows": (5, 1.0, 0.0),
@@ -84,11 +95,17 @@ def test_page_terminal_and_json_tell_the_same_verdicts(command: str, run: Any, l
     ran = run(*asked, "--report", page, "--format", "json")
     sentences = [verdict["sentence"] for verdict in ran.verdicts]
     assert printed.splitlines()[: len(sentences)] == sentences
+    decisions = {verdict.get("decision") for verdict in ran.verdicts}
+    if "arms" in command:
+        assert decisions <= DECISIONS.get(command, {"one look"})
     assert len(set(sentences)) == len(sentences)
     assert all(verdict["treatment"] in verdict["sentence"] for verdict in ran.verdicts)
     shown = tree(page.read_text(encoding="utf-8"))
     head, (lead, *_) = shown.all("h1")[0].text, [p.text for p in shown.all("p", class_="lead")] or [""]
     assert plain(head) == plain(sentences[0])
+    # Terminal and page say how to get a decision where there is none.
+    told = [text for text in (printed, lead) if "For a decision, state how you look" in text]
+    assert len(told) == (2 if decisions == {"one look"} else 0)
     assert all(plain(sentence) in plain(lead) for sentence in sentences[1:])
     # Every interval of a sentence is an interval of the JSON comparisons.
     for verdict in ran.verdicts:
