@@ -508,18 +508,18 @@ def _describe_decision(
     users: float | None,
     days: float | None,
 ) -> str:
-    primary, held = readings[0], _format_guardrails(len(readings) - 1)
+    primary, kept_guardrails = readings[0], _format_guardrails(len(readings) - 1)
     claims = [_describe_reading(r, c, progress) for r, c in zip(readings, effects, strict=True)]
     names = [primary.name, *(f"the guardrail {r.name}" for r in readings[1:])]
     if decision == "ship":
-        return f"Ship {treatment}: {primary.name} {_format_effect(primary, effects[0], progress)}{held}."
+        return f"Ship {treatment}: {primary.name} {_format_effect(primary, effects[0], progress)}{kept_guardrails}."
     if decision == "do not":
         decisive = next(i for i, r in enumerate(readings) if r.word in ("worse", "breached"))
         return f"Do not ship {treatment}: {names[decisive]} {claims[decisive]}."
     if decision == "one look":
         # Of the guardrails that are not held, name a breached one first.
         worst = [i for words in (("breached",), OPEN_WORDS) for i, r in enumerate(readings) if i and r.word in words]
-        guarded = f", and {names[worst[0]]} {claims[worst[0]]}" if worst else held
+        guarded = f", and {names[worst[0]]} {claims[worst[0]]}" if worst else kept_guardrails
         return f"{primary.name} of {treatment} {claims[0]}{guarded}. This is valid only if you look once."
     first = next((i for i, r in enumerate(readings) if r.word in OPEN_WORDS), 0)
     what = f"{names[first]} {claims[first]}"
