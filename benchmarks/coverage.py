@@ -113,7 +113,7 @@ def sample_of(metric: str, held: list[Held], at: str) -> Sample:
             of = VALUES[metric]
             values, deleted = of(Sums(total))[0], of(Sums(total - each))
     events = sums["clicks"] if metric in POSITIVES else weights
-    shards = Shards(("user", SHARDS, "integer"), deleted, weights, events, below)
+    shards = Shards(("user", SHARDS, "integer"), lambda _: deleted, weights, events, below)
     keys, rows = [(i,) for i in range(len(held))], weights.sum(axis=0).astype(np.int64)
 
     def quantile(cell: int, share: float) -> float:

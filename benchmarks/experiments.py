@@ -82,7 +82,7 @@ def samples(sums: dict[str, Floats], arm: int) -> dict[str, Sample]:
         with np.errstate(all="ignore"):  # of the first hours
             deleted = (top.sum(0) - top) / (rows.sum(0) - rows)
         keys = [(run,) for run in range(rows.shape[1])]
-        shards = Shards(PLAN, deleted, rows, top)
+        shards = Shards(PLAN, lambda _, deleted=deleted: deleted, rows, top)
         found[name] = Sample(name, sm.CTR(), keys, value, value, value, rows.sum(0).astype(np.int64), list, shards)
     return found
 

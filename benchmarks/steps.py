@@ -116,7 +116,7 @@ def draw(rng: np.random.Generator, q: float, values: Floats, arm: Arm, runs: int
 
     plan = "user", SHARDS, "integer"
     shards = Shards(
-        plan, np.full(weights.shape, np.nan), weights, weights, before + part * (through - before),
+        plan, lambda _: np.full(weights.shape, np.nan), weights, weights, before + part * (through - before),
         np.stack([before, through]),
     )  # fmt: skip
     found = 0.5 * (values[k] + values[following])

@@ -19,7 +19,7 @@ def ratio(name, metric, top, bottom, *, events=None, keys=None, bound=0.0, plan=
     top, bottom = np.asarray(top, float), np.asarray(bottom, float)
     value = top.sum(0) / bottom.sum(0)
     deleted = (top.sum(0) - top) / (bottom.sum(0) - bottom)
-    shards = Shards(plan, deleted, bottom, bottom if events is None else events)
+    shards = Shards(plan, lambda _: deleted, bottom, bottom if events is None else events)
     keys = [()] if keys is None else keys
     rows = bottom.sum(0).astype(np.int64)
     return Sample(name, metric, keys, value, value - bound, value + bound, rows, list, shards)

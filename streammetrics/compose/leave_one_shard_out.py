@@ -31,6 +31,7 @@ from ..statistics.sums import ScoreSums
 __all__ = [
     "check_cells",
     "count_events",
+    "fold_shards",
     "leave_one_out",
     "reduce_groups",
     "shard_of",
@@ -56,6 +57,20 @@ def shard_of(state: State) -> Ints:
 def merge_shards(shards: State) -> State:
     """Return the state without its last axis, the shard: the shards of each cell are summed."""
     return shards.rollup(*shards.axes[:-1])
+
+
+def fold_shards(shards: State, count: int) -> State:
+    """Return the state that the same units would give in `count` shards, a divisor of their number.
+
+    The shard of a unit is the integer part of K h, where h is its hash as a fraction, so adjacent shards are added up.
+    """
+    axes, words, keys = shards.axes, shards.cells.vocabularies, shards.cells.keys.copy()
+    if axes[-1].size == count or not len(keys):
+        return shards
+    numbers = np.asarray(words[-1].values, np.int64) // (axes[-1].size // count)
+    folded = Vocabulary.from_values(words[-1].kind, numbers)
+    keys[:, -1] = folded.find_ranks(numbers)[keys[:, -1]]
+    return shards.move_cells(keys, (*axes[:-1], axes[-1]._replace(size=count)), (*words[:-1], folded))
 
 
 def reduce_groups(metric: Any, shards: Any, *, is_group: bool) -> Any:

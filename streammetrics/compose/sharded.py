@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..batch.column_binding import Unit
 from ..batch.ids import Ids
@@ -37,6 +38,7 @@ from .leave_one_shard_out import (
     cells_of_shards,
     check_cells,
     count_events,
+    fold_shards,
     leave_one_out,
     reduce_groups,
     split_by_cell,
@@ -46,6 +48,7 @@ from .leave_one_shard_out import (
 __all__ = ["Sharded", "ShardedDefinition"]
 
 FEWEST, MOST = 8, 4096
+Floats = NDArray[np.float64]
 
 
 class ShardedAnswer(InnerAnswer):
@@ -244,7 +247,7 @@ class ShardedDefinition(Definition):
             share = about_of(metric).quantile
             below = None if share is None else weight_below(total, shards, cells_of_shards(shards), share)
             known = not sharded_refusal_of(metric) and below is None
-            numbers = leave_one_out(name, metric, binding, shards, self.shards) if known else {}
+            numbers = cache(partial(_leave_out_each, name, metric, binding, shards)) if known else _no_numbers
             edges = None
             if below is not None:
                 before, below, through = (table_by_shard(shards, each, self.shards, cells) for each in below)
@@ -255,13 +258,12 @@ class ShardedDefinition(Definition):
                 events = count_events(parts[place], shards, self.shards, cells)
                 totals_by_place[place] = weights, *events, split_by_cell(parts[place], cells)
             weights, events, events_names, states_by_cell = totals_by_place[place]
-            none = np.full((self.shards, cells), np.nan)
             # Several tasks may contain the same metric object, so the name decides, too.
             own = [n for n, s in samples.items() if s.metric is metric and (n == name or n.startswith(f"{name}/"))]
             for number in own:
                 plan = self.unit, self.shards, parts[place].cells.vocabularies[-1].kind.removeprefix("shard of ")
-                replicates = numbers.get(number, none)
-                yield number, Shards(plan, replicates, weights, events, below, edges, events_names, states_by_cell)
+                replicate = partial(_select_number, numbers, number, cells)
+                yield number, Shards(plan, replicate, weights, events, below, edges, events_names, states_by_cell)
 
     # -- other definitions --------------------------------------------------------------------------------------------
 
@@ -439,6 +441,21 @@ def check_inner(inner: Definition) -> None:
                 f"Sharded: expected a metric or a collection of metrics, found an object of class {one.type_name}; put "
                 f"Sharded inside, as in Sliced(Sharded(...), by=...)"
             )
+
+
+def _leave_out_each(name: str, metric: Any, binding: Any, shards: State, count: int) -> dict[str, Floats]:
+    """Return the numbers of a metric without each shard, after the shards were folded to `count`."""
+    return leave_one_out(name, metric, binding, fold_shards(shards, count), count)
+
+
+def _no_numbers(count: int) -> dict[str, Floats]:
+    return {}
+
+
+def _select_number(numbers: Callable[[int], dict[str, Floats]], name: str, cells: int, count: int) -> Floats:
+    """Return one of the numbers without each of `count` shards; NaN in all cells if the metric has no such number."""
+    found = numbers(count)
+    return found[name] if name in found else np.full((count, cells), np.nan)
 
 
 def _array_interval(

@@ -13,7 +13,8 @@ from ..reading.replicates import Sample
 from .comparison import Comparison, Comparisons
 from .differences import compute_differences
 from .interpretation import ComparisonSettings, interpret
-from .pairs import Pair, UnmatchedCell, pair_samples
+from .pairs import Pair, pair_samples
+from .shard_counts import fold_shards
 from .verdict import Progress
 
 __all__ = ["compare", "compare_all"]
@@ -140,10 +141,12 @@ def compare_all(
         The other arguments of `compare`.
     """
     alpha_of(settings.confidence)
-    pairs, unmatched = _pair_sides(a, b)
+    sides = collect_sides(a, b, *(side for pair in _list_covariates(covariates) for side in pair))
+    pairs, unmatched = pair_samples(*sides[:2])
     if not pairs:
-        raise InvalidInputError(_describe_no_overlap(a, b))
-    before = _pair_covariates(covariates)
+        raise InvalidInputError(_describe_no_overlap(*sides[:2]))
+    # A covariate has the metrics that both of its arms have.
+    before = [p for i in range(2, len(sides), 2) for p in pair_samples(*sides[i : i + 2])[0]]
     readings = [
         interpret(compute_differences(p, independent=independent, covariates=_select_covariates(p, before)), settings)
         for p in pairs
@@ -161,8 +164,9 @@ def collect_samples(side: Any) -> list[Sample]:
     return samples
 
 
-def _pair_sides(a: Any, b: Any) -> tuple[list[Pair], list[UnmatchedCell]]:
-    return pair_samples(collect_samples(a), collect_samples(b))
+def collect_sides(*sides: Any) -> list[list[Sample]]:
+    """Return the samples of all sides of a comparison. With few units they have fewer shards, the same for all sides."""
+    return fold_shards([collect_samples(side) for side in sides])
 
 
 def collect_slice_columns(side: MetricLike) -> tuple[str, ...]:
@@ -172,25 +176,23 @@ def collect_slice_columns(side: MetricLike) -> tuple[str, ...]:
     )
 
 
-def _describe_no_overlap(a: Any, b: Any) -> str:
-    ours, theirs = (", ".join(dict.fromkeys(s.name for s in collect_samples(x))) or "nothing" for x in (a, b))
+def _describe_no_overlap(a: Sequence[Sample], b: Sequence[Sample]) -> str:
+    ours, theirs = (", ".join(dict.fromkeys(s.name for s in side)) or "nothing" for side in (a, b))
     return f"there is nothing to compare: a has {ours}; b has {theirs}. Count the same metric on both sides"
 
 
-def _pair_covariates(covariates: Any) -> list[Pair]:
-    """Convert the argument `covariates` of `compare` to pairs, one for each metric that both arms of a covariate have."""
+def _list_covariates(covariates: Any) -> list[Sequence[Any]]:
+    """Convert the argument `covariates` of `compare` to a list of pairs of arms."""
     items = list(covariates)
     if len(items) == 2 and all(isinstance(x, MetricLike) for x in items):
         items = [tuple(items)]
-    pairs = []
     for pair in items:
         if not (isinstance(pair, Sequence) and len(pair) == 2):
             raise InvalidInputError(
                 "covariates= takes a pair (a, b) of pre-treatment metrics, or a list of such pairs; "
                 f"found an object of class {type(pair).__name__}"
             )
-        pairs += _pair_sides(*pair)[0]
-    return pairs
+    return items
 
 
 def _select_covariates(pair: Pair, before: Sequence[Pair]) -> Sequence[Pair]:

@@ -171,9 +171,13 @@ def estimate_from_error(
     values, errors = np.asarray(value, np.float64), np.asarray(error, np.float64)
     reasons = build_reasons(reason, values.shape)
     add_reasons(
-        reasons, ~link.holds(values), lambda i: f"the value {values.reshape(-1)[i]:g} is not on the {scale} scale"
+        reasons,
+        ~link.holds(values),
+        lambda i: f"the value {values.reshape(-1)[i]:g} is not on the {scale} scale; use the absolute difference",
     )
-    add_reasons(reasons, ~(errors > 0.0), lambda i: "the value has no standard error")
+    add_reasons(
+        reasons, ~(errors > 0.0), lambda i: "the value has no standard error; count more rows, or another metric"
+    )
     # Suppress warnings about values outside the scale, because these already have a reason.
     with np.errstate(all="ignore"):
         scaled_errors = errors / link.slope(values)
@@ -301,7 +305,7 @@ def welch(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
     theirs = build_reasons(b.reason, point.shape).reshape(-1)
     add_reasons(reasons, has_reason(theirs).reshape(point.shape), lambda i: str(theirs[i]))
     va, vb = (np.asarray(side.standard_error) * side.standard_error for side in (a, b))
-    add_reasons(reasons, va + vb == 0.0, lambda i: "the values of both sides do not vary")
+    add_reasons(reasons, va + vb == 0.0, lambda i: "the values of both sides do not vary; count more rows")
     df, error = satterthwaite(va, a.df, vb, b.df), np.sqrt(va + vb)
     value = scale_of(scale).value(point)
     return build_estimate(value, point, error, df, scale, "welch", "the two sides are independent", reasons=reasons)

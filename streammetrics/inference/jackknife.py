@@ -39,6 +39,9 @@ __all__ = [
 MIN_SHARDS = 6
 MIN_EVENTS = 50
 MAX_VALUE = 1e150
+# The number of shards that the reason of a refusal recommends if the events are in too few shards.
+FEW_SHARDS = 16
+MORE_UNITS = "collect more units"
 NAN = float("nan")
 Floats = NDArray[np.float64]
 
@@ -161,7 +164,7 @@ def describe_shortage(
     Examples
     --------
     >>> describe_shortage([1] * 40 + [0] * 24)
-    'too few: 40 positives in 40 of 64 shards; 50 positives in 32 shards are needed'
+    'too few: 40 positives in 40 of 64 shards; 50 positives in 32 shards are needed; collect more units'
     """
     counts = np.asarray(events, np.float64)
     needed = len(counts) // 2 if shards is None else shards
@@ -172,7 +175,10 @@ def describe_shortage(
         summary = (
             f"{event_count.reshape(-1)[i]:g} {names[i]} in {shards_with_events.reshape(-1)[i]} of {len(counts)} shards"
         )
-        return f"too few: {summary}; {fewest} {names[i]} in {needed} shards are needed"
+        # Fewer shards help only where there are enough events, in as many shards as would be half of the fewer shards.
+        is_enough = event_count.reshape(-1)[i] >= fewest and shards_with_events.reshape(-1)[i] >= FEW_SHARDS // 2
+        cure = f"{MORE_UNITS}, or count with shards={FEW_SHARDS}" if is_enough else MORE_UNITS
+        return f"too few: {summary}; {fewest} {names[i]} in {needed} shards are needed; {cure}"
 
     reasons = build_reasons(None, event_count.shape)
     add_reasons(reasons, (event_count < fewest) | (shards_with_events < needed), describe)
@@ -204,7 +210,9 @@ def _collect_reasons(replicates: Replicates, occupied: NDArray[np.bool_], effect
     add_reasons(reasons, effective < MIN_SHARDS, lambda i: _describe_uneven(effective_counts[i]))
     if scale == "natural":
         large = (occupied & (np.abs(replicates.leave_one_out) > MAX_VALUE)).any(axis=0)
-        add_reasons(reasons, large, lambda i: f"values above {MAX_VALUE:g} are too large to be squared")
+        add_reasons(
+            reasons, large, lambda i: f"values above {MAX_VALUE:g} are too large to be squared; divide the column"
+        )
     undefined = occupied & np.isnan(replicates.leave_one_out)
     add_reasons(
         reasons,
@@ -216,22 +224,28 @@ def _collect_reasons(replicates: Replicates, occupied: NDArray[np.bool_], effect
     def describe_edge(i: int) -> str:
         value = values.reshape(-1)[i]
         if not link.holds(value):
-            return f"the value is at the end of its range ({value:g}), where its variation cannot be estimated"
+            end = f"the value is at the end of its range ({value:g})"
+            return f"{end}, where its variation cannot be estimated; {MORE_UNITS}"
         shown = _select_cell(replicates.leave_one_out, i)[_select_cell(outside, i).argmax()]
-        return f"the value is {shown:g} without one of the shards: there are too few events, or all are of one class"
+        return (
+            f"the value is {shown:g} without one of the shards: there are too few events, or all are of one class; "
+            f"{MORE_UNITS}"
+        )
 
     add_reasons(reasons, outside.any(axis=0) | ~link.holds(values), describe_edge)
     return reasons
 
 
-TOO_LITTLE = "the other shards have too little data"
-CONSTANT = "nothing varies: the value is the same without each shard, so the variation cannot be estimated"
+TOO_LITTLE = f"the other shards have too little data; {MORE_UNITS}"
+CONSTANT = (
+    "nothing varies: the value is the same without each shard, so the variation cannot be estimated; " + MORE_UNITS
+)
 
 
 def _describe_uneven(effective: float) -> str:
     return (
         f"the effective number of shards is {effective:.1f}, and {MIN_SHARDS} are needed: "
-        "there are too few units, or one unit has most of the weight"
+        f"there are too few units, or one unit has most of the weight; {MORE_UNITS}, or limit the rows of each unit"
     )
 
 
@@ -268,7 +282,7 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
     add_reasons(
         reasons,
         undefined.any(axis=0),
-        lambda i: f"the value of one side is undefined {_format_missing_shard(undefined, i)}",
+        lambda i: f"the value of one side is undefined {_format_missing_shard(undefined, i)}; {MORE_UNITS}",
     )
     df = _degrees_of_freedom(first, second, np.count_nonzero(occupied, axis=0))
     result_scale = "relative" if relative else "natural"
@@ -459,10 +473,10 @@ def _adjust_for_covariates(
     add_reasons(
         reasons,
         df - q < MIN_SHARDS - 1,
-        lambda i: f"{all_df[i]:.1f} degrees of freedom are too few for {q} covariate{'s' if q > 1 else ''}",
+        lambda i: f"{all_df[i]:.1f} degrees of freedom are too few for {q} covariate{'s' if q > 1 else ''}; pass fewer",
     )
     theta, degenerate = solve_cholesky([[_sum_products(u, v) for v in x] for u in x], [_sum_products(u, y) for u in x])
-    add_reasons(reasons, degenerate, lambda i: "the covariates are collinear or constant")
+    add_reasons(reasons, degenerate, lambda i: "the covariates are collinear or constant; leave one out")
     residuals, point = y, contrast.point
     # Suppress warnings about cells without a valid result, which may have any value.
     with np.errstate(all="ignore"):

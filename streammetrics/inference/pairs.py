@@ -96,13 +96,14 @@ def select_cells(sample: Sample, index: Ints) -> Sample:
 
 
 def _select_shard_cells(shards: Shards, index: Ints) -> Shards:
-    leave_one_out, weights, events = (
-        np.ascontiguousarray(x[:, index]) for x in (shards.leave_one_out, shards.weights, shards.events)
-    )
+    def replicate(count: int) -> NDArray[np.float64]:
+        return np.ascontiguousarray(shards.replicate(count)[:, index])
+
+    weights, events = (np.ascontiguousarray(x[:, index]) for x in (shards.weights, shards.events))
     below, edges = (None if x is None else np.ascontiguousarray(x[..., index]) for x in (shards.below, shards.edges))
     names = np.broadcast_to(shards.events_names, shards.weights.shape[1:])[index]
     states = None if shards.states is None else replace(shards.states, bounds=shards.states.bounds[index])
-    return Shards(shards.plan, leave_one_out, weights, events, below, edges, names, states)
+    return Shards(shards.plan, replicate, weights, events, below, edges, names, states)
 
 
 def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:

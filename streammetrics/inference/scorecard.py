@@ -19,7 +19,7 @@ from ..reading.interval import Interval, alpha_of
 from ..reading.replicates import Sample
 from ..reading.table import Table, TableLayout, format_value
 from .calibration import CalibrationContrasts
-from .compare import collect_samples, collect_slice_columns
+from .compare import collect_sides, collect_slice_columns
 from .differences import BEST_RATIO, MetricDifferences, compute_differences
 from .estimates import split_intervals
 from .interpretation import ComparisonSettings, Interpretation, build_effect, interpret
@@ -196,7 +196,7 @@ class Scorecard(Plottable):
         return self._slice_table(self.arms, adjust)
 
     def _slice_table(self, arms: Mapping[Any, MetricLike], adjust: str | None) -> Table:
-        samples = {arm: collect_samples(thing) for arm, thing in arms.items()}
+        samples = dict(zip(arms, collect_sides(*arms.values()), strict=True))
         return self.build_table(collect_slice_columns(arms[self.control]), samples, adjust)
 
     def build_table(
@@ -487,7 +487,7 @@ def scorecard(
             f"control= must be the name of an arm, and there must be two arms or more; found control={control!r} and the "
             f"arms {', '.join(map(str, sides))}"
         )
-    totals = {arm: collect_samples(merge_slices(side)) for arm, side in sides.items()}
+    totals = dict(zip(sides, collect_sides(*map(merge_slices, sides.values())), strict=True))
     metrics = {s.name: s.metric for s in totals[control]}
     margins = read_margins(guardrails, relative)
     roles = [(primary, PRIMARY), *((name, GUARDRAIL) for name in margins), *((name, SECONDARY) for name in secondary)]

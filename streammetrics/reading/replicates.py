@@ -6,8 +6,8 @@ Units, such as users, are split into shards. A replicate is the value computed w
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -64,9 +64,9 @@ class Shards:
     plan : tuple
         How units are split into shards: the column of the unit, the number of shards, and the type of the column's values
         ("" without rows). Two samples have the same units in each shard only if these three agree.
-    leave_one_out : float64, shape (K, n)
-        The value without shard k; NaN where it is undefined. If shard k is empty, this is the value of all shards
-        together, computed from the histogram buckets of the shards, which may be coarser than those of `Sample.values`.
+    replicate : callable
+        Takes a number of shards, K or a divisor of K, to which the shards are folded (see `fold`). Returns
+        `leave_one_out` for this number of shards.
     weights : float64, shape (K, n)
         The weight of each shard; 0 for empty shards.
     events : float64, shape (K, n)
@@ -80,11 +80,11 @@ class Shards:
     events_names : array of str, shape (n,), or str
         "positives", "negatives" or "rows": what the events of each cell are.
     states : ShardStates, optional
-        The states of the shards.
+        The states of the shards. They are never folded.
     """
 
     plan: tuple[Any, ...]
-    leave_one_out: Floats
+    replicate: Callable[[int], Floats]
     weights: Floats
     events: Floats
     below: Floats | None = None
@@ -92,10 +92,40 @@ class Shards:
     events_names: Any = "positives"
     states: ShardStates | None = None
 
+    @cached_property
+    def leave_one_out(self) -> Floats:
+        """The values without shard k, as an array of shape (K, n); NaN where they are undefined.
+
+        If shard k is empty, this is the value of all shards together, computed from the histogram buckets of the shards,
+        which may be coarser than those of `Sample.values`. The values are computed when they are first needed.
+        """
+        return self.replicate(len(self.weights))
+
+    def fold(self, count: int) -> Shards:
+        """Return the same units in `count` shards, a divisor of K, as if they had been counted with this number."""
+        unit, _, kind = self.plan
+        fold = partial(_fold_rows, count=count)
+        below, edges = (None if x is None else fold(x) for x in (self.below, self.edges))
+        return replace(
+            self,
+            plan=(unit, count, kind),
+            weights=fold(self.weights),
+            events=fold(self.events),
+            below=below,
+            edges=edges,
+        )
+
     def matches(self, other: Shards) -> bool:
         """Return whether each unit is in the same shard in both samples, so that their replicates can be paired."""
         kinds = {plan[2] for plan in (self.plan, other.plan) if plan[2]}
         return self.plan[:2] == other.plan[:2] and len(kinds) < 2
+
+
+def _fold_rows(table: Floats, count: int) -> Floats:
+    """Add up the rows of a table (or of each table of a stack) in `count` groups of adjacent rows."""
+    *stack, shards, cells = table.shape
+    folded: Floats = np.add.reduce(table.reshape(*stack, count, shards // count, cells), axis=-2)
+    return folded
 
 
 @dataclass(frozen=True, eq=False)

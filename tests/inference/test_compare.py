@@ -10,8 +10,10 @@ from sides import PLAN, Side, ratio, some
 
 import streammetrics as sm
 from streammetrics.errors import InvalidInputError
+from streammetrics.inference.jackknife import describe_shortage
 from streammetrics.inference.multiple import e_benjamini_hochberg
 from streammetrics.inference.sequential import Look, e_value
+from streammetrics.inference.shard_counts import choose_count
 
 AUC, LOSS, CALIBRATION, CTR = sm.AUC(), sm.LogLoss(), sm.Calibration(), sm.CTR()
 
@@ -119,7 +121,8 @@ def test_one_line():
     few = some(rng, "auc", AUC, events=np.ones((16, 1)))
     told = sm.compare(Side(few), Side(b))["auc"]
     assert repr(told).endswith(
-        "no interval: the first side: too few: 16 positives in 16 of 16 shards; 50 positives in 8 shards are needed"
+        "no interval: the first side: too few: 16 positives in 16 of 16 shards; 50 positives in 8 shards are needed; "
+        "collect more units"
     )
     assert math.isnan(told.difference.low)
     assert told.better is told.limited_by is None
@@ -154,7 +157,7 @@ def test_independent_rows_are_compared_by_welch():
     assert (found.difference.low, found.difference.high) == pytest.approx(tuple(known.confidence_interval()), rel=1e-8)
     assert "independent" in found.difference.assumption
     one = sm.compare(error.copy().update([1.0], [2.0]), error.copy().update(*z), independent=True)
-    assert one.reason == "the value has no standard error"
+    assert one.reason == "the value has no standard error; count more rows, or another metric"
     none = sm.compare(sm.MAE().update(*y), sm.MAE().update(*z), independent=True)
     assert "squares=True" in none.reason
 
@@ -378,3 +381,105 @@ def test_a_change_from_zero_is_infinite():
     )
     assert sm.compare(low, zero).relative.estimate == np.inf
     assert sm.compare(zero, low).relative.estimate == -1.0
+
+
+# -- few units ---------------------------------------------------------------------------------------------------------
+
+NAMES = ("ndcg", "auc", "quantile@0.5")
+
+
+def rankings(noise, *, units=50, first=0, shards=64, by=None):
+    """Two models of search results, 20 documents for each query; fifty queries are the usual size of a test collection."""
+    rng = np.random.default_rng(1)
+    y, query = rng.integers(0, 2, 20 * units), first + np.repeat(np.arange(units), 20)
+    score = 1.0 / (1.0 + np.exp(-y - noise * rng.normal(size=y.size)))
+    metrics = sm.Sharded([sm.NDCG(), sm.AUC(), sm.Quantile(q=0.5)], unit="query", shards=shards)
+    rows = {"y_true": y, "y_score": score, "value": np.exp(score), "query": query}
+    if by is not None:
+        metrics, rows = sm.Sliced(metrics, by="day"), rows | {"day": by(query)}
+    return metrics.update(rows)
+
+
+@pytest.mark.parametrize("first", [0, 1000])
+def test_fifty_queries_are_compared(first):
+    a, b = rankings(2.0), rankings(1.0, first=first)
+    digests = a.digest(), b.digest()
+    found = sm.compare(a, b)
+    assert list(found) == list(NAMES)
+    for one in found.values():
+        assert one.reason is None
+        assert one.difference.low < one.a - one.b < one.difference.high
+    # Both models have the same fifty queries, or fifty queries each.
+    assert found["ndcg"].difference.method == f"jackknife over {32 if first else 16} shards"
+    # The state keeps 64 shards.
+    assert (a.digest(), b.digest()) == digests
+    assert a.shards == 64
+
+
+@pytest.mark.parametrize(("units", "count"), [(40, 16), (90, 32), (400, 64)])
+def test_folded_shards_are_those_counted_with_fewer(units, count):
+    found = sm.compare(*(rankings(noise, units=units) for noise in (2.0, 1.0)))
+    few = sm.compare(*(rankings(noise, units=units, shards=count) for noise in (2.0, 1.0)))
+    for name in NAMES:
+        assert repr(found[name]) == repr(few[name])
+        assert found[name].difference[:4] == few[name].difference[:4]
+    assert found["auc"].difference.method == f"jackknife over {count} shards"
+
+
+def methods(found):
+    """The methods of all comparisons that have an interval."""
+    return {c.difference.method for c in found.values() if c.reason is None}
+
+
+def test_shards_are_folded_alike_in_arms_slices_and_covariates():
+    # A slice of few units is not folded if there are many units in all slices.
+    slices = [rankings(noise, units=600, by=lambda q: np.where(q < 60, "few", "many")) for noise in (2.0, 1.0)]
+    assert methods(sm.compare(*slices)) == {"jackknife over 64 shards"}
+    # One arm of few units is not folded if the other one has many.
+    few, many = rankings(2.0, units=60), rankings(1.0, units=600, first=1000)
+    assert methods(sm.compare(few, many)) == {"jackknife over 64 shards"}
+    # Two arms of fifty units together have one hundred.
+    one, two = rankings(2.0), rankings(1.0, first=1000)
+    before = rankings(2.0), rankings(1.5, first=1000)
+    found = sm.compare(one["auc"], two["auc"], covariates=(before[0]["auc"], before[1]["auc"]))
+    assert found.difference.method.startswith("jackknife over 32 shards, 1 covariate")
+
+
+def test_intervals_of_one_side_keep_their_shards():
+    slices = rankings(2.0, units=80, by=lambda q: q % 2)
+    assert {i.method for some in slices.interval().values() for i in some.values()} == {
+        "jackknife over 64 shards", "woodruff",
+    }  # fmt: skip
+
+
+def test_other_numbers_of_shards():
+    assert [choose_count(np.arange(n) < 10) for n in (8, 16, 24, 32, 48, 50, 4096)] == [8, 16, 24, 16, 24, 25, 16]
+    a, b = rankings(2.0), rankings(1.0, shards=16)
+    with pytest.raises(sm.InvalidInputError, match="a has 64 shards of query, b has 16 shards"):
+        sm.compare(a, b)
+
+
+def test_too_few_has_no_interval_anywhere():
+    slices = [rankings(noise, units=400, by=lambda q: np.where(q < 3, "few", "many")) for noise in (2.0, 1.0)]
+    found = sm.compare(*slices, adjust="bh")
+    few = {name: found["few", name] for name in NAMES}
+    for one in few.values():
+        assert one.reason.startswith("the first side: too few: ")
+        assert one.reason.endswith(" are needed; collect more units")
+        assert np.isnan([*one.difference[:2], *one.relative[:2], one.p_value, one.adjusted]).all()
+        assert one.difference.reason == one.relative.reason == one.reason
+        assert " to " not in repr(one)
+    rows = [r for r in found.table().records if r["day"] == "few"]
+    assert all(math.isnan(r[name]) for r in rows for name in ("low", "high", "relative_low", "relative_high"))
+    assert all(c.reason is None for key, c in found.items() if key[0] == "many")
+    card = sm.scorecard({"new": slices[0], "old": slices[1]}, control="old", primary="auc", secondary=["ndcg"])
+    for row in card.slices().records:
+        assert (row["word"] == "too few") == (row["day"] == "few") == math.isnan(row["low"]) == math.isnan(row["high"])
+
+
+def test_refusals_name_the_cure():
+    positives = np.zeros(64)
+    positives[:20] = 10.0
+    assert describe_shortage(positives).endswith("; collect more units, or count with shards=16")
+    assert describe_shortage(positives / 10.0).endswith("; collect more units")
+    assert describe_shortage(50.0 * positives[:16] * (np.arange(16) < 5)).endswith("; collect more units")

@@ -145,7 +145,8 @@ def test_too_few():
     assert describe_shortage([2] * 32 + [0] * 32) is None
     assert (
         describe_shortage([2] * 31 + [0] * 33)
-        == "too few: 62 positives in 31 of 64 shards; 50 positives in 32 shards are needed"
+        == "too few: 62 positives in 31 of 64 shards; 50 positives in 32 shards are needed; collect more "
+        "units, or count with shards=16"
     )
     assert "49 positives" in describe_shortage([1] * 49 + [0] * 15)
     assert describe_shortage([30, 30, 0, 0], shards=2) is None

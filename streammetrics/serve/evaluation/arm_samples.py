@@ -16,7 +16,7 @@ from ...collect.accumulator import definition_of
 from ...collect.metric_like import answer_of
 from ...compose.sliced import Sliced
 from ...errors import InvalidInputError
-from ...inference.compare import collect_samples, collect_slice_columns
+from ...inference.compare import collect_sides, collect_slice_columns
 from ...inference.pairs import select_cells
 from ...numerics.slice_keys import sort_key
 from ...reading.replicates import Sample
@@ -93,12 +93,12 @@ def roll_up(slices: Any, experiment: Experiment, *columns: str) -> Any:
 
 def collect_arm_samples(slices: Any, experiment: Experiment) -> ArmSamples:
     """Return one sample for each arm and metric, over all rows of the arm."""
-    return split_by_arm(collect_samples(roll_up(slices, experiment)))
+    return split_by_arm(*collect_sides(roll_up(slices, experiment)))
 
 
 def collect_slice_samples(slices: Any, experiment: Experiment, column: str) -> ArmSamples:
     """Return the samples of each arm, with one value for each key of a slice column."""
-    return split_by_arm(collect_samples(roll_up(slices, experiment, column)))
+    return split_by_arm(*collect_sides(roll_up(slices, experiment, column)))
 
 
 def split_by_arm(samples: Sequence[Sample]) -> ArmSamples:

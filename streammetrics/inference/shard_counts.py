@@ -1,0 +1,76 @@
+"""The number of shards of a comparison: fewer than were counted if there are few units.
+
+With few units, most shards of an arm are empty, and a comparison over 64 shards would be refused. Folding gives the 32 or
+16 shards that the same units would have if they were counted with this number. The states keep their shards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..numerics.elementary import log1p
+from ..reading.replicates import Sample
+
+__all__ = ["fold_shards"]
+
+# Shards are folded in halves until there are at least so many units (of both arms together) for each shard. Then each of
+# two equal arms has one unit a shard, so about 63 % of its shards have rows, more than the half that an interval needs.
+UNITS_PER_SHARD = 2.0
+# With half as many shards, Student's t with 7 degrees of freedom would make intervals 11 % wider than with 15.
+FEWEST_SHARDS = 16
+
+
+def fold_shards(sides: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
+    """Return the samples of all sides of a comparison, with fewer shards if there are few units.
+
+    The number of units is estimated from the shards that have rows in any side, metric or cell (such as a slice). It is
+    the only input of the decision, which is the same for all samples with the same units.
+
+    Parameters
+    ----------
+    sides : sequence of sequences of Sample
+        All samples of the comparison: those of each arm, and those of the covariates.
+    """
+    occupied: dict[tuple[str, int], np.ndarray] = {}
+    for shards in (s.shards for side in sides for s in side if s.shards is not None):
+        unit, count, _ = shards.plan
+        known = occupied.setdefault((unit, count), np.zeros(count, bool))
+        # Most comparisons have units in all shards, which the first sample shows.
+        if not known.all():
+            known |= (shards.weights > 0.0).any(axis=1)
+    units = [unit for unit, _ in occupied]
+    # Sides with different numbers of shards cannot be paired. Folding must not make their numbers equal.
+    counts = {plan: choose_count(known) for plan, known in occupied.items() if units.count(plan[0]) == 1}
+    return [[_fold_sample(s, counts) for s in side] for side in sides]
+
+
+def choose_count(occupied: np.ndarray) -> int:
+    """Return the number of shards to use, given a mask of the shards that have rows.
+
+    Examples
+    --------
+    >>> choose_count(np.arange(64) < 64), choose_count(np.arange(64) < 50), choose_count(np.arange(64) < 35)
+    (64, 32, 16)
+    """
+    count, units = len(occupied), estimate_units(occupied)
+    while count % 2 == 0 and count >= 2 * FEWEST_SHARDS and units < UNITS_PER_SHARD * count:
+        count //= 2
+    return count
+
+
+def estimate_units(occupied: np.ndarray) -> float:
+    """Return the number of units that leaves as many of K shards empty on average, -K ln(empty / K) (linear counting)."""
+    if occupied.all():
+        return math.inf
+    return float(-len(occupied) * log1p(-np.count_nonzero(occupied) / len(occupied)))
+
+
+def _fold_sample(sample: Sample, counts: dict[tuple[str, int], int]) -> Sample:
+    shards = sample.shards
+    if shards is None or (count := counts.get(shards.plan[:2], shards.plan[1])) == shards.plan[1]:
+        return sample
+    return replace(sample, shards=shards.fold(count))
