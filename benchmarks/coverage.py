@@ -26,6 +26,7 @@ from benchmarks.decisions import show_decisions
 from benchmarks.looks import show_looks, show_ratio, show_tables
 from benchmarks.report import failures, table, verdict
 from benchmarks.simulated import EDGES, SHARDS, SIDES, SUMS, Held, Q, drawn, fine_histogram, held_of
+from benchmarks.small_samples import show_small
 from benchmarks.steps import show_steps
 from streammetrics.inference.differences import compute_differences
 from streammetrics.inference.interpretation import ComparisonSettings, interpret
@@ -318,8 +319,11 @@ PARTS: dict[str, Callable[[int], None]] = {
     "ratio": show_ratio,
     "steps": show_steps,
     "decisions": show_decisions,
+    "small": show_small,
 }
-FULL = {"cells": 8000, "looks": 8000, "tables": 500, "ratio": 2000, "steps": 3000, "decisions": 3000}
+FULL = {
+    "cells": 8000, "looks": 8000, "tables": 500, "ratio": 2000, "steps": 3000, "decisions": 3000, "small": 3000
+}  # fmt: skip
 
 
 def main(runs: int | None = None, only: str | None = None, users: str | None = None) -> None:

@@ -46,6 +46,13 @@ NORMAL_DEGREES = 1 << 20
 to within 1e-6."""
 
 
+FEW = "(approximate, few units)"
+"""Follows the method of an interval whose coverage may be below the confidence level, because there are few units."""
+FEW_DEGREES, FEW_DEGREES_OF_WEIGHTS = 99.0, 30.0
+"""Intervals with fewer degrees of freedom are approximate. The mean of an exponential distribution needs 100 units for a
+coverage of 94 %. For weighted proportions, the degrees of freedom depend on the weights."""
+
+
 class Interval(NamedTuple):
     """A statistical interval, or the reason why there is none.
 
@@ -59,7 +66,8 @@ class Interval(NamedTuple):
     standard_error : float
         The standard error of the estimate, in the unit of the value. The limits need not be symmetric about the value.
     method : str
-        The method: "delong", "wilson", "delta", ...; empty if there is no interval.
+        The method: "delong", "wilson", "delta", ...; empty if there is no interval. It ends with "(approximate, few
+        units)" if skewed data may reduce the coverage.
     assumption : str
         The assumption of the method, such as "rows are independent".
     confidence : float
@@ -129,6 +137,17 @@ class Estimate(NamedTuple):
         return unwrap_scalar(np.where(none, NAN, low)), unwrap_scalar(np.where(none, NAN, high))
 
     @property
+    def is_approximate(self) -> Any:
+        """Whether there are so few units that skewed data may reduce the coverage."""
+        if self.degrees is None or self.ends is not None:
+            return False
+        return np.asarray(self.degrees) < (FEW_DEGREES_OF_WEIGHTS if self.scale == "wilson" else FEW_DEGREES)
+
+    def label_method(self, is_approximate: Any) -> str:
+        """Return the method, and that it is approximate if there are few units in any cell or class."""
+        return f"{self.method} {FEW}" if np.any(is_approximate) else self.method
+
+    @property
     def _is_constant(self) -> Any:
         """Whether the error is 0, as for perfect rankings: nothing varies in the data, so the variation is unknown."""
         return self.ends is None and self.scale != "wilson" and np.asarray(self.error) == 0.0
@@ -152,7 +171,8 @@ class Estimate(NamedTuple):
             reason = self._missing_reason()
         if reason is not None:
             return no_interval(self.value, confidence, reason)
-        return Interval(low, high, self.value, unwrap_scalar(self.error), self.method, self.assumption, confidence)
+        method = self.label_method(self.is_approximate)
+        return Interval(low, high, self.value, unwrap_scalar(self.error), method, self.assumption, confidence)
 
     def _missing_reason(self) -> str:
         """Return the reason why there are no limits, if the metric gave none."""
@@ -185,7 +205,8 @@ def stack_estimates(estimates: Sequence[Estimate]) -> Estimate:
         known = {i: (NAN, NAN) if e.reason else e.limits(confidence) for i, e in distinct.items()}
         return tuple(np.array([known[id(e)] for e in estimates]).T)
 
-    return first._replace(value=value, error=error, ends=ends)
+    method = first.label_method([e.is_approximate for e in estimates if e.reason is None])
+    return first._replace(value=value, error=error, method=method, ends=ends)
 
 
 def no_interval(value: Any, confidence: float, reason: str) -> Interval:

@@ -380,9 +380,10 @@ class CellReadings:
             return [interval_of(self.metric, one, confidence) for one in self]
         low, high = estimate.limits(confidence)
         columns = (x.tolist() for x in (low, high, estimate.value, np.broadcast_to(estimate.error, low.shape)))
-        how = estimate.method, estimate.assumption, confidence
-        each = zip(*columns, strict=True)
-        return [Interval(low, high, value, error, *how) for low, high, value, error in each]
+        approximate = np.broadcast_to(estimate.is_approximate, low.shape).tolist()
+        how = [(estimate.label_method(a), estimate.assumption, confidence) for a in approximate]
+        each = zip(*columns, how, strict=True)
+        return [Interval(low, high, value, error, *rest) for low, high, value, error, rest in each]
 
 
 def read_side_by_side(metric: Any, state: State) -> Reading | None:

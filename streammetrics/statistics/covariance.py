@@ -29,11 +29,14 @@ class MeanEstimates(NamedTuple):
         The estimated covariance of the means: NaN if there are fewer than two units or a sum of squares overflowed.
     effective_size : float
         The effective sample size, (sum w)^2 / sum w^2: the number of units of equal weight that would be as precise.
+    count : int, optional
+        The number of units; an array if several cells are computed together.
     """
 
     means: list[Any]
     covariance: list[list[Any]]
     effective_size: Any
+    count: Any = None
 
     def variance(self, slopes: Sequence[Any]) -> Any:
         """Return the variance of a smooth function of the means by the delta method, given its partial derivatives."""
@@ -51,6 +54,7 @@ def estimate_means(
     products: Mapping[tuple[int, int], Number],
     overflowed: Any = False,
     unit: int = 1,
+    count: Any = None,
 ) -> MeanEstimates:
     """Estimate the means of terms x over units, and the covariance of these means, from exact sums.
 
@@ -67,6 +71,8 @@ def estimate_means(
         Whether a sum of squares overflowed, in which case the covariance is NaN.
     unit : int
         The integer that stands for 1 in all of these numbers: 2**60 for fixed-point numbers.
+    count : int, optional
+        The number of units.
     """
     # The estimator is sum w_k^2 (x_ki - mean_i)(x_kj - mean_j) / W^2, times the small-sample correction
     # W^2 / (W^2 - sum w_k^2). It is expanded over the common denominator W^2 (W^2 - sum w^2), so that all arithmetic stays
@@ -83,7 +89,7 @@ def estimate_means(
             crossed = weight * (a * products[-1, j] + b * products[-1, i])
             numerator = products[i, j] * whole - crossed + a * b * ww
             rows[i][j] = rows[j][i] = _quotient(numerator * unit, divisor) * nan_where_undefined
-    return MeanEstimates([_quotient(a, weight) for a in sums], rows, _quotient(whole, ww * unit))
+    return MeanEstimates([_quotient(a, weight) for a in sums], rows, _quotient(whole, ww * unit), count)
 
 
 def _quotient(numerator: Number, denominator: Number) -> Any:

@@ -217,7 +217,7 @@ class RowMeans(WeightedRows):
     def estimate_means(self, term: str) -> MeanEstimates:
         """Estimate the mean of a term over rows and the variance of this mean."""
         products = {(-1, -1): self.weight_squared(), (-1, 0): self.weight_squared(term), (0, 0): self.square(term)}
-        return estimate_means(self.weight(), [self.total(term)], products)
+        return estimate_means(self.weight(), [self.total(term)], products, count=self.rows)
 
     def estimate_defined_means(self, term: str, defined: str) -> MeanEstimates:
         """Estimate the means of a term and of `defined`, the term that is 1 in rows where the first is defined, else 0.

@@ -134,4 +134,4 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
                 if other == "label" and k != j:
                     products |= {(min(j, k), max(j, k)): fixed_to_int(self.crossed[i])}
                     overflowed = overflowed | is_saturated(self.crossed[i])
-        return estimate_means(weight, sums, products, overflowed, UNIT)
+        return estimate_means(weight, sums, products, overflowed, UNIT, self.rows)

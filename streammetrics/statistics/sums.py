@@ -250,7 +250,7 @@ class ScoreSums(TermSums, tag="score_sums"):
             overflowed = overflowed | is_saturated(self.squares[i])
             if self.w2x is not None:
                 overflowed = overflowed | is_saturated(self.w2x[i, 0]) | is_saturated(self.w2x[i, 1])
-        return estimate_means(weight[0] + weight[1], sums, products, overflowed, UNIT)
+        return estimate_means(weight[0] + weight[1], sums, products, overflowed, UNIT, self.rows[0] + self.rows[1])
 
     def _weight_units(self, label: int) -> Any:
         """Return the total weight of the rows of a label in units of 2**-60: an integer, or an array with one per cell."""

@@ -28,6 +28,7 @@ SHORT = {
     "ratio": ["ratio", "--runs", "40"],
     "quantiles of few values": ["steps", "--runs", "150"],
     "decisions": ["decisions", "--runs", "200"],
+    "small samples": ["small", "--runs", "200"],
 }
 
 

@@ -15,7 +15,7 @@ import streammetrics as sm
 from streammetrics.collect.metric_like import empty_copy
 from streammetrics.laws import example_case
 from streammetrics.reading.about import about_of
-from streammetrics.reading.interval import Estimate
+from streammetrics.reading.interval import FEW, Estimate
 from streammetrics.reading.link_functions import SCALES
 from streammetrics.reading.reading import estimate_of
 
@@ -60,6 +60,45 @@ def test_wilson_is_scipys() -> None:
     found = sm.Precision().update([1] * 30 + [0] * 70, [1.0] * 100).interval(0.9)
     low, high = stats.binomtest(30, 100).proportion_ci(0.9, method="wilson")
     assert found[:2] == pytest.approx((low, high), rel=1e-12)
+
+
+def test_weighted_shares_have_degrees_of_freedom() -> None:
+    rng = np.random.default_rng(1)
+    y, w = rng.random(30) < 0.3, rng.lognormal(size=30)
+    for soft in (False, True):
+        metric = sm.CTR(soft_labels=soft)
+        found = empty_copy(metric).update(y_true=y.astype(float) if soft else y, sample_weight=w).interval()
+        p = np.average(y, weights=w)
+        variance = (w * w * (y - p) ** 2).sum() / w.sum() ** 2
+        kish = w.sum() ** 2 / (w * w).sum()
+        t = stats.t.ppf(0.975, kish / (2 * (30 / kish - 1)))
+        n, square = p * (1 - p) / variance, t * t
+        middle, half = (p + square / (2 * n)) / (1 + square / n), t / (1 + square / n)
+        half *= math.sqrt(p * (1 - p) / n + square / (4 * n * n))
+        assert found[:2] == pytest.approx((middle - half, middle + half), rel=1e-9)
+        assert found.method == f"wilson {FEW}"
+        # With equal weights the variance follows from the share, as without weights.
+        equal = empty_copy(metric).update(y_true=y.astype(float) if soft else y, sample_weight=[0.1] * 30).interval()
+        assert equal[:2] == pytest.approx(wilson(int(y.sum()), 30, 0.95), rel=1e-9)
+        assert equal.method == "wilson"
+
+
+@pytest.mark.parametrize("n", [30, 150])
+def test_intervals_of_few_units_are_labelled(n: int) -> None:
+    rng = np.random.default_rng(2)
+    rows = {"y_true": rng.integers(0, 2, 2 * n), "y_score": rng.random(2 * n), "value": rng.exponential(size=2 * n)}
+    rows |= {"query": np.arange(2 * n), "key": np.repeat([0, 1], n)}
+    metrics = [sm.LogLoss(), sm.NDCG(), sm.CTR(), sm.AUC(), sm.Mean(squares=True), sm.Quantile(q=0.5)]
+    labelled = {"log_loss", "ndcg", "mean"} if n < 100 else set()
+    found = sm.Sliced(metrics, by="key").update(rows).interval()
+    for key in (0, 1):
+        alone = sm.MetricCollection(metrics).update({k: v[rows["key"] == key] for k, v in rows.items() if k != "key"})
+        assert repr(alone.interval()) == repr(found[key])
+        assert {name for name, one in found[key].items() if FEW in one.method} == labelled
+        assert all(one.reason is None for one in found[key].values())
+    each = sm.MAE(num_outputs=2, multioutput="raw_values", squares=True)
+    several = each.update(rng.random((n, 2)), rng.random((n, 2))).interval()
+    assert (several.method == f"delta {FEW}") == (n < 100)
 
 
 def naive_means(x: np.ndarray, w: np.ndarray | None = None) -> tuple[float, float]:
@@ -432,7 +471,7 @@ def test_arguments_are_checked() -> None:
     with pytest.raises(ValueError, match="auc: expected 'delong' as method= of the interval, found 'wilson'"):
         auc.interval(method="wilson")
     ctr = sm.CTR().update(y_true=[0, 1, 1, 0, 0])
-    assert ctr.interval(method="delta").method == "delta"
+    assert ctr.interval(method="delta").method == f"delta {FEW}"
     assert ctr.interval(method="delta")[:2] != ctr.interval()[:2]
 
 

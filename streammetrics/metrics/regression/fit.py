@@ -195,7 +195,7 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
     0.98487
     """
 
-    about = About(formula="Cov(y, p) / sqrt(Var(y) Var(p))")
+    about = About(formula="Cov(y, p) / sqrt(Var(y) Var(p))", interval_scale="fisher")
 
     def of(self, state: Moments, output: int = 0) -> Limits | None:
         # Take the root of the exact square, so that the value is rounded only once. The sign, which the square loses, is
