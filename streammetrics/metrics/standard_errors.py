@@ -93,7 +93,8 @@ def _degrees_of_weights(count: Any, effective_size: Floats) -> Floats:
     size = np.asarray(effective_size, np.float64)
     # Rounding may put the difference slightly below 0.
     variation = np.maximum(np.asarray(count, np.float64) / size - 1.0, 0.0)
-    return np.maximum(size / (2.0 * variation), FEWEST_DEGREES)
+    degrees: Floats = np.maximum(size / (2.0 * variation), FEWEST_DEGREES)
+    return degrees
 
 
 def share(denominator: Any, value: Any, method: str) -> Estimate:
