@@ -75,12 +75,6 @@ class StatePlan:
         self.reads.append(wanted)
         return len(self.reads) - 1
 
-    def entry(self, name: str) -> PlanEntry:
-        """Return the member with this name; raise KeyError if there is none."""
-        if name not in self.entries:
-            raise KeyError(f"there is no metric {name!r}; the metrics are {', '.join(self.entries)}")
-        return self.entries[name]
-
     def own_states(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
         """Return the states of a member, without the content that only other members need."""
         wanted = [read.state for read in entry.definition.reads]
@@ -325,6 +319,10 @@ class CollectionDefinition(Definition):
                 places[place] = old
         return new, places
 
+    def find_entry(self, name: str) -> tuple[Any, list[int]] | None:
+        entry = self.plan.entries.get(name)
+        return None if entry is None else (entry.definition.with_on_invalid(self.on_invalid), list(entry.places))
+
     def seal(self, parts: int | None = None) -> Self:
         new = type(self)(StatePlan((n, d.seal(parts), b) for n, d, b in self.plan.items()), self.on_invalid)
         if len(new.plan.reads) < len(self.plan.reads):
@@ -406,13 +404,10 @@ class MetricCollection(MetricContainer):
         return out
 
     def __getitem__(self, name: str) -> Any:
-        definition: Any = self._accumulator.definition
-        plan: StatePlan = definition.plan
-        if name not in plan.entries and any(n.startswith(f"{name}/") for n in plan.entries):
-            return self.task(name)
-        entry = plan.entry(name)
-        alone = entry.definition.with_on_invalid(definition.on_invalid)
-        return alone.wrap(accumulate(alone, plan.own_states(entry, self._accumulator.states)))
+        found = self._find_metrics(name)
+        if found is None:
+            raise KeyError(f"there is no metric {name!r}; the metrics are {', '.join(self.names)}")
+        return found
 
     def __contains__(self, name: str) -> bool:
         return name in self.names

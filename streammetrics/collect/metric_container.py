@@ -8,7 +8,7 @@ from typing import Any, Self
 from ..numerics.settings import check_list
 from ..reading.interval import DEFAULT_CONFIDENCE, check_confidence
 from ..reading.table import Table, values_table
-from .accumulator import select
+from .accumulator import accumulate, select
 from .metric_like import MetricLike
 
 __all__ = ["MetricContainer"]
@@ -72,6 +72,16 @@ class MetricContainer(MetricLike):
             tasks = dict.fromkeys(full.rpartition("/")[0] for full in known if "/" in full)
             raise KeyError(f"there is no task {name!r}; the tasks are {', '.join(tasks) or 'none'}")
         return self._select(names)
+
+    def _find_metrics(self, name: str) -> Any:
+        """Return one metric of a collection, or all metrics of a task as in `task`; None if there is no such name."""
+        definition, states = self._accumulator.definition, self._accumulator.states
+        if (found := definition.find_entry(name)) is None:
+            return self.task(name) if any(full.startswith(f"{name}/") for full in self.names) else None
+        new, places = found
+        # The metric itself does not know how the rows were sampled, so its states must contain the correction.
+        corrected = [definition.reads[i].binding.correct_state(states[i]) for i in places]
+        return new.wrap(accumulate(new, [s.narrow(r.state) for s, r in zip(corrected, new.reads, strict=True)]))
 
     def _check_names(self, names: Iterable[str]) -> list[str]:
         wanted, known = check_list("names=", names, "names of metrics"), self.names

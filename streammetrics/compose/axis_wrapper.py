@@ -210,6 +210,10 @@ class AxisDefinition(Definition):
         inner, places = self.inner.select_metrics(names)
         return self.having(inner=inner), places
 
+    def find_entry(self, name: str) -> tuple[Self, list[int]] | None:
+        found = self.inner.find_entry(name)
+        return None if found is None else (self.having(inner=found[0]), found[1])
+
     def seal(self, parts: int | None = None) -> Self:
         return self.having(inner=self.inner.seal(parts))
 
@@ -226,7 +230,11 @@ class AxisDefinition(Definition):
 
 
 class AxisWrapper(MetricContainer):
-    """A metric, a collection or a wrapper in every cell of an axis; a mapping from keys to such objects."""
+    """A metric, a collection or a wrapper in every cell of an axis; a mapping from keys to such objects.
+
+    If no cell has the key, ``wrapper[name]`` returns all cells of the metric or task with this name. Use `task` for a task
+    whose name may also be the key of a cell.
+    """
 
     @property
     def memory_limit(self) -> int | None:
@@ -257,10 +265,13 @@ class AxisWrapper(MetricContainer):
         definition, states = definition_of(self), self._accumulator.states
         at = definition.place_of(states, key)
         if at is None:
+            metrics = self._find_metrics(key) if isinstance(key, str) else None
+            if metrics is not None:
+                return metrics
             some = ", ".join(map(repr, self.keys[:5])) + (", ..." if len(self) > 5 else "")
             raise KeyError(
                 f"there is no {definition.noun} {key!r}; this object has {len(self):,} "
-                f"key{'s' if len(self) != 1 else ''}{f': {some}' if some else ''}"
+                f"key{'s' if len(self) != 1 else ''}{f': {some}' if some else ''}, and the metrics {', '.join(self.names)}"
             )
         return object_of_cells(definition, [s.drop_leading_axes(p, 1) for s, p in zip(states, at, strict=True)])
 

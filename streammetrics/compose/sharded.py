@@ -272,6 +272,12 @@ class ShardedDefinition(Definition):
         half = len(self.reads) // 2
         return self.having(inner=inner), [*at, *(half + i for i in at)]
 
+    def find_entry(self, name: str) -> tuple[Self, list[int]] | None:
+        if (found := self.inner.find_entry(name)) is None:
+            return None
+        half, (inner, at) = len(self.reads) // 2, found
+        return self.having(inner=inner), [*at, *(half + i for i in at)]
+
     def seal(self, parts: int | None = None) -> Self:
         return self.having(inner=self.inner.seal(parts))
 
@@ -394,18 +400,13 @@ class Sharded(MetricContainer):
 
     def __getitem__(self, name: str) -> Any:
         """Return one metric of the collection, or all metrics whose names begin with a prefix, as a `Sharded` object."""
-        definition = definition_of(self)
-        inner = definition.inner
+        inner = definition_of(self).inner
         if not isinstance(inner, CollectionDefinition):
             raise TypeError(f"there is no {name!r}: this Sharded object contains the single metric {inner.name}")
-        if name not in inner.names and any(n.startswith(f"{name}/") for n in inner.names):
-            return self.task(name)
-        entry = inner.plan.entry(name)
-        new = definition.having(inner=entry.definition)
-        states = self._accumulator.states
-        half = len(states) // 2
-        chosen = [states[u] for u in entry.places] + [states[half + u] for u in entry.places]
-        return new.wrap(accumulate(new, [s.narrow(r.state) for s, r in zip(chosen, new.reads, strict=True)]))
+        found = self._find_metrics(name)
+        if found is None:
+            raise KeyError(f"there is no metric {name!r}; the metrics are {', '.join(self.names)}")
+        return found
 
     def __iter__(self) -> Any:
         if not isinstance(definition_of(self).inner, CollectionDefinition):

@@ -100,3 +100,49 @@ def test_a_metric_that_is_not_there_is_named() -> None:
         for choose in (thing.only, thing.ordered):
             with pytest.raises(KeyError, match="there is no metric 'typo'; the metrics are ctr, auc"):
                 choose(["ctr", "typo"])
+
+
+def test_models_of_slices() -> None:
+    rng = np.random.default_rng(5)
+    rows: dict[str, Any] = {
+        "user": rng.integers(0, 300, 3000),
+        "click": rng.integers(0, 2, 3000),
+        "old_score": rng.random(3000),
+        "new_score": rng.random(3000),
+        "arm": rng.choice(["old", "x"], 3000),
+    }
+    models = {n: sm.Task([sm.AUC(), sm.LogLoss()], y_true="click", y_score=f"{n}_score") for n in ("old", "new")}
+    alone = {n: sm.Sliced(sm.Sharded(sm.MetricCollection(t), unit="user"), by="arm") for n, t in models.items()}
+    sliced = sm.Sliced(sm.Sharded(models, unit="user"), by="arm").update(rows)
+    assert sliced["new"].compute() == alone["new"].update(rows).compute() == sliced.task("new").compute()
+    assert sliced.task("old").compute() == alone["old"].update(rows).compute()
+    # A slice comes before a model of the same name, so that what `[key]` returns for a key never changes.
+    assert isinstance(sliced["old"], sm.Sharded)
+    assert sliced["old"].compute() == sliced.select(["old"]).total.compute()
+    compared = sm.compare(sliced["new"], sliced.task("old"))
+    assert list(compared) == [(arm, metric) for arm in ("old", "x") for metric in ("auc", "log_loss")]
+    assert sliced["new/auc"]["x"].interval() == sliced["x"]["new/auc"].interval()
+    assert "new" not in sliced
+    with pytest.raises(KeyError, match=r"no slice 'other'; .*: 'old', 'x', and the metrics old/auc, old/log_loss, n"):
+        sliced["other"]
+    with pytest.raises(KeyError, match="there is no slice 'auc'; this object has 2 keys: 0, 1, and the metrics auc"):
+        sm.Sliced(sm.AUC(), by="click").update(rows["click"], rows["old_score"], click=rows["click"])["auc"]
+    pair = sm.MetricCollection({"a": sm.Task(sm.CTR(), y_true="y"), "b": sm.Task(sm.CTR(), y_true="z")})
+    windows = sm.Windowed(pair, width=1, time="t").update(y=[0, 1], z=[1, 1], t=[1, 2])
+    assert list(windows["a"].compute().values()) == [{"ctr": 0.0}, {"ctr": 1.0}]
+
+
+def test_metric_of_sampled_rows_by_slice() -> None:
+    rows = {
+        "y_true": [0, 1, 0, 1, 1],
+        "y_score": [0.1, 0.4, 0.35, 0.8, 0.2],
+        "k": [0, 0, 0, 0, 0],
+        "user": [1, 2, 3, 4, 5],
+    }
+    task = sm.Task({"best": sm.MaxFBeta()}, negative_rate=0.5, corrects="score")
+    plain = sm.MetricCollection(task).update(rows)
+    shards = sm.Sharded(sm.MetricCollection(task), unit="user").update(rows)
+    sliced = sm.Sliced(sm.MetricCollection(task), by="k").update(rows)
+    expected = plain["best"].compute()
+    assert shards["best"].compute() == expected
+    assert sliced["best"][0].compute() == expected
