@@ -33,6 +33,7 @@ from .inference.compare import compare as compare
 from .inference.drift import drift as drift
 from .inference.drift import population_stability_index as population_stability_index
 from .inference.power import power as power
+from .inference.power_table import power_table as power_table
 from .inference.sample_ratio import sample_ratio_mismatch as sample_ratio_mismatch
 from .inference.scorecard import scorecard as scorecard
 from .metrics import *

@@ -426,17 +426,31 @@ def _power(
     metric: Annotated[Text, option("METRIC", "Name of the metric. The default is all metrics of the file.")] = None,
     relative: Annotated[float, option("NUMBER", "Relative difference to detect, such as 0.01 for 1 %.")] = 0.01,
     planned: Annotated[float | None, option("NUMBER", texts.SMALLEST, "--planned", min=1)] = None,
+    table: Annotated[bool, option("", texts.POWER_TABLE, "--table")] = False,
+    guardrail: Annotated[Texts, option("METRIC=MARGIN", texts.HELD, "--guardrail")] = None,
+    better: Annotated[Texts, option("METRIC=high|low", texts.BETTER, "--better")] = None,
+    per_day: Annotated[float | None, option("NUMBER", texts.PER_DAY, "--per-day", min=0)] = None,
     sequential: Annotated[bool, option("", texts.PLANNED_LOOKS, "--sequential")] = False,
     confidence: Confidence = 0.95,
 ) -> None:
     """Print the number of users that an experiment needs.
 
     With --planned, print the smallest difference that these users can detect.
+    With --table, print the users for several differences, and for guardrails.
     """
-    from streammetrics.cli.state_files import show_power
+    from streammetrics.cli.comparison import parse_directions, parse_margins
+    from streammetrics.cli.experiment_size import show_power, show_power_table
 
-    how = {"users": users, "planned": planned, "sequential": sequential, "confidence": confidence}
-    show_power(file, metric, relative, how)
+    how: dict[str, Any] = {"users": users, "sequential": sequential, "confidence": confidence}
+    if table:
+        if planned is not None:
+            raise UsageError("--table prints numbers of users, so it takes no --planned; leave out one of them")
+        roles = {"guardrails": parse_margins(guardrail or ()), "better": parse_directions(better or ())}
+        show_power_table(file, metric, how | roles | {"per_day": per_day})
+        return
+    if guardrail or better or per_day is not None:
+        raise UsageError("--guardrail, --better and --per-day need --table; add --table")
+    show_power(file, metric, relative, how | {"planned": planned})
 
 
 @app.command("catalog", epilog=texts.CATALOG_EXAMPLES, rich_help_panel=REFERENCE_PANEL)

@@ -96,6 +96,15 @@ SMALLEST = (
     "Planned number of users in both arms together. The command then prints the smallest difference that an experiment of "
     "this size can detect."
 )
+POWER_TABLE = (
+    "Print a table of the users that differences of 0.5, 1, 2, 5 and 10 % need, with a column for each metric, and of the "
+    "users that guardrails need."
+)
+HELD = (
+    "With --table: a metric that must not become worse by more than a relative margin, such as calibration=0.02 for 2 %. "
+    "The table has the users needed to show this. Repeat the option for several metrics."
+)
+PER_DAY = "With --table: new users per day in both arms together, to print days as well."
 STATES = "Files that --save or sm.save wrote from logs counted with --unit. The first file is the control."
 TASK = "TOML file with several tasks, instead of --label, --score and so on."
 
@@ -200,6 +209,10 @@ streammetrics compare old.smet new.smet --guardrail calibration=0.02 || exit 1
 POWER_EXAMPLES = """How many users does it take to detect a CTR that is 2 % higher?
 
 streammetrics power week.smet --users 100000 --metric ctr --relative 0.02
+
+How many users and days do several differences and a guardrail need?
+
+streammetrics power week.smet --users 100000 --table --guardrail calibration=0.02 --per-day 5000
 """
 CATALOG_EXAMPLES = """Examples:
 

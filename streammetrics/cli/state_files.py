@@ -1,8 +1,7 @@
-"""`streammetrics merge`, `show`, `compare` and `power`: work with files of saved states, without numba."""
+"""`streammetrics merge`, `show` and `compare`: work with files of saved states, without numba."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -30,7 +29,6 @@ from streammetrics.cli.score import (
     write_report,
 )
 from streammetrics.cli.user_split import build_user_split, parse_shares, separate_users
-from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.files import file_identity
 from streammetrics.collect.metric_like import states_of
 from streammetrics.collect.serialization import load, merge, save
@@ -38,14 +36,11 @@ from streammetrics.compose.axis_wrapper import AxisWrapper
 from streammetrics.compose.checkpoint import Checkpoint
 from streammetrics.compose.ledger import Ledger
 from streammetrics.compose.sliced import Sliced
-from streammetrics.errors import IncompatibleStateError, InvalidInputError
-from streammetrics.inference.power import power
+from streammetrics.errors import IncompatibleStateError
 from streammetrics.io.sources import find_files
 from streammetrics.reports.records import collect_entries, find_sharded, merge_cells, split_pieces
-from streammetrics.reports.tables import format_confidence
-from streammetrics.reports.text_table import Cell, Grid, print_grid
 
-__all__ = ["compare_files", "merge_files", "show_file", "show_power"]
+__all__ = ["MAX_BYTES", "compare_files", "find_overall", "merge_files", "show_file"]
 
 # Largest size of a decompressed file in bytes. It is enough for thousands of slices, and it stops small files that would
 # exhaust the memory when they are decompressed.
@@ -168,7 +163,7 @@ def compare_files(
     results = {name: separate_users(content)[0] for name, content in things.items()}
     options = replace(options, control=options.control or names[0])
     pieces_by_side = {name: split_pieces(select_results(content, metrics, sets)) for name, content in results.items()}
-    overall = {name: _find_overall(name, named_pieces) for name, named_pieces in pieces_by_side.items()}
+    overall = {name: find_overall(name, named_pieces) for name, named_pieces in pieces_by_side.items()}
     options = expand_metric_names(options, collect_entries(overall[str(options.control)]))
     for name, side in overall.items():
         check_metric_names(options, {n: one.metric for n, one in collect_entries(side).items()}, name)
@@ -188,33 +183,6 @@ def compare_files(
     )
     print_comparisons(title, replace(display, comparisons=comparisons))
     return comparisons[0].exit_code
-
-
-def show_power(file: str, metric: str | None, relative: float, options: dict[str, Any]) -> None:
-    """Print, for each metric, how many users an experiment needs to detect a relative difference.
-
-    With planned users in `options`, instead print the smallest difference that this number of users can detect.
-    """
-    named_pieces = split_pieces(load(file, max_bytes=MAX_BYTES))
-    side = _find_overall(file, named_pieces)
-    names = [s.name for s in definition_of(side).samples(states_of(side))]
-    if metric is not None and metric not in names:
-        raise unknown_name_error("metric", metric, names)
-    rows: list[list[Cell] | None] = []
-    refused = []
-    for name in names if metric is None else [metric]:
-        try:
-            plan = power(side, name, relative=relative, **options)
-        # A metric without a standard error is listed below the table.
-        except InvalidInputError as error:
-            refused.append(f"{name}: {error}")
-            continue
-        mean = [Cell(f"{math.ceil(plan.mean_users):,}")] if options["sequential"] else []
-        rows.append([Cell(name), Cell(f"{100 * plan.relative:+.3g} %"), Cell(f"{math.ceil(plan.users):,}"), *mean])
-    heads = ["metric", "difference", "users", *(["on average"] if options["sequential"] else [])]
-    looks = " at all looks" if options["sequential"] else ", one look"
-    explanation = f"80 % power, {format_confidence(options['confidence'])} intervals{looks}"
-    print_grid(Grid("", heads, rows, remarks=[f"users of both arms together, half in each: {explanation}", *refused]))
 
 
 def _name_sides(files: Sequence[str]) -> list[str]:
@@ -238,7 +206,7 @@ def _name_sides(files: Sequence[str]) -> list[str]:
     return list(files)
 
 
-def _find_overall(name: str, named_pieces: Sequence[tuple[str, Any]]) -> Any:
+def find_overall(name: str, named_pieces: Sequence[tuple[str, Any]]) -> Any:
     """Return the metrics of all rows in a file; if it has only slices, these are merged.
 
     Raise UsageError if the file has several collections of metrics.

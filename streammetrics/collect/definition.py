@@ -216,7 +216,7 @@ class Definition:
         raise TypeError(f"metrics can only be selected from a collection, not from {self.name}")
 
     def find_entry(self, name: str) -> tuple[Any, list[int]] | None:
-        """Return a definition with a single entry of the collection, and for each state of it the index of that state here.
+        """Return a definition with a single entry of the collection, and the index here of each state of this definition.
 
         The result contains the entry directly rather than in a collection. It is None if there is no such entry.
         """

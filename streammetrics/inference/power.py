@@ -31,7 +31,17 @@ from .differences import estimate_sample
 from .estimates import ScaledEstimate
 from .sequential import Look, boundary, sequential_reach
 
-__all__ = ["PowerPlan", "days_to_go", "power", "smallest_effect", "users_needed", "users_to_decide"]
+__all__ = [
+    "PowerPlan",
+    "check_range",
+    "days_to_go",
+    "power",
+    "read_estimate",
+    "smallest_effect",
+    "users_needed",
+    "users_to_decide",
+    "users_to_hold",
+]
 
 Floats = NDArray[np.float64]
 EVEN = (0.5, 0.5)
@@ -152,6 +162,25 @@ def power(
     if metric not in samples:
         raise InvalidInputError(f"metric= must be one of {', '.join(samples)}, not {metric!r}")
     sample = samples[metric]
+    estimate, counted = read_estimate(sample, users)
+    options: dict[str, Any] = {"power": power, "confidence": confidence, "shares": shares}
+    options["looks"] = looks if sequential else None
+    if planned is not None:
+        plan = smallest_effect(estimate, counted, planned, **options)
+        subject = f"{planned:,.0f} users are too few: the smallest detectable difference"
+        check_range(sample, plan.relative, f"{subject} of {100.0 * plan.relative:+,.4g} %", "planned= with more users")
+    else:
+        plan = users_needed(estimate, counted, relative=relative, **options)
+        subject = f"relative={relative} is too large: a difference of {100.0 * relative:+,.4g} %"
+        check_range(sample, relative, subject, "a smaller relative=")
+    return plan
+
+
+def read_estimate(sample: Sample, users: float | None) -> tuple[ScaledEstimate, float]:
+    """Return the estimate of a metric on the scale "log", and the number of units (users) from which it was computed.
+
+    `users` is the number of units; None for a metric without shards, whose units are rows, queries or groups.
+    """
     if len(sample.keys) != 1:
         raise InvalidInputError(
             f"expected a metric without slices, found {len(sample.keys):,} slices; pass one slice, or their `total`"
@@ -161,34 +190,24 @@ def power(
             f"users= is missing: pass the number of distinct values of {sample.shards.plan[0]} in the data"
         )
     counted = float(sample.rows[0]) if users is None else float(users)
-    estimate = next(estimate_sample(sample, "log").split_cells())
-    options: dict[str, Any] = {"power": power, "confidence": confidence, "shares": shares}
-    options["looks"] = looks if sequential else None
-    if planned is not None:
-        plan = smallest_effect(estimate, counted, planned, **options)
-        subject = f"{planned:,.0f} users are too few: the smallest detectable difference"
-        _check_range(sample, plan.relative, subject, "planned= with more users")
-    else:
-        plan = users_needed(estimate, counted, relative=relative, **options)
-        _check_range(sample, relative, f"relative={relative} is too large: a difference", "a smaller relative=")
-    return plan
+    return next(estimate_sample(sample, "log").split_cells()), counted
 
 
-def _check_range(sample: Sample, relative: float, subject: str, remedy: str) -> None:
+def check_range(sample: Sample, relative: float, subject: str, remedy: str) -> None:
     """Raise InvalidInputError if a relative difference takes the value of a metric above its maximum."""
     value, most = float(sample.values[0]), about_of(sample.metric).value_range[1]
     if most is not None and value * (1.0 + relative) > most:
         raise InvalidInputError(
-            f"{subject} of {100.0 * relative:+,.4g} % would take {sample.name} from {value:.4g} to "
-            f"{value * (1.0 + relative):.4g}, but its maximum is {most:g}; pass {remedy}"
+            f"{subject} would take {sample.name} from {value:.4g} to {value * (1.0 + relative):.4g}, but its maximum is "
+            f"{most:g}; pass {remedy}"
         )
 
 
 def users_needed(
     estimate: ScaledEstimate,
     users: float,
-    *,
     relative: float = 0.01,
+    *,
     power: float = 0.8,
     confidence: float = 0.95,
     shares: tuple[float, float] = EVEN,
@@ -238,6 +257,45 @@ def users_needed(
     ratio = drift / float(log1p(np.float64(relative)))
     needed = unit * ratio * ratio
     return PowerPlan(float(math.ceil(needed)), float(math.ceil(needed * stop)), relative, power)
+
+
+def users_to_hold(
+    estimate: ScaledEstimate,
+    users: float,
+    margin: float,
+    *,
+    is_ratio: bool = False,
+    confidence: float = 0.95,
+    power: float = 0.8,
+    shares: tuple[float, float] = EVEN,
+    looks: int | None = None,
+) -> PowerPlan:
+    """Return the number of users needed to show that a guardrail is held, if the treatment does not change the metric.
+
+    Parameters
+    ----------
+    estimate, users, confidence, power, shares, looks
+        As for `users_needed`.
+    margin : float
+        The relative difference that the interval must exclude: negative if high values are better, otherwise positive.
+    is_ratio : bool
+        Whether the metric is a calibration ratio, whose best value is 1.
+
+    Examples
+    --------
+    >>> ctr = ScaledEstimate(0.02, -3.912, 0.01, df=63, scale="log")
+    >>> users_to_hold(ctr, 100_000, -0.02).users == users_needed(ctr, 100_000, -0.02).users
+    True
+    """
+    if margin == 0.0:
+        raise InvalidInputError(
+            "a guardrail with a margin of 0 is held only if it becomes better; pass a larger margin"
+        )
+    # Two contrasts of a calibration ratio can each show that it is held, so each is tested at alpha / 2 (see
+    # `is_not_worse`). The power is lowest for ratios far from 1: there, only one direction is worse, and only the
+    # difference of the ratios can exclude it.
+    own = 0.5 * (1.0 + confidence) if is_ratio else confidence
+    return users_needed(estimate, users, margin, power=power, confidence=own, shares=shares, looks=looks)
 
 
 def smallest_effect(

@@ -466,6 +466,16 @@ class TestSaved:
         assert "did you mean 'auc'?" in fails("power", tmp_path / "x", "--users", USERS, "--metric", "acu")
         planned = ("--metric", "ctr", "--planned", 9 * USERS, "--sequential")
         assert "on average" in run("power", tmp_path / "x", "--users", USERS, *planned).out
+        many = ("power", tmp_path / "x", "--users", USERS, "--table", "--guardrail", "ctr=0.05", "--per-day", 1000)
+        lines = run(*many, "--better", "ctr=low").out.splitlines()
+        heads = next(line for line in lines if line.startswith("difference")).split()
+        row = next(line for line in lines if line.startswith("+5 %"))
+        assert "ctr" in heads
+        assert f"{math.ceil(plan.users):,} {math.ceil(plan.users / 1000):,} day" in row
+        assert any(line.split()[:4] == ["ctr", "5", "%", f"{math.ceil(plan.users):,}"] for line in lines)
+        assert "add --better ctr=high or --better ctr=low" in fails(*many)
+        assert "need --table" in fails("power", tmp_path / "x", "--users", USERS, "--per-day", 10)
+        assert "leave out one of them" in fails(*many, "--planned-users", 10)
 
 
 class TestTaskFiles:

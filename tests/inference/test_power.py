@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
+import streammetrics as sm
 from streammetrics.errors import InvalidInputError
+from streammetrics.inference.calibration import CalibrationContrasts
 from streammetrics.inference.estimates import ScaledEstimate, interval
 from streammetrics.inference.power import (
     crossing_probability,
@@ -15,8 +17,10 @@ from streammetrics.inference.power import (
     smallest_effect,
     users_needed,
     users_to_decide,
+    users_to_hold,
 )
 from streammetrics.inference.sequential import Look, always_valid, boundary
+from streammetrics.inference.verdict import MetricEffect, Progress, is_not_worse
 
 CTR = ScaledEstimate(0.02, math.log(0.02), 0.01, math.inf, "log")
 
@@ -113,3 +117,50 @@ def test_wrong_input_raises():
     ):
         with pytest.raises(InvalidInputError, match=message):
             call()
+
+
+@pytest.mark.parametrize(("better", "margin"), [("high", 0.02), ("low", 0.02), ("one", 0.05)])
+def test_guardrails_are_held_with_the_power(better: str, margin: float) -> None:
+    signed = -margin if better == "high" else margin
+    plan = users_to_hold(CTR, 1e5, signed, is_ratio=better == "one")
+    error = math.sqrt(0.01**2 * 1e5 * 4 / plan.users)
+    points = np.random.default_rng(7).normal(0.0, error, 20_000)
+    change = ScaledEstimate(np.expm1(points), points, np.full(points.shape, error), math.inf, "relative")
+    if better == "one":
+        # Both ratios are far from 1, so that only their difference can show that the guardrail is held.
+        far = change._replace(point=points + 2.0)
+        effect = MetricEffect("m", CalibrationContrasts(change, far), better, margin)
+    else:
+        effect = MetricEffect("m", change, better, margin)
+    assert is_not_worse(effect, Progress(), 0.05, margin).mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_table_of_users() -> None:
+    rng = np.random.default_rng(1)
+    user, click = rng.integers(0, 900, 9_000), rng.random(9_000) < 0.1
+    score = np.clip(0.1 + 0.02 * (click - 0.1) + 0.05 * rng.normal(size=9_000), 0.01, 0.99)
+    metrics = sm.Sharded(sm.MetricCollection([sm.CTR(), sm.AUC(), sm.Calibration()]), unit="user")
+    metrics.update(click, score, user=user)
+    guardrails = {"ctr": 0.02, "auc": 0.02, "calibration": 0.02}
+    table = sm.power_table(
+        metrics, users=900, effects=(0.01, 0.9), guardrails=guardrails, better={"ctr": "low"}, per_day=1000
+    )
+    rows = {(r["goal"], r["metric"], r["relative"]): r for r in table.records}
+    assert len(rows) == len(table.records) == 9
+    for name in ("ctr", "auc", "calibration"):
+        plan = sm.power(metrics, name, users=900, relative=0.01)
+        row = rows["detect", name, 0.01]
+        assert (row["users"], row["days"]) == (plan.users, math.ceil(plan.users / 1000))
+    assert rows["hold", "ctr", 0.02]["users"] == sm.power(metrics, "ctr", users=900, relative=0.02).users
+    assert rows["hold", "auc", -0.02]["users"] == sm.power(metrics, "auc", users=900, relative=-0.02).users
+    assert rows["hold", "calibration", 0.02]["users"] > sm.power(metrics, "calibration", users=900, relative=0.02).users
+    assert "its maximum is 1" in rows["detect", "auc", 0.9]["reason"]
+    assert math.isnan(rows["detect", "auc", 0.9]["users"])
+    daily = sm.power_table(metrics, users=900, metrics=["ctr"], guardrails={"auc": 0.02}, sequential=True).records
+    assert len(daily) == 6
+    assert all(r["mean_users"] < r["users"] for r in daily)
+    with pytest.raises(InvalidInputError, match="ctr does not define which values are better"):
+        sm.power_table(metrics, users=900, guardrails=guardrails)
+    with pytest.raises(InvalidInputError, match="metrics= must be some of ctr, auc, calibration, not 'x'"):
+        sm.power_table(metrics, users=900, metrics=["x"])
+    assert "margin of 0" in sm.power_table(metrics, users=900, guardrails={"auc": 0.0}).records[-1]["reason"]
