@@ -9,7 +9,7 @@ from streammetrics.cli.comparison import ComparisonOptions, check_metric_names
 from streammetrics.cli.messages import unknown_name_error
 from streammetrics.cli.state_files import MAX_BYTES, find_overall
 from streammetrics.collect.accumulator import definition_of
-from streammetrics.collect.metric_like import MetricLike, states_of
+from streammetrics.collect.metric_like import states_of
 from streammetrics.collect.serialization import load
 from streammetrics.errors import InvalidInputError
 from streammetrics.inference.power import power
@@ -54,7 +54,7 @@ def show_power_table(file: str, metric: str | None, options: dict[str, Any]) -> 
     side, names = _load_metrics(file, metric)
     roles = ComparisonOptions(guardrails=options["guardrails"], better=options["better"])
     check_metric_names(roles, {name: one.metric for name, one in collect_entries(side).items()})
-    records = power_table(side, metrics=names, **options).records
+    records: list[dict[str, Any]] = power_table(side, metrics=names, **options).records
     reasons = {r["metric"]: f"{r['metric']}: {r['reason']}" for r in records if r["reason"]}
     detected = [r for r in records if r["goal"] == "detect"]
     columns = [name for name in names if any(r["metric"] == name and not r["reason"] for r in detected)]
@@ -81,7 +81,7 @@ def _build_cell(record: dict[str, Any]) -> Cell:
     return Cell(f"{math.ceil(record['users']):,}", ", ".join(notes))
 
 
-def _load_metrics(file: str, metric: str | None) -> tuple[MetricLike, list[str]]:
+def _load_metrics(file: str, metric: str | None) -> tuple[Any, list[str]]:
     """Return the metrics in a file, and the names of those to print: the metric, or all if it is None."""
     side = find_overall(file, split_pieces(load(file, max_bytes=MAX_BYTES)))
     names = [s.name for s in definition_of(side).samples(states_of(side))]
