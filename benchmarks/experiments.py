@@ -26,9 +26,9 @@ from streammetrics.inference.differences import MetricDifferences, compute_diffe
 from streammetrics.inference.interpretation import build_effect
 from streammetrics.inference.pairs import Pair, select_cells
 from streammetrics.inference.power import smallest_effect, users_needed
+from streammetrics.inference.questions import Question
 from streammetrics.inference.reasons import has_reason
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
-from streammetrics.inference.scorecard import Question
 from streammetrics.inference.verdict import Progress, is_not_worse, is_worse
 from streammetrics.reading.replicates import Sample, Shards
 

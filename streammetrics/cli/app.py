@@ -158,6 +158,7 @@ def _eval(
     absolute: Absolute = False,
     shares: Shares = None,
     exposures: Annotated[Text, option("FILE", texts.EXPOSURES, panel=INTERVALS_PANEL)] = None,
+    covariate: Annotated[Texts, option("FILE|COLUMN", texts.COVARIATE, panel=INTERVALS_PANEL)] = None,
     users: Users = None,
     planned: Planned = None,
     final: Final = False,
@@ -314,6 +315,7 @@ def _eval(
             options=comparison_options,
             planned_shares=shares or file_options.get("shares", ()),
             exposures=exposures,
+            covariates=covariate or (),
             push=_make_push_target(push, experiment, hour, source, seq),
             task_file=task,
         )
@@ -380,6 +382,7 @@ def _compare(
     metrics: Annotated[Text, option("METRICS", "Show only these metrics, such as auc,log_loss.")] = None,
     confidence: Confidence = 0.95,
     independent: Annotated[bool, option("", texts.INDEPENDENT, "--independent")] = False,
+    covariate: Annotated[Texts, option("FILE,FILE", texts.COVARIATE_FILES)] = None,
     users: Users = None,
     planned: Planned = None,
     final: Final = False,
@@ -407,7 +410,8 @@ def _compare(
     )
     options.check(counts_users=False)
     display = DisplayOptions(printed.value, top, sort, min_rows, confidence)
-    raise typer.Exit(compare_files(files, options, display, metrics=_parse_metric_names(metrics), by=by or ()))
+    names = _parse_metric_names(metrics)
+    raise typer.Exit(compare_files(files, options, display, metrics=names, by=by or (), covariates=covariate or ()))
 
 
 def _parse_metric_names(metrics: str | None) -> list[str] | None:

@@ -16,6 +16,7 @@ from streammetrics.collect.metric_like import MetricLike
 from streammetrics.compose.axis_wrapper import AxisWrapper
 from streammetrics.compose.sliced import Sliced
 from streammetrics.compose.windowed import Windowed
+from streammetrics.inference.caveats import Note, describe_caveats
 from streammetrics.inference.compare import compare_all
 from streammetrics.inference.comparison import Comparisons
 from streammetrics.inference.interpretation import ComparisonSettings
@@ -39,6 +40,7 @@ from streammetrics.reports.records import (
     find_sharded,
     find_windows,
     group_comparable_tasks,
+    merge_cells,
     split_pieces,
 )
 from streammetrics.reports.tables import format_confidence
@@ -91,6 +93,9 @@ class ComparisonOptions:
         only with guardrails, or if it is stated how the results are looked at.
     ratio : SampleRatio or None
         The test of the split of users between the arms, whose alarm withholds verdicts; None without planned shares.
+    covariates : tuple of dict of str to MetricLike
+        Metrics of the same sides from before the treatment, by the name of the side. They adjust the comparison of all
+        rows, but not those of slices.
     """
 
     control: str | None = None
@@ -106,6 +111,7 @@ class ComparisonOptions:
     independent: bool = False
     experiment: bool = False
     ratio: SampleRatio | None = None
+    covariates: tuple[Mapping[str, MetricLike], ...] = ()
 
     @property
     def has_scorecard(self) -> bool:
@@ -183,9 +189,21 @@ class SideComparison:
             for name in self.treatments
         }
         return {
-            name: compare_all(self.sides[name], control, how, independent=options.independent)
+            name: compare_all(
+                self.sides[name], control, how, independent=options.independent, covariates=self._pair_covariates(name)
+            )
             for name, how in settings.items()
         }
+
+    def _pair_covariates(self, treatment: str) -> list[tuple[MetricLike, MetricLike]]:
+        """Return the covariates of a treatment and the control; none for slices."""
+        covariates = () if self.title else self.options.covariates
+        for sides in covariates:
+            if missing := [name for name in (treatment, self.control) if name not in sides]:
+                raise UsageError(
+                    f"--covariate: expected the arm {missing[0]}, found only {', '.join(sides)}; add its data"
+                )
+        return [(merge_cells(sides[treatment]), merge_cells(sides[self.control])) for sides in covariates]
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -232,6 +250,7 @@ class SideComparison:
             relative=options.relative,
             independent=options.independent,
             sample_ratio=options.ratio,
+            covariates=options.covariates,
         )
 
     @property
@@ -240,6 +259,19 @@ class SideComparison:
         if self.card is not None:
             return self.card.sentences
         return [one.sentence for one in self.model_comparisons]
+
+    @cached_property
+    def notes(self) -> dict[str, list[Note]]:
+        """Notes about the comparison of each treatment with the control, by treatment."""
+        whole = self.comparisons if self.overall is None else self.overall.comparisons
+        notes = {}
+        for name, comparisons in self.comparisons.items():
+            differences = [[r.differences for r in some.readings] for some in (whole[name], comparisons)]
+            parts = differences[1] if self.title and self.overall is not None else []
+            names = name, self.control
+            found = describe_caveats(differences[0], parts, comparisons.by, names, whole[name].settings)
+            notes[name] = [note for note in found if note.is_warning or not self.title]
+        return notes
 
     @property
     def model_comparisons(self) -> list[NamedComparison]:

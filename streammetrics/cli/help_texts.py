@@ -96,6 +96,15 @@ SMALLEST = (
     "Planned number of users in both arms together. The command then prints the smallest difference that an experiment of "
     "this size can detect."
 )
+COVARIATE = (
+    "Data of the same users from before the treatment, which make intervals narrower (CUPED): a file that --save wrote "
+    "from the log of an earlier time with the same --arm and --unit, or a column of the table --exposures. Repeat the "
+    "option for several covariates, at most three for each metric."
+)
+COVARIATE_FILES = (
+    "Saved states of the same arms from before the treatment, which make intervals narrower (CUPED): one file for each "
+    "of the compared files, in the same order, separated by commas. Repeat the option for several covariates."
+)
 POWER_TABLE = (
     "Print a table of the users that differences of 0.5, 1, 2, 5 and 10 % need, with a column for each metric, and of the "
     "users that guardrails need."

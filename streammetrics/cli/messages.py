@@ -27,6 +27,7 @@ _MESSAGES = {
     r"add the class to labels=, or pass ignore_class= to leave out the rows of the class": "add the class to --classes",
     r"pass scores as y_score to a metric that has a threshold": "if the column holds scores, name it with --score",
     r"pass num_classes=\d+": "use --task-type multiclass",
+    r"\bcovariates=": "--covariate",
     r"soft_labels=True, for example LogLoss\(soft_labels=True\)": "--metrics log_loss:soft_labels=true",
     r": the order is update\(y_true, y_score\)": "; check --label and --score",
     r'missing="skip" leaves out rows': "--metrics group_auc:missing=skip leaves out rows",

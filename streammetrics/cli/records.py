@@ -158,8 +158,8 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
     A comparison has `by`, `slice`, `treatment`, `control`, `metric`, `value` and `control_value`, `difference` and
     `relative` with their limits (`_low`, `_high`), `p_value`, `adjusted` (by slice: adjusted by Benjamini-Hochberg),
     `better` (the better side), `word` (what the table says, such as "worse" or "held"), `limited_by` and `reason`. A
-    verdict has `treatment`, `control` and `sentence`; with a scorecard also `decision`, `more_users`, `more_days` and
-    `metrics` (the role and the assessment of each metric).
+    verdict has `treatment`, `control`, `sentence` and `notes` (sentences about covariates and slices); with a scorecard
+    also `decision`, `more_users`, `more_days` and `metrics` (the role and the assessment of each metric).
 
     The users of an arm have `arm`, `users`, `share` with its 99 % interval (`share_low`, `share_high`) and `planned`. The
     other fields are the same for all arms: `alarm` and `p_value` (with --sequential, `e_value`) of the test, which are
@@ -168,7 +168,7 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
     """
     sides = display.comparisons
     lists = {
-        "verdicts": [v for one in sides if not one.title for v in _list_verdicts(one)],
+        "verdicts": [v for one in sides if not one.title for v in _add_notes(_list_verdicts(one), one, sides)],
         "users": [] if display.users is None else [_convert_to_json(one) for one in display.users.list_records()],
         "comparisons": [_convert_to_json(c) for one in sides for c in _list_comparisons(one)],
         "values": [] if result is None else [_format_value(record) for record in _list_records(result, display)],
@@ -261,6 +261,14 @@ def _list_verdicts(one: SideComparison) -> Iterator[Record]:
                 if row["treatment"] == treatment
             },
         }
+
+
+def _add_notes(records: Iterable[Record], one: SideComparison, sides: Sequence[SideComparison]) -> Iterator[Record]:
+    """Yield the records of the verdicts with the notes about each treatment: for all rows, and then for its slices."""
+    related = [one, *(other for other in sides if other.overall is one)]
+    for record in records:
+        notes = [note.sentence for each in related for note in each.notes.get(record["treatment"], [])]
+        yield record | {"notes": list(dict.fromkeys(notes))}
 
 
 def _convert_to_json(value: Any) -> Any:

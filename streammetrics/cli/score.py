@@ -115,6 +115,7 @@ class EvalRequest:
     options: ComparisonOptions = DEFAULT_OPTIONS
     planned_shares: Sequence[str] = ()
     exposures: str | None = None
+    covariates: Sequence[str] = ()
     push: Any = None
     task_file: str | None = None
 
@@ -145,6 +146,11 @@ class EvalRequest:
             raise UsageError(
                 "--shares and --exposures need --arm, the column of arms, and --unit, a column of units such as user_id, "
                 "to count the users of each arm"
+            )
+        if not counts_users and self.covariates:
+            raise UsageError(
+                "--covariate needs --arm, the column of randomised arms, and --unit, a column of units such as user_id; "
+                "models on one log have the same users, so covariates would not be valid for their differences"
             )
         self.options.check(counts_users)
 
@@ -248,6 +254,7 @@ def score_log(request: EvalRequest) -> int:
     counter = build_user_counter(sharded_metrics, request.arm)
     exposed = None if request.exposures is None else count_exposures(request.exposures, counter, request.threads)
     evaluate_options["users"] = counter if exposed is None else None
+    covariates = _load_covariates(request, sharded_metrics, exposed, log.schema.names)
     try:
         result = evaluate_with_progress(
             log, sharded_metrics, sets, where=filters.values(), checkpoint=request.checkpoint, **evaluate_options
@@ -273,6 +280,7 @@ def score_log(request: EvalRequest) -> int:
             print(hint, file=sys.stderr)
     files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]
     title = f"{files}, {result.rows:,} rows"
+    request = replace(request, options=replace(request.options, covariates=covariates))
     split = _split_users(request, users)
     sides = _compare_sides(request, result.bundle, split)
     if request.report is not None:
@@ -359,6 +367,17 @@ def _split_users(request: EvalRequest, users: Any) -> UserSplit | None:
     shares = parse_shares(request.planned_shares)
     exposed, sequential = request.exposures is not None, request.options.sequential
     return build_user_split(users, shares, exposed=exposed, sequential=sequential)
+
+
+def _load_covariates(request: EvalRequest, metrics: Any, users: Any, columns: Sequence[str]) -> Any:
+    """Return the covariates by arm. They are loaded before the pass over the log, so that errors occur early."""
+    if not request.covariates:
+        return ()
+    from streammetrics.cli.covariates import load_arm_covariates
+    from streammetrics.cli.state_files import MAX_BYTES
+
+    where: dict[str, Any] = {"exposures": request.exposures, "users": users, "columns": columns}
+    return load_arm_covariates(request.covariates, metrics, str(request.arm), **where, max_bytes=MAX_BYTES)
 
 
 def _compare_sides(request: EvalRequest, saved: Any, split: UserSplit | None) -> list[SideComparison]:
@@ -514,7 +533,10 @@ def _print_verdicts(display: DisplayOptions, title: str) -> None:
     sentences = [sentence for one in display.comparisons if not one.title for sentence in one.sentences]
     for sentence in sentences:
         print_line(sentence, "bold")
-    if sentences:
+    notes = [note.sentence for one in display.comparisons for some in one.notes.values() for note in some]
+    for note in dict.fromkeys(notes):
+        print_line(note)
+    if sentences or notes:
         print_line()
     print_line(title, "dim")
     print_line()

@@ -16,6 +16,7 @@ from streammetrics.cli.comparison import (
     expand_metric_names,
     select_slices,
 )
+from streammetrics.cli.covariates import load_side_covariates
 from streammetrics.cli.display_options import DisplayOptions
 from streammetrics.cli.messages import UsageError, unknown_name_error
 from streammetrics.cli.records import check_sort, roll_up, select_results
@@ -149,10 +150,11 @@ def compare_files(
     *,
     metrics: Sequence[str] | None = None,
     by: Sequence[str] = (),
+    covariates: Sequence[str] = (),
 ) -> int:
     """Compare the saved states in files with those of the control, by default the first file; print the comparisons.
 
-    Return the exit code: 3 if a guardrail is breached, else 0.
+    Return the exit code: 3 if a guardrail is breached, else 0. `covariates` are the values of --covariate.
     """
     sets = parse_column_sets(by)
     check_slice_options(display, sets)
@@ -161,7 +163,8 @@ def compare_files(
         raise unknown_name_error("file", options.control, names)
     things = {name: load(file, max_bytes=MAX_BYTES) for name, file in zip(names, files, strict=True)}
     results = {name: separate_users(content)[0] for name, content in things.items()}
-    options = replace(options, control=options.control or names[0])
+    before = load_side_covariates(covariates, names, MAX_BYTES)
+    options = replace(options, control=options.control or names[0], covariates=before)
     pieces_by_side = {name: split_pieces(select_results(content, metrics, sets)) for name, content in results.items()}
     overall = {name: find_overall(name, named_pieces) for name, named_pieces in pieces_by_side.items()}
     options = expand_metric_names(options, collect_entries(overall[str(options.control)]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..collect.accumulator import definition_of
@@ -11,13 +11,22 @@ from ..errors import InvalidInputError
 from ..reading.interval import alpha_of
 from ..reading.replicates import Sample
 from .comparison import Comparison, Comparisons
-from .differences import compute_differences
+from .differences import check_balance, compute_differences
 from .interpretation import ComparisonSettings, interpret
 from .pairs import Pair, pair_samples
 from .shard_counts import fold_shards
 from .verdict import Progress
 
-__all__ = ["compare", "compare_all"]
+__all__ = [
+    "collect_arms",
+    "collect_samples",
+    "collect_slice_columns",
+    "compare",
+    "compare_all",
+    "merge_slices",
+    "select_arm_covariates",
+    "select_covariates",
+]
 
 
 def compare(
@@ -76,7 +85,7 @@ def compare(
     ------
     InvalidInputError
         If the sides have different shards and `independent` is False, if they have no metric and slice in common, or if
-        the covariates do not match.
+        the covariates do not match or differ between the sides by more than chance explains (p below 0.0001).
 
     Notes
     -----
@@ -148,9 +157,10 @@ def compare_all(
     # A covariate has the metrics that both of its arms have.
     before = [p for i in range(2, len(sides), 2) for p in pair_samples(*sides[i : i + 2])[0]]
     readings = [
-        interpret(compute_differences(p, independent=independent, covariates=_select_covariates(p, before)), settings)
+        interpret(compute_differences(p, independent=independent, covariates=select_covariates(p, before)), settings)
         for p in pairs
     ]
+    check_balance(before)
     return Comparisons(collect_slice_columns(a), readings, unmatched, settings)
 
 
@@ -176,6 +186,18 @@ def collect_slice_columns(side: MetricLike) -> tuple[str, ...]:
     )
 
 
+def merge_slices(thing: MetricLike) -> MetricLike:
+    """Return the metrics of an arm with all slices merged."""
+    while collect_slice_columns(thing):
+        if not hasattr(thing, "total"):
+            raise InvalidInputError(
+                f"expected arms without slices, or Sliced objects, found an object of class {type(thing).__name__}, "
+                "which has no total"
+            )
+        thing = thing.total
+    return thing
+
+
 def _describe_no_overlap(a: Sequence[Sample], b: Sequence[Sample]) -> str:
     ours, theirs = (", ".join(dict.fromkeys(s.name for s in side)) or "nothing" for side in (a, b))
     return f"there is nothing to compare: a has {ours}; b has {theirs}. Count the same metric on both sides"
@@ -195,6 +217,33 @@ def _list_covariates(covariates: Any) -> list[Sequence[Any]]:
     return items
 
 
-def _select_covariates(pair: Pair, before: Sequence[Pair]) -> Sequence[Pair]:
+def select_covariates(pair: Pair, before: Sequence[Pair]) -> Sequence[Pair]:
     """Return the covariates that have the same name as the metric; if there are none, return all covariates."""
     return [p for p in before if p.name == pair.name] or before
+
+
+def select_arm_covariates(
+    covariates: Sequence[Mapping[Any, MetricLike]], arms: Iterable[Any], by: tuple[str, ...] = ()
+) -> list[dict[Any, MetricLike]]:
+    """Return the covariates of an experiment, each as a dict from arms to metrics.
+
+    If `by` has slice columns, return only the covariates with the same slices; otherwise merge their slices.
+    """
+    selected = []
+    for sides in covariates:
+        if missing := [arm for arm in arms if arm not in sides]:
+            raise InvalidInputError(f"covariates= has no arm {missing[0]!r}; pass the same arms as in arms=")
+        some = {arm: sides[arm] if by else merge_slices(sides[arm]) for arm in arms}
+        if not by or all(collect_slice_columns(side) == by for side in some.values()):
+            selected.append(some)
+    return selected
+
+
+def collect_arms(
+    arms: Mapping[Any, MetricLike], covariates: Sequence[Mapping[Any, MetricLike]] = ()
+) -> tuple[dict[Any, list[Sample]], list[dict[Any, list[Sample]]]]:
+    """Return the samples of each arm, and those of each covariate by arm. All have the same number of shards."""
+    mappings = [arms, *covariates]
+    samples = iter(collect_sides(*(side for one in mappings for side in one.values())))
+    first, *others = ({arm: next(samples) for arm in one} for one in mappings)
+    return first, others

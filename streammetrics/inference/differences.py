@@ -17,7 +17,7 @@ from ..reading.about import about_of, sharded_refusal_of
 from ..reading.interval import Estimate
 from ..reading.replicates import Sample, Shards
 from .calibration import CalibrationContrasts, calibration_contrasts
-from .estimates import ScaledEstimate, divide, estimate_from_error, interval, welch
+from .estimates import ScaledEstimate, divide, estimate_from_error, interval, p_value, welch
 from .jackknife import (
     Contrast,
     Replicates,
@@ -27,6 +27,7 @@ from .jackknife import (
     jackknife,
     subtract_replicates,
 )
+from .number_format import format_p_value
 from .pairs import Pair, select_keys
 from .quantile_differences import insert_quantile_sets
 from .quantiles import quantile_replicates
@@ -36,6 +37,7 @@ __all__ = [
     "MetricDifferences",
     "build_quantile_function",
     "build_replicates",
+    "check_balance",
     "compute_differences",
     "estimate_sample",
     "find_refusal",
@@ -44,6 +46,9 @@ __all__ = [
 Floats = NDArray[np.float64]
 # The best value of a calibration ratio: a ratio is better if it is closer to 1, not if it is higher or lower.
 BEST_RATIO = 1.0
+# A covariate whose difference between the arms has a smaller p-value is refused. In randomised arms, this happens to one
+# of 10,000 covariates.
+BALANCE_ALPHA = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,6 +233,24 @@ def _build_covariate(pair: Pair, before: Pair) -> Contrast:
         value[positions], leave_one_out[:, positions], weights[:, positions] = one.value, one.leave_one_out, one.weights
         sides.append(Replicates(value, leave_one_out, weights))
     return subtract_replicates(*sides)
+
+
+def check_balance(covariates: Iterable[Pair]) -> None:
+    """Raise InvalidInputError if a covariate differs between the sides by more than chance explains.
+
+    The covariates of randomised arms differ only by chance. A covariate with a real difference would shift the difference
+    that it adjusts. The test allows for the number of slices (Bonferroni).
+    """
+    for pair in covariates:
+        differences = _compare_by_shard(pair, ())
+        p = np.asarray(p_value(differences.difference))[~has_reason(differences.reasons)]
+        least = float(np.min(p[np.isfinite(p)], initial=1.0)) * len(p)
+        if least < BALANCE_ALPHA:
+            raise InvalidInputError(
+                f"the covariate {pair.name} differs between the sides (p {format_p_value(least)}), so the arms are not "
+                f"randomised, or the covariate is not from before the treatment; leave out this covariate, and test the "
+                f"split of the users"
+            )
 
 
 def _compare_independent(pair: Pair) -> MetricDifferences:

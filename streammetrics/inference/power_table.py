@@ -12,7 +12,7 @@ from ..reading.replicates import Sample
 from ..reading.table import Table, TableLayout
 from .compare import collect_samples
 from .power import EVEN, PowerPlan, check_range, days_to_go, read_estimate, users_needed, users_to_hold
-from .scorecard import GUARDRAIL, build_question, read_margins
+from .questions import GUARDRAIL, build_question, read_margins
 
 __all__ = ["EFFECTS", "power_table"]
 

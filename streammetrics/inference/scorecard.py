@@ -19,12 +19,20 @@ from ..reading.interval import Interval, alpha_of
 from ..reading.replicates import Sample
 from ..reading.table import Table, TableLayout, format_value
 from .calibration import CalibrationContrasts
-from .compare import collect_sides, collect_slice_columns
-from .differences import BEST_RATIO, MetricDifferences, compute_differences
+from .caveats import Note, describe_caveats
+from .compare import (
+    collect_arms,
+    collect_slice_columns,
+    merge_slices,
+    select_arm_covariates,
+    select_covariates,
+)
+from .differences import MetricDifferences, check_balance, compute_differences
 from .estimates import split_intervals
 from .interpretation import ComparisonSettings, Interpretation, build_effect, interpret
 from .number_format import choose_format, format_p_value
 from .pairs import UnmatchedCell, pair_samples
+from .questions import GUARDRAIL, PRIMARY, SECONDARY, Question, build_question, check_roles, read_margins
 from .reasons import has_reason
 from .sample_ratio import SampleRatio, sample_ratio_mismatch
 from .sentences import name_sides
@@ -33,7 +41,6 @@ from .verdict import MetricEffect, Progress, Verdict, build_verdict, is_not_wors
 
 __all__ = ["Scorecard", "scorecard"]
 
-PRIMARY, GUARDRAIL, SECONDARY = "primary", "guardrail", "secondary"
 # The exit code of a scorecard with a breached guardrail, for scripts that stop an experiment in this case.
 BREACHED_EXIT_CODE = 3
 WAYS_OF_LOOKING = (
@@ -41,27 +48,7 @@ WAYS_OF_LOOKING = (
     "or sequential (repeatedly)."
 )
 Floats = NDArray[np.float64]
-
-
-class Question(NamedTuple):
-    """The role of one metric in an experiment.
-
-    Parameters
-    ----------
-    name : str
-        Name of the metric.
-    role : str
-        "primary", "guardrail" or "secondary".
-    better : str
-        Which values are better: "high", "low", or "one" for values close to 1.
-    margin : float or None
-        For a guardrail, how much worse the metric may be; None for other roles.
-    """
-
-    name: str
-    role: str
-    better: str
-    margin: float | None = None
+SamplesByArm = Mapping[Any, Sequence[Sample]]
 
 
 class ScorecardOptions(NamedTuple):
@@ -112,6 +99,10 @@ class Scorecard(Plottable):
         Result of the sample ratio test.
     totals : mapping
         Samples of each arm, with all slices merged.
+    covariates : tuple of mappings
+        The same arms before the treatment, for variance reduction (CUPED).
+    covariate_totals : sequence of mappings
+        For each covariate, its samples by arm, with all slices merged.
     """
 
     arms: Mapping[Any, MetricLike]
@@ -119,15 +110,16 @@ class Scorecard(Plottable):
     options: ScorecardOptions
     progress: Mapping[Any, Progress]
     ratio: SampleRatio | None
-    totals: Mapping[Any, Sequence[Sample]]
+    totals: SamplesByArm
+    covariates: tuple[Mapping[Any, MetricLike], ...] = ()
+    covariate_totals: Sequence[SamplesByArm] = ()
 
     @cached_property
     def verdicts(self) -> dict[Any, Verdict]:
         """The verdict on each treatment, by arm, from the metrics with all slices merged."""
         verdicts = {}
-        control = self.totals[self.control]
         for arm, progress in self.progress.items():
-            changes, _ = self._compute_differences(self.totals[arm], control)
+            changes, _ = self._compute_differences(arm, self.totals, self.covariate_totals)
             relative, questions = self.options.relative, self.options.questions
             effects = [build_effect(changes[q.name], relative, q.better, q.margin) for q in questions]
             single = [_select_only_cell(c) for c in effects]
@@ -153,6 +145,19 @@ class Scorecard(Plottable):
         hints = [WAYS_OF_LOOKING for v in self.verdicts.values() if v.decision == "one look"]
         return list(dict.fromkeys([*(v.sentence for v in self.verdicts.values()), *hints]))
 
+    @cached_property
+    def notes(self) -> dict[Any, list[Note]]:
+        """Notes about each treatment, by arm: the effect of covariates, and metrics with Simpson's paradox."""
+        control, by = self.control, collect_slice_columns(self.arms[self.control])
+        samples, notes = collect_arms(self.arms)[0] if by else {}, {}
+        for arm, progress in self.progress.items():
+            share = 1.0 - alpha_of(self.options.confidence) / len(self.progress)
+            whole, _ = self._compute_differences(arm, self.totals, self.covariate_totals)
+            parts = self._compute_differences(arm, samples, ())[0] if by else {}
+            settings = ComparisonSettings(share, progress.look)
+            notes[arm] = describe_caveats(whole.values(), parts.values(), by, (str(arm), str(control)), settings)
+        return notes
+
     @property
     def exit_code(self) -> int:
         """The exit code for scripts: 3 if a guardrail of any treatment is breached, otherwise 0.
@@ -167,7 +172,8 @@ class Scorecard(Plottable):
 
     def __repr__(self) -> str:
         """Return the verdicts, then the table."""
-        return "\n".join([*self.sentences, "", repr(self.table())])
+        notes = [note.sentence for some in self.notes.values() for note in some]
+        return "\n".join([*self.sentences, *notes, "", repr(self.table())])
 
     def _repr_html_(self) -> str:
         sentences = "".join(f"<p><strong>{html.escape(s)}</strong></p>" for s in self.sentences)
@@ -182,7 +188,7 @@ class Scorecard(Plottable):
         `word` (such as "better"), `reason` (why there is no interval), `relative` (whether the change is relative),
         `bound` (how far the certified bounds may shift the change) and `rows` (in both arms).
         """
-        return self.build_table((), self.totals, None)
+        return self.build_table((), self.totals, None, self.covariate_totals)
 
     def slices(self, adjust: str | None = None) -> Table:
         """Return a table with a row for every slice, treatment and metric.
@@ -196,11 +202,16 @@ class Scorecard(Plottable):
         return self._slice_table(self.arms, adjust)
 
     def _slice_table(self, arms: Mapping[Any, MetricLike], adjust: str | None) -> Table:
-        samples = dict(zip(arms, collect_sides(*arms.values()), strict=True))
-        return self.build_table(collect_slice_columns(arms[self.control]), samples, adjust)
+        by = collect_slice_columns(arms[self.control])
+        samples, before = collect_arms(arms, select_arm_covariates(self.covariates, arms, by))
+        return self.build_table(by, samples, adjust, before)
 
     def build_table(
-        self, by: tuple[str, ...], samples: Mapping[Any, Sequence[Sample]], adjust: str | None = None
+        self,
+        by: tuple[str, ...],
+        samples: SamplesByArm,
+        adjust: str | None = None,
+        covariates: Sequence[SamplesByArm] = (),
     ) -> Table:
         """Return a table of the changes from control to each treatment.
 
@@ -212,24 +223,31 @@ class Scorecard(Plottable):
             The metrics of each arm.
         adjust : {"holm", "bh"}, optional
             Multiplicity correction over all rows of a treatment.
+        covariates : sequence of mappings
+            For each covariate, its samples by arm.
         """
         rows: dict[Any, list[dict[str, Any]]] = {}
         for arm, progress in self.progress.items():
-            changes, unmatched = self._compute_differences(samples[arm], samples[self.control])
+            changes, unmatched = self._compute_differences(arm, samples, covariates)
             missing = [(one.key, EMPTY_ROW | {"metric": one.name, "reason": one.reason}) for one in unmatched]
             for key, row in [*self._build_rows(changes, progress, adjust), *missing]:
                 rows.setdefault(key, []).append(dict(zip(by, key, strict=False)) | {"treatment": arm} | row)
         return Table(by, [row for some in rows.values() for row in some], LAYOUT)
 
     def _compute_differences(
-        self, treatment: Sequence[Sample], control: Sequence[Sample]
+        self, treatment: Any, samples: SamplesByArm, covariates: Sequence[SamplesByArm]
     ) -> tuple[dict[str, MetricDifferences], list[UnmatchedCell]]:
         """Return the differences of each metric of the scorecard, and the cells that only one arm has."""
-        names = {q.name for q in self.options.questions}
+        names, control = {q.name for q in self.options.questions}, samples[self.control]
         pairs, unmatched = pair_samples(
-            [s for s in treatment if s.name in names], [s for s in control if s.name in names]
+            [s for s in samples[treatment] if s.name in names], [s for s in control if s.name in names]
         )
-        differences = {p.name: compute_differences(p, independent=self.options.independent) for p in pairs}
+        before = [p for sides in covariates for p in pair_samples(sides[treatment], sides[self.control])[0]]
+        how = self.options.independent
+        differences = {
+            p.name: compute_differences(p, independent=how, covariates=select_covariates(p, before)) for p in pairs
+        }
+        check_balance(before)
         if missing := [q.name for q in self.options.questions if q.name not in differences]:
             available = ", ".join(dict.fromkeys(s.name for s in control))
             raise InvalidInputError(f"expected the metric {missing[0]!r} in both arms; the control has {available}")
@@ -344,18 +362,6 @@ def _select_only_cell(effect: MetricEffect) -> MetricEffect:
     return effect._replace(change=one, too_few_reason=reason[0], slack=(down, up))
 
 
-def merge_slices(thing: MetricLike) -> MetricLike:
-    """Return the metrics of an arm with all slices merged."""
-    while collect_slice_columns(thing):
-        if not hasattr(thing, "total"):
-            raise InvalidInputError(
-                f"expected arms without slices, or Sliced objects, found an object of class {type(thing).__name__}, "
-                "which has no total"
-            )
-        thing = thing.total
-    return thing
-
-
 def _format_row(row: dict[str, Any]) -> list[str]:
     """Return the text of each column for a row of the table."""
     interval = Interval(row["low"], row["high"], row["change"], math.nan, "", "", 0.0, row["reason"])
@@ -400,6 +406,7 @@ def scorecard(
     relative: bool = True,
     independent: bool = False,
     sample_ratio: SampleRatio | Mapping[Any, float] | None = None,
+    covariates: Any = (),
 ) -> Scorecard:
     """Return the verdict on each treatment of an experiment, and the numbers behind it.
 
@@ -448,6 +455,10 @@ def scorecard(
     sample_ratio : SampleRatio, or dict by arm, optional
         Result of `sample_ratio_mismatch`, or the planned shares if `users` is given by arm. If the test raises an alarm,
         verdicts are withheld.
+    covariates : Sliced by arm or dict, or list of these, optional
+        The metrics of the same arms before the treatment, each in the form of `arms`, for variance reduction (CUPED) as
+        in `compare`. Slices are only adjusted by covariates with the same slices. The conclusion about a calibration
+        ratio is not adjusted.
 
     Returns
     -------
@@ -487,7 +498,9 @@ def scorecard(
             f"control= must be the name of an arm, and there must be two arms or more; found control={control!r} and the "
             f"arms {', '.join(map(str, sides))}"
         )
-    totals = dict(zip(sides, collect_sides(*map(merge_slices, sides.values())), strict=True))
+    before = (covariates,) if isinstance(covariates, Mapping | MetricLike) else tuple(covariates)
+    merged = {arm: merge_slices(side) for arm, side in sides.items()}
+    totals, covariate_totals = collect_arms(merged, select_arm_covariates(before, sides))
     metrics = {s.name: s.metric for s in totals[control]}
     margins = read_margins(guardrails, relative)
     roles = [(primary, PRIMARY), *((name, GUARDRAIL) for name in margins), *((name, SECONDARY) for name in secondary)]
@@ -499,62 +512,11 @@ def scorecard(
         for arm in sides
         if arm != control
     }
-    card = Scorecard(sides, control, options, progress, build_sample_ratio(sample_ratio, users), totals)
+    ratio = build_sample_ratio(sample_ratio, users)
+    card = Scorecard(sides, control, options, progress, ratio, totals, before, covariate_totals)
     # Compute the verdicts now, so that errors are raised here rather than on first access.
     _ = card.verdicts
     return card
-
-
-def read_margins(guardrails: Any, relative: bool) -> dict[str, float]:
-    """Return the margin of each guardrail; raise if a relative margin is 1 or more, as it is probably meant in percent."""
-    if guardrails is not None and not isinstance(guardrails, Mapping):
-        raise InvalidInputError(
-            f'guardrails= takes a dict of metrics with their margins, such as {{"auc": 0.01}}, not {guardrails!r}'
-        )
-    margins = dict(guardrails or {})
-    for name, margin in margins.items():
-        if relative and margin >= 1:
-            raise InvalidInputError(
-                f"{name}: a margin of {margin:g} is {margin:.0%} of the control; pass a fraction, such as 0.02 for 2 %"
-            )
-    return margins
-
-
-def check_roles(roles: Sequence[tuple[str, str]], better: Mapping[str, str]) -> None:
-    """Raise if a metric has two roles, or if `better` names an unknown metric or direction."""
-    names = [name for name, _ in roles]
-    if twice := [name for name in names if names.count(name) > 1]:
-        roles_found = " and ".join(role for name, role in roles if name == twice[0])
-        raise InvalidInputError(f"{twice[0]} is {roles_found}; name each metric only once")
-    for name, side in better.items():
-        if name not in names:
-            raise InvalidInputError(
-                f"better= names {name!r}, which is not in the scorecard; its metrics are {', '.join(names)}"
-            )
-        if side not in ("high", "low"):
-            raise InvalidInputError(f'better= takes "high" or "low" for {name}, not {side!r}')
-
-
-def build_question(
-    name: str, role: str, metrics: Mapping[str, Any], better: Mapping[str, str], margin: float | None
-) -> Question:
-    """Return the role of one metric as a `Question`.
-
-    Raises
-    ------
-    InvalidInputError
-        There is no such metric, or neither the metric nor `better` defines which values are better.
-    """
-    if name not in metrics:
-        raise InvalidInputError(f"there is no metric {name!r}; the metrics are {', '.join(metrics)}")
-    best = better.get(name, metrics[name].about.best)
-    if best == BEST_RATIO:
-        best = "one"
-    if best not in ("high", "low", "one"):
-        raise InvalidInputError(
-            f'{name} does not define which values are better; pass better={{"{name}": "high"}}, or "low"'
-        )
-    return Question(name, role, best, margin if role == GUARDRAIL else None)
 
 
 def count_users(users: Any, control: Any, arm: Any) -> float | None:

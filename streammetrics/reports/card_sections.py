@@ -13,7 +13,8 @@ from ..collect.accumulator import definition_of
 from ..collect.metric_like import states_of
 from ..inference.compare import collect_samples
 from ..inference.multiple import SLICE_CORRECTION
-from ..inference.scorecard import Question, Scorecard
+from ..inference.questions import Question
+from ..inference.scorecard import Scorecard
 from ..numerics.slice_keys import format_atom
 from .curve_charts import CHARTS_NOTE, build_charts, build_top_rows
 from .headline import build_scorecard_headline, format_confidence
@@ -69,7 +70,12 @@ def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings:
         forests, left = _build_forests(card, questions, metrics, figures)
         if i == 0:
             page.headline = build_scorecard_headline(
-                card, {a: [r for _, r in rows] for a, rows in figures.items()}, colours, forests, warnings
+                card,
+                {a: [r for _, r in rows] for a, rows in figures.items()},
+                colours,
+                forests,
+                warnings,
+                [note for _, one in cards if one.totals is card.totals for some in one.notes.values() for note in some],
             )
             page.sides = tuple(NamedSide(format_atom(a), n) for a, n in colours.items())
             page.badge = _format_badge(card)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ..inference.caveats import Note, describe_caveats
 from ..inference.comparison import Comparison, Comparisons
 from ..inference.jackknife import MIN_EVENTS
 from ..inference.sentences import choose_primary
@@ -158,7 +159,21 @@ def _add_treatment(
         page.parts.append(PagePart("forests", f"Where it differs{title}", "slices", forests, note))
     if ranked := build_cutoff_table([c for c in prefixed if _has_cutoff(c)], sides):
         page.parts.append(PagePart("ranking", f"Ranking{title}", "ranking", ranked))
-    return build_comparison_headline(overall, compared.primary, sides, forests, warnings)
+    return build_comparison_headline(overall, compared.primary, sides, forests, warnings, _collect_notes(pairs, sides))
+
+
+def _collect_notes(pairs: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[Note]:
+    """Return the notes about the comparison of all rows, and about its disagreement with each set of slices."""
+    wholes = [some for _, some in pairs if isinstance(some, Comparisons) and not some.by]
+    if len(wholes) != 1:
+        return []
+    whole = [r.differences for r in wholes[0].readings]
+    notes = []
+    for some in (some for _, some in pairs if isinstance(some, Comparisons)):
+        parts = [r.differences for r in some.readings] if some.by else []
+        names = sides[0].name, sides[1].name
+        notes += describe_caveats(whole, parts, some.by, names, wholes[0].settings)
+    return notes
 
 
 def _has_cutoff(one: Comparison) -> bool:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..inference.caveats import Note
 from ..inference.comparison import Comparison
 from ..inference.interpretation import BOUND
-from ..inference.scorecard import GUARDRAIL, Scorecard
+from ..inference.questions import GUARDRAIL
+from ..inference.scorecard import Scorecard
 from ..inference.sentences import choose_primary, describe_comparison
 from ..numerics.slice_keys import format_atom
 from .measure_rows import build_measure_row, describe_slices
@@ -45,6 +47,7 @@ def build_comparison_headline(
     sides: tuple[NamedSide, NamedSide],
     forests: Sequence[Forest],
     warnings: Sequence[str] = (),
+    notes: Iterable[Note] = (),
 ) -> Headline:
     """Return the headline for comparisons over all rows, with the sentence that `eval` prints, too.
 
@@ -61,6 +64,7 @@ def build_comparison_headline(
     facts = [
         *_describe_errors(main, row, format_confidence(main.difference.confidence, main.always)),
         *_describe_forests(forests),
+        *_describe_notes(notes),
         *_describe_warnings(rows[1:], forests, warnings),
     ]
     lead = f"{row.name} {_describe_movement(main, row)}, from {row.b} to {row.a}.{_describe_agreement(rows)}"
@@ -145,6 +149,12 @@ def _describe_warnings(rows: Sequence[MeasureRow], forests: Sequence[Forest], wa
     return [Fact("but", "caution", "; ".join(sentences) + ".")] if sentences else []
 
 
+def _describe_notes(notes: Iterable[Note]) -> list[Fact]:
+    """Return a fact for each note about a comparison."""
+    return [Fact("but" if n.is_warning else "tag", "caution" if n.is_warning else "covariates", typeset(n.sentence))
+            for n in dict.fromkeys(notes)]  # fmt: skip
+
+
 def _build_slice_headline(
     sides: tuple[NamedSide, NamedSide], forests: Sequence[Forest], warnings: Sequence[str]
 ) -> Headline:
@@ -158,11 +168,12 @@ def _build_slice_headline(
 
 def build_scorecard_headline(
     card: Scorecard, figures: Mapping[Any, Sequence[MeasureRow]], colours: Mapping[Any, int], forests: Sequence[Forest],
-    warnings: Sequence[str] = (),
+    warnings: Sequence[str] = (), notes: Iterable[Note] = (),
 ) -> Headline:  # fmt: skip
     """Return the headline of a scorecard: the verdict on the first treatment, the other verdicts, and facts.
 
-    `figures` are the table rows of each treatment, and `colours` the colour index of each arm.
+    `figures` are the table rows of each treatment, `colours` the colour index of each arm, and `notes` the notes about
+    all treatments and slices.
     """
     verdicts = list(card.verdicts.items())
     arm, first = verdicts[0]
@@ -175,7 +186,7 @@ def build_scorecard_headline(
         facts += [Fact("ci", badge, _describe_looks(card, always))] if _describe_looks(card, always) else []
         facts += describe_bounds(figures[arm])
         facts += describe_guardrails({format_atom(a): rows for a, rows in figures.items()})
-    facts += _describe_sample_ratio(card)
+    facts += [*_describe_sample_ratio(card), *_describe_notes(notes)]
     facts += _describe_warnings([], forests, warnings) if first.decision != "withheld" else describe_next_step()
     alert = typeset(first.sentence.partition(". ")[2] or first.sentence) if first.decision == "withheld" else ""
     if alert:

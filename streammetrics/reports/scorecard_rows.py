@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ..inference.scorecard import GUARDRAIL, PRIMARY, SECONDARY
+from ..inference.questions import GUARDRAIL, PRIMARY, SECONDARY
 from .headline import format_finite_bound, format_limit
 from .measure_rows import build_shared_axis, collect_reasons, place_rows
 from .numbers import choose_decimals, format_fixed, format_p_value, format_signed

@@ -475,7 +475,7 @@ class TestSaved:
         assert any(line.split()[:4] == ["ctr", "5", "%", f"{math.ceil(plan.users):,}"] for line in lines)
         assert "add --better ctr=high or --better ctr=low" in fails(*many)
         assert "need --table" in fails("power", tmp_path / "x", "--users", USERS, "--per-day", 10)
-        assert "leave out one of them" in fails(*many, "--planned-users", 10)
+        assert "leave out one of them" in fails(*many, "--planned", 10)
 
 
 class TestTaskFiles:

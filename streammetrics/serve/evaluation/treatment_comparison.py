@@ -14,8 +14,9 @@ from ...inference.differences import compute_differences
 from ...inference.multiple import benjamini_hochberg
 from ...inference.pairs import pair_samples
 from ...inference.power import days_to_go, smallest_effect, users_needed
+from ...inference.questions import Question, build_question
 from ...inference.sample_ratio import SampleRatio
-from ...inference.scorecard import Question, Scorecard, ScorecardOptions, build_question
+from ...inference.scorecard import Scorecard, ScorecardOptions
 from ...inference.verdict import Progress
 from ...reading.replicates import Sample
 from .arm_samples import ArmSamples

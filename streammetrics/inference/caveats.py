@@ -1,0 +1,158 @@
+"""Notes about a comparison that its verdict does not contain: the effect of covariates, and Simpson's paradox."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .differences import BEST_RATIO, MetricDifferences, build_replicates
+from .estimates import ScaledEstimate, split_intervals
+from .interpretation import ComparisonSettings
+from .jackknife import Contrast, jackknife, subtract_replicates
+from .number_format import format_interval
+from .reasons import has_reason
+
+__all__ = ["Note", "describe_caveats"]
+
+# The slices with intervals must have at least this share of all rows. Otherwise, the other slices could explain the whole.
+LEAST_SHARE = 0.9
+
+
+class Note(NamedTuple):
+    """A sentence about a comparison.
+
+    Parameters
+    ----------
+    sentence : str
+        The sentence.
+    is_warning : bool
+        Whether the sentence warns against the verdict.
+    """
+
+    sentence: str
+    is_warning: bool
+
+
+def describe_caveats(
+    whole: Iterable[MetricDifferences],
+    parts: Iterable[MetricDifferences],
+    by: Sequence[str],
+    names: tuple[str, str],
+    settings: ComparisonSettings,
+) -> list[Note]:
+    """Return notes about a comparison of two sides: the effect of covariates, and metrics with Simpson's paradox.
+
+    Parameters
+    ----------
+    whole, parts : iterable of MetricDifferences
+        The differences of each metric over all rows, and by slice (empty without slices).
+    by : sequence of str
+        The slice columns.
+    names : tuple of str
+        The names of the treatment and of the control.
+    settings : ComparisonSettings
+        The confidence, and the look at a sequential experiment.
+
+    Notes
+    -----
+    There is a warning if the interval of all rows excludes 0, and the interval of the average over the slices excludes
+    0 on the other side. The average weights each slice by its share of the rows of both sides, so that different shares
+    of the slices on the two sides do not change it. Both intervals allow for the certified bounds. Slices with intervals
+    must have 90 % of the rows. Two false intervals in opposite directions are rarer than one, so the warning occurs by
+    chance less often than a false difference.
+    """
+    by_metric = {one.pair.name: one for one in parts}
+    wholes = list(whole)
+    effects = [(one.pair.name, float(np.ravel(one.difference.reduction)[0])) for one in wholes if len(one.pair.keys)]
+    notes = _describe_covariates([(name, share) for name, share in effects if share])
+    for one in wholes:
+        sliced = by_metric.get(one.pair.name)
+        sentence = None if sliced is None else _describe_reversal(one, sliced, by, names, settings)
+        notes += [] if sentence is None else [Note(sentence, True)]
+    return notes
+
+
+def _describe_covariates(effects: Sequence[tuple[str, float]]) -> list[Note]:
+    """Return by how much covariates change the intervals; `effects` has the share of variance that they remove."""
+    if not effects:
+        return []
+    texts = []
+    for name, share in effects:
+        change = 1.0 - math.sqrt(1.0 - share)
+        texts.append(
+            f"the interval of {name} is {100.0 * abs(change):.0f} % {'narrower' if change >= 0.0 else 'wider'}"
+        )
+    return [Note(f"With covariates, {', '.join(texts)}.", False)]
+
+
+def _describe_reversal(
+    whole: MetricDifferences,
+    parts: MetricDifferences,
+    by: Sequence[str],
+    names: tuple[str, str],
+    settings: ComparisonSettings,
+) -> str | None:
+    """Return a sentence if the difference over all rows and the average over the slices have opposite signs."""
+    # A calibration ratio has no order on one scale, and an average of quantiles has no meaning.
+    if (
+        whole.pair.metric.about.best == BEST_RATIO
+        or whole.pair.a.buckets is not None
+        or has_reason(whole.reasons).any()
+    ):
+        return None
+    average = _average_slices(parts)
+    if average is None:
+        return None
+    estimate, slack, known = average
+    total = next(split_intervals(settings.compute_interval(whole.difference)))
+    mean = settings.compute_interval(estimate)
+    slack_of_whole = float(_half_bounds(whole)[0])
+    up = total.low - slack_of_whole > 0.0 and mean.high + slack < 0.0
+    down = total.high + slack_of_whole < 0.0 and mean.low - slack > 0.0
+    if not (up or down):
+        return None
+    values = np.asarray(parts.difference.value)[known]
+    opposite = int((values < 0.0).sum() if up else (values > 0.0).sum())
+    always = settings.look is not None
+    (first, second), (a, b) = ("higher", "lower") if up else ("lower", "higher"), names
+    return (
+        f"Simpson's paradox in {whole.pair.name} by {' and '.join(by)}: {a} is {first} than {b} over all rows, "
+        f"{format_interval(total, False, always)}, but {second} in {opposite} of {len(values)} slices and on average over "
+        f"the slices, {format_interval(mean, False, always)}. The sides probably have different shares of the slices, so "
+        f"do not trust the difference over all rows."
+    )
+
+
+def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, np.ndarray] | None:
+    """Return the average difference over the slices, its certified bound, and which slices have intervals.
+
+    The result is None if there are too few slices with intervals.
+    """
+    a, b, difference = parts.pair.a, parts.pair.b, parts.difference
+    rows = np.asarray(a.rows + b.rows, np.float64)
+    value, error = (np.asarray(x, np.float64) for x in (difference.value, difference.standard_error))
+    known = ~has_reason(parts.reasons) & np.isfinite(value) & np.isfinite(error)
+    if known.sum() < 2 or rows[known].sum() < LEAST_SHARE * rows.sum():
+        return None
+    weights = rows[known] / rows[known].sum()
+    point, df = float(weights @ value[known]), float(np.min(np.broadcast_to(difference.df, value.shape)[known]))
+    slack = float(weights @ _half_bounds(parts)[known])
+    if a.shards is None or b.shards is None or not a.shards.matches(b.shards):
+        # The rows of different slices are independent.
+        spread = math.sqrt(float(weights * weights @ (error[known] * error[known])))
+        return ScaledEstimate(point, point, spread, df, "natural"), slack, known
+    # A user may be in several slices, so the jackknife leaves a shard of users out of all slices at once.
+    contrast = subtract_replicates(build_replicates(a), build_replicates(b))
+    occupied = contrast.occupied[:, known]
+    left_out = np.where(occupied, contrast.leave_one_out[:, known], np.asarray(contrast.point)[known])
+    whole = Contrast("natural", point, left_out @ weights, np.asarray(occupied.any(axis=1)), df)
+    return jackknife(whole), slack, known
+
+
+def _half_bounds(differences: MetricDifferences) -> np.ndarray:
+    """Return how far off each difference may be because of the certified bounds of both sides."""
+    a, b = differences.pair.a, differences.pair.b
+    return np.asarray(0.5 * ((a.high - a.low) + (b.high - b.low)))
