@@ -70,7 +70,7 @@ def compare(
     covariates : pair, or list of pairs, optional
         The same arms before the treatment, each as a pair (a, b), for variance reduction (CUPED). In a collection, a
         metric is adjusted by the covariates of its own name, or by all if there are none; at most three. For randomised
-        arms only.
+        arms only. A quantile of few different values is not adjusted, and the `method` of its interval says so.
     adjust : {"holm", "bh"}, optional
         Multiplicity correction over all metrics and slices; `better` then also needs the adjusted p-value. With
         `sequential`, "bh" is e-BH.

@@ -6,7 +6,7 @@ Sides with the same shards are compared by the jackknife, and independent sides 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..reading.about import about_of, sharded_refusal_of
 from ..reading.interval import Estimate
 from ..reading.replicates import Sample, Shards
 from .calibration import CalibrationContrasts, calibration_contrasts
-from .estimates import ScaledEstimate, divide, estimate_from_error, interval, p_value, welch
+from .estimates import ZERO_CONTROL, ScaledEstimate, divide, estimate_from_error, interval, p_value, welch
 from .jackknife import (
     Contrast,
     Replicates,
@@ -76,6 +76,12 @@ class MetricDifferences:
     contrasts: CalibrationContrasts | None
     reasons: Reasons
     share: ScaledEstimate | None = None
+
+    @property
+    def relative_reasons(self) -> Reasons:
+        """Why a cell has no interval of the relative difference; first of all, because the control is 0."""
+        zero = self.pair.b.values == 0.0
+        return np.where(zero, ZERO_CONTROL, self.reasons)  # type: ignore[call-overload, no-any-return]
 
 
 def build_replicates(sample: Sample) -> Replicates:
@@ -159,10 +165,21 @@ def compute_differences(pair: Pair, *, independent: bool = False, covariates: Se
         )
     else:
         differences = _compare_independent(pair)
-    if a.buckets is None:
-        return differences
-    found = insert_quantile_sets(pair, differences.difference, differences.relative, differences.reasons)
-    return MetricDifferences(pair, *found[:2], differences.contrasts, *found[2:])
+    if a.buckets is not None:
+        found = insert_quantile_sets(
+            pair, differences.difference, differences.relative, differences.reasons, covariates=bool(covariates)
+        )
+        differences = MetricDifferences(pair, *found[:2], differences.contrasts, *found[2:])
+    return replace(differences, relative=_undefine_ratios_to_zero(differences.relative, b.values))
+
+
+def _undefine_ratios_to_zero(relative: ScaledEstimate, control: Floats) -> ScaledEstimate:
+    """Return the relative differences, which are undefined where the control is 0, rather than infinite."""
+    zero, reasons = control == 0.0, build_reasons(None, control.shape)
+    own = build_reasons(relative.reason, control.shape)
+    add_reasons(reasons, zero, lambda i: ZERO_CONTROL)
+    add_reasons(reasons, has_reason(own), lambda i: str(own[i]))
+    return relative._replace(value=np.where(zero, np.nan, relative.value), reason=reasons)
 
 
 def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferences:

@@ -35,10 +35,9 @@ __all__ = [
 NAN, INF = float("nan"), float("inf")
 INDEPENDENT = "units are independent"
 DELTA = "delta method"
-UNCLEAR_CONTROL = (
-    "the control, {:.4g}, is not clearly above 0, so a relative difference has no meaning; use the absolute difference "
-    "(relative=False, or --absolute on the command line)"
-)
+CURE = "use the absolute difference (relative=False, or --absolute on the command line)"
+ZERO_CONTROL = f"the control is 0, so a relative difference is undefined; {CURE}"
+UNCLEAR_CONTROL = f"the control, {{:.4g}}, is not clearly above 0, so a relative difference has no meaning; {CURE}"
 Floats = NDArray[np.float64]
 
 
@@ -99,9 +98,10 @@ class ScaledEstimate(NamedTuple):
 def split_intervals(intervals: Interval) -> Iterator[Interval]:
     """Yield the interval of each cell."""
     shape = np.shape(intervals.estimate)
-    arrays = (np.broadcast_to(np.asarray(f), shape).reshape(-1).tolist() for f in (*intervals[:4], intervals.reason))
-    for low, high, estimate, error, reason in zip(*arrays, strict=True):
-        yield intervals._replace(low=low, high=high, estimate=estimate, standard_error=error, reason=reason)
+    fields: tuple[Any, ...] = (*intervals[:5], intervals.reason)
+    arrays = (np.broadcast_to(np.asarray(f), shape).reshape(-1).tolist() for f in fields)
+    for *numbers, reason in zip(*arrays, strict=True):
+        yield Interval(*numbers, intervals.assumption, intervals.confidence, reason)
 
 
 def build_estimate(
@@ -196,12 +196,13 @@ def build_interval(estimate: ScaledEstimate, width: Any, confidence: float, meth
         low, high = (np.where(has_reason(reasons), NAN, estimate.point + side) for side in (-half, half))
         natural = np.where(has_reason(reasons), NAN, error * scale.slope(estimate.value))
     low, high, why = np.array(scale.value(low)), np.array(scale.value(high)), unwrap_reasons(reasons)
-    widths = np.broadcast_to(width, low.shape)
+    widths, methods = np.broadcast_to(width, low.shape), build_reasons(method, low.shape)
     for i, one in _iterate_sets(estimate):
+        methods.reshape(-1)[i] = method.replace(estimate.method, one.method)
         if reasons.reshape(-1)[i] is None:
             low.reshape(-1)[i], high.reshape(-1)[i] = one.limits(widths.reshape(-1)[i])
-    low, high = unwrap_scalar(low), unwrap_scalar(high)
-    return Interval(low, high, estimate.value, unwrap_scalar(natural), method, estimate.assumption, confidence, why)
+    low, high, methods = unwrap_scalar(low), unwrap_scalar(high), unwrap_reasons(methods)
+    return Interval(low, high, estimate.value, unwrap_scalar(natural), methods, estimate.assumption, confidence, why)
 
 
 def interval(estimate: ScaledEstimate, confidence: float = 0.95) -> Interval:

@@ -132,14 +132,13 @@ def _concatenate(parts: Sequence[Floats]) -> Floats:
 
 def interpret(differences: MetricDifferences, settings: ComparisonSettings) -> Interpretation:
     """Return the intervals and p-values of differences. They are NaN in cells with too little data."""
-    difference, relative = (
-        _withhold_errors(m, differences.reasons) for m in (differences.difference, differences.relative)
-    )
+    difference = _withhold_errors(differences.difference, differences.reasons)
+    relative = _withhold_errors(differences.relative, differences.relative_reasons)
     chosen = relative if settings.relative else difference
     p = np.asarray(p_value(chosen) if settings.look is None else p_from_e(e_value(chosen, settings.look)))
     intervals = settings.compute_interval(difference), settings.compute_interval(relative)
     notes = _describe_equal_quantiles(differences, intervals[0], settings)
-    effect = build_effect(differences, settings.relative)
+    effect = build_effect(differences, settings.relative)._replace(note=notes)
     return Interpretation(differences, *intervals, np.where(has_reason(notes), np.nan, p), effect, notes)
 
 
@@ -208,7 +207,8 @@ def build_effect(
             slack = tuple(np.where(has_bounds, end, np.where(exact, 0.0, np.inf)) for end in ends)
         else:
             slack = (a.values - a.low) + (b.high - b.values), (a.high - a.values) + (b.values - b.low)
-    return MetricEffect(differences.pair.name, change, side, margin, differences.reasons, slack)  # type: ignore[arg-type]
+    reasons: Any = differences.relative_reasons if relative and not of_both else differences.reasons
+    return MetricEffect(differences.pair.name, change, side, margin, reasons, slack)  # type: ignore[arg-type]
 
 
 def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstimate:

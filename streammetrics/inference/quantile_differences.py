@@ -37,6 +37,8 @@ LOGIT = SCALES["logit"]
 STEP_SHARE = 0.15
 # A bucket with several values counts as one stored value if it is this many times as heavy as both of its neighbours.
 SPIKE = 4.0
+SET = "all differences of the values in both Woodruff intervals"
+NOT_ADJUSTED = f"{SET}, without covariates, which cannot adjust a quantile of few values"
 # Fewer expected rows beyond the quantile say too little about its limits.
 FEWEST_BEYOND = 5.0
 # The confidence of the intervals that decide whether the set is used, and the half width of such an interval.
@@ -76,6 +78,7 @@ class QuantileSet:
     b: QuantileSteps
     value: float
     relative: bool
+    method: str
 
     def limits(self, deviate: float) -> tuple[float, float]:
         """Return the smallest and the largest difference of two intervals with this half width."""
@@ -103,7 +106,7 @@ def _find_reach(upper: QuantileSteps, lower: QuantileSteps, shift: Callable[[Flo
 
 
 def insert_quantile_sets(
-    pair: Pair, difference: ScaledEstimate, relative: ScaledEstimate, reasons: Reasons
+    pair: Pair, difference: ScaledEstimate, relative: ScaledEstimate, reasons: Reasons, *, covariates: bool = False
 ) -> tuple[ScaledEstimate, ScaledEstimate, Reasons, ScaledEstimate | None]:
     """Return the differences of a quantile, with sets in the cells where one stored value holds much of the weight.
 
@@ -115,6 +118,8 @@ def insert_quantile_sets(
         a - b, and a / b - 1, with the errors of `quantile_replicates`.
     reasons : array of str or None
         Why a cell has no interval.
+    covariates : bool
+        Whether the differences are adjusted by covariates. Sets are not, and their `method` says so.
 
     Returns
     -------
@@ -135,8 +140,11 @@ def insert_quantile_sets(
         np.isin(np.arange(len(reasons)), few),
         lambda i: f"fewer than {FEWEST_BEYOND:g} rows are expected beyond this quantile; use a quantile nearer to 0.5",
     )
-    difference = _insert_sets(difference, a, b, steps, relative=False)
-    return difference, _insert_sets(relative, a, b, steps, relative=True), reasons, _compare_shares(a, b)
+    method = NOT_ADJUSTED if covariates else SET
+    difference, relative = (
+        _insert_sets(one, a, b, steps, method, relative=one is relative) for one in (difference, relative)
+    )
+    return difference, relative, reasons, _compare_shares(a, b)
 
 
 class _QuantileSide:
@@ -229,6 +237,7 @@ def _insert_sets(
     a: _QuantileSide,
     b: _QuantileSide,
     steps: dict[int, tuple[QuantileSteps, QuantileSteps]],
+    method: str,
     *,
     relative: bool,
 ) -> ScaledEstimate:
@@ -244,11 +253,11 @@ def _insert_sets(
         x, y = float(a.sample.values[i]), float(b.sample.values[i])
         reduction[i] = 0.0
         if relative and not (first.limits(USUAL_DEVIATE)[0] >= 0.0 and second.limits(USUAL_DEVIATE)[0] > 0.0):
-            error[i], df[i] = NAN, NAN
+            value[i], error[i], df[i] = NAN, NAN, NAN
             reasons[i] = "the quantile of the second side is not clearly above 0; use the absolute difference"
             continue
         value[i] = x / y - 1.0 if relative else x - y
-        sets[i], reasons[i], df[i] = QuantileSet(first, second, value[i], relative), None, INF
+        sets[i], reasons[i], df[i] = QuantileSet(first, second, value[i], relative, method), None, INF
         ends = np.array([*sets[i].limits(USUAL_DEVIATE), value[i]])
         low, high, point[i] = scale_of(estimate.scale).point(ends)
         error[i] = max(high - point[i], point[i] - low) / USUAL_DEVIATE

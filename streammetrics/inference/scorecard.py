@@ -120,9 +120,9 @@ class Scorecard(Plottable):
         verdicts = {}
         for arm, progress in self.progress.items():
             changes, _ = self._compute_differences(arm, self.totals, self.covariate_totals)
-            relative, questions = self.options.relative, self.options.questions
-            effects = [build_effect(changes[q.name], relative, q.better, q.margin) for q in questions]
-            single = [_select_only_cell(c) for c in effects]
+            settings = self._build_settings(progress)
+            readings = (self._interpret(q, changes[q.name], settings) for q in self.options.questions)
+            single = [_select_only_cell(r.effect) for r in readings]
             last = 1 + self.options.guardrails
             verdict = build_verdict(
                 single[0],
@@ -151,10 +151,9 @@ class Scorecard(Plottable):
         control, by = self.control, collect_slice_columns(self.arms[self.control])
         samples, notes = collect_arms(self.arms)[0] if by else {}, {}
         for arm, progress in self.progress.items():
-            share = 1.0 - alpha_of(self.options.confidence) / len(self.progress)
             whole, _ = self._compute_differences(arm, self.totals, self.covariate_totals)
             parts = self._compute_differences(arm, samples, ())[0] if by else {}
-            settings = ComparisonSettings(share, progress.look)
+            settings = replace(self._build_settings(progress), relative=False)
             notes[arm] = describe_caveats(whole.values(), parts.values(), by, (str(arm), str(control)), settings)
         return notes
 
@@ -257,9 +256,7 @@ class Scorecard(Plottable):
         self, changes: dict[str, MetricDifferences], progress: Progress, adjust: str | None
     ) -> Iterable[Any]:
         """Yield (slice key, row of the table) for each metric of a treatment and each cell (slice)."""
-        # As in the verdicts, divide alpha by the number of treatments (Bonferroni).
-        share = 1.0 - alpha_of(self.options.confidence) / len(self.progress)
-        settings = ComparisonSettings(share, progress.look, self.options.relative, adjust)
+        settings = self._build_settings(progress, adjust)
         readings = [self._interpret(q, changes[q.name], settings) for q in self.options.questions]
         margins = [q.margin or 0.0 if q.role == GUARDRAIL else None for q in self.options.questions]
         adjusted = settings.adjust_p_values(readings, margins)
@@ -294,12 +291,19 @@ class Scorecard(Plottable):
                 outcome["reason"] = one.reason or note
                 yield key, about | figures | outcome | {"bound": bound, "rows": rows}
 
+    def _build_settings(self, progress: Progress, adjust: str | None = None) -> ComparisonSettings:
+        """Return the settings of the comparison of one treatment with the control."""
+        # As in the verdicts, divide alpha by the number of treatments (Bonferroni).
+        share = 1.0 - alpha_of(self.options.confidence) / len(self.progress)
+        return ComparisonSettings(share, progress.look, self.options.relative, adjust)
+
     def _interpret(
         self, question: Question, changes: MetricDifferences, settings: ComparisonSettings
     ) -> Interpretation:
         """Return the intervals and p-values of a metric; its effect has the direction and margin of the question."""
+        reading = interpret(changes, settings)
         effect = build_effect(changes, settings.relative, question.better, question.margin)
-        return replace(interpret(changes, settings), effect=effect)
+        return replace(reading, effect=effect._replace(note=reading.notes))
 
     def _choose_words(
         self, question: Question, reading: Interpretation, p: Floats, progress: Progress, settings: ComparisonSettings
@@ -352,14 +356,14 @@ def _certified_half_widths(pair: Any, relative: bool) -> Floats:
 def _select_only_cell(effect: MetricEffect) -> MetricEffect:
     """Convert an effect with arrays of one cell to one with scalar fields."""
     change: Any = effect.change
-    reason: Any = effect.too_few_reason
+    reason, note = np.asarray(effect.too_few_reason), np.asarray(effect.note)
     one = (
         CalibrationContrasts(*(next(m.split_cells()) for m in change))
         if isinstance(change, CalibrationContrasts)
         else next(change.split_cells())
     )
     down, up = (float(s[0]) for s in effect.slack)
-    return effect._replace(change=one, too_few_reason=reason[0], slack=(down, up))
+    return effect._replace(change=one, too_few_reason=reason[0], slack=(down, up), note=note[0])
 
 
 def _format_row(row: dict[str, Any]) -> list[str]:

@@ -65,6 +65,8 @@ class MetricEffect(NamedTuple):
     slack : tuple of float
         By how much the true change may be below and above the estimate, according to the certified bounds of both sides.
         For a calibration ratio, these amounts are on the scale of the contrasts.
+    note : str or None
+        A sentence that replaces the change where the quantiles of both sides are certainly equal.
     """
 
     name: str
@@ -73,6 +75,7 @@ class MetricEffect(NamedTuple):
     margin: float | None = None
     too_few_reason: str | None = None
     slack: tuple[Any, Any] = (0.0, 0.0)
+    note: Any = None
 
     @property
     def estimate(self) -> ScaledEstimate:
@@ -487,6 +490,8 @@ def _describe_reading(reading: ComparisonReading, effect: MetricEffect, progress
     """Return the conclusion about a metric as a predicate, such as "is better, +5.7 % (95 % +3.6 % to +7.8 %)"."""
     if reading.reason:
         return f"has no interval: {reading.reason}"
+    if effect.note:
+        return f"is {reading.word}: {effect.note}"
     limit = f"; {_describe_margin(effect)}" if reading.word == "breached" else ""
     return f"is {reading.word}, {_format_effect(reading, effect, progress)}{limit}"
 

@@ -372,15 +372,41 @@ def test_no_slices_at_all():
     assert len(found.table()) == 0
 
 
-def test_a_change_from_zero_is_infinite():
-    """A relative change from a control of 0 is no number with 300 digits."""
+def test_a_change_from_zero_is_undefined():
+    """A relative change from a control of 0 is NaN, with its reason."""
     users = np.arange(200)
     low, zero = (
         sm.Sharded(sm.CTR(), unit="user").update(y_true=clicks, user=users)
         for clicks in ((users % 50 == 0).astype(np.uint8), np.zeros(200, np.uint8))
     )
-    assert sm.compare(low, zero).relative.estimate == np.inf
+    for independent in (False, True):
+        for treatment in (low, zero):
+            found = sm.compare(treatment, zero, independent=independent).relative
+            assert math.isnan(found.estimate)
+            assert found.reason.startswith("the control is 0, so a relative difference is undefined; use the absolute")
     assert sm.compare(zero, low).relative.estimate == -1.0
+    cards = [
+        sm.scorecard({"old": zero, "new": low}, control="old", primary="ctr", better={"ctr": "high"}, relative=relative)
+        for relative in (True, False)
+    ]
+    row, absolute = (next(iter(card.table())) for card in cards)
+    assert math.isnan(row["change"])
+    assert row["reason"].startswith("the control is 0")
+    assert "ctr has no interval: the control is 0, so" in cards[0].verdicts["new"].sentence
+    assert absolute["change"] == 0.02
+    assert absolute["reason"].startswith("the first side: too few: 4 positives")
+
+
+def test_a_quantile_of_zero_has_no_relative_change():
+    users = np.arange(400)
+    sides = [
+        sm.Sharded(sm.ErrorQuantile(q=0.5), unit="user").update(y_true=users * 0.0, y_pred=error, user=users)
+        for error in (users % 2 + 1.0, users % 3 // 2)
+    ]
+    found = sm.compare(*sides)
+    assert (found.difference.low, found.b) == (1.0, 0.0)
+    assert math.isnan(found.relative.estimate)
+    assert found.relative.reason.startswith("the control is 0")
 
 
 # -- few units ---------------------------------------------------------------------------------------------------------

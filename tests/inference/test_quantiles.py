@@ -123,6 +123,43 @@ def test_the_same_single_value_has_no_p_value(unit):
     assert describe_comparison(found, a="new", b="old").startswith("new and old have the same quantile@0.5: the value")
 
 
+@pytest.mark.parametrize("look", [{}, {"sequential": True, "planned": 4000, "users": 4000}])
+def test_a_set_names_its_method(look):
+    a, b = (arm(seed, (share, 1.0 - share)) for seed, share in ((1, 0.52), (2, 0.48)))
+    found, adjusted = (sm.compare(a, b, covariates=x, **look) for x in ((), (a, b)))
+    ends = ", valid at all looks" if look else ""
+    for one in (found.difference, found.relative):
+        assert one.method == f"all differences of the values in both Woodruff intervals{ends}"
+    assert "without covariates" in adjusted.difference.method
+    assert adjusted.difference[:3] == found.difference[:3]
+    assert adjusted.reduction == 0.0
+    smooth = [
+        sm.Sharded(sm.Quantile(q=0.5), unit="user").update(
+            value=np.random.default_rng(i).random(400), user=np.arange(400)
+        )
+        for i in range(2)
+    ]
+    assert sm.compare(*smooth, **look).difference.method.startswith("jackknife")
+
+
+@pytest.mark.parametrize("role", ["primary", "guardrail"])
+def test_a_verdict_says_that_quantiles_are_equal(role):
+    sides = {}
+    for seed, (name, share) in enumerate({"old": 0.7, "new": 0.6}.items()):
+        rng = np.random.default_rng(seed)
+        user = np.arange(2000) + 2000 * seed
+        rows = {"value": rng.choice([3.0, 4.0], 2000, p=(share, 1 - share)), "user": user}
+        rows["y_true"] = rng.random(2000) < (0.5 if name == "new" else 0.2)
+        sides[name] = sm.Sharded([sm.CTR(), sm.Quantile(q=0.5)], unit="user").update(rows)
+    how = {"primary": "quantile@0.5"} if role == "primary" else {"primary": "ctr", "guardrails": {"quantile@0.5": 0.0}}
+    better = {"quantile@0.5": "low"} | ({"ctr": "high"} if role == "guardrail" else {})
+    card = sm.scorecard(sides, control="old", better=better, relative=False, **how)
+    word = {"primary": "unclear", "guardrail": "undecided"}[role]
+    note = "the value is 3 on both sides; the share at or below 3 changes by -0."
+    assert f"quantile@0.5 is {word}: {note}" in card.verdicts["new"].sentence
+    assert list(card.table())[-1]["reason"] in card.verdicts["new"].sentence
+
+
 def test_other_single_values_differ():
     found = sm.compare(arm(1, (0.7, 0.3)), arm(2, (0.3, 0.7)))
     assert found.difference[:3] == (-1.0, -1.0, -1.0)

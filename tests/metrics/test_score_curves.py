@@ -278,6 +278,22 @@ def test_limits_are_in_order_where_the_best_order_is_below_chance() -> None:
         assert low <= metric.compute() <= high
 
 
+@pytest.mark.parametrize("norm", ["perfect", "total", "rows"])
+@pytest.mark.parametrize("metric", [sm.AUUC, sm.QiniCoefficient])
+def test_a_better_order_is_higher_if_the_whole_treatment_does_harm(metric: Any, norm: str) -> None:
+    rng = np.random.default_rng(5)
+    x, treatment = rng.random(4000), rng.integers(0, 2, 4000)
+    # The treatment takes up to 0.3 of the share of positives away, and less where x is high.
+    y = (rng.random(4000) < np.where(treatment == 1, 0.1 + 0.3 * x, 0.4)).astype(int)
+    good, bad = (metric(norm=norm).update(y, score, treatment=treatment).compute() for score in (x, -x))
+    assert good > bad
+    if metric is sm.AUUC and norm == "total":
+        rows = metric(norm="rows").update(y, x, treatment=treatment).compute()
+        gain = y[treatment == 1].mean() - y[treatment == 0].mean()
+        assert gain < 0.0
+        assert good == pytest.approx(rows / abs(gain), rel=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["qini", "uplift"])
 def test_no_order_inside_buckets_leaves_the_bounds(kind: str) -> None:
