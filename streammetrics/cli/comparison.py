@@ -59,6 +59,10 @@ __all__ = [
 ]
 
 
+COUNT_TOLERANCE = 0.1
+"""A stated number of users that is smaller than that of the log by up to this share may come from an earlier hour."""
+
+
 @dataclass(frozen=True)
 class ComparisonOptions:
     """The options of a comparison of several sides, which are models, arms of an experiment, or saved states.
@@ -75,8 +79,10 @@ class ComparisonOptions:
         Whether changes and margins are relative to the control, rather than in the unit of the metric.
     better : dict of str to str
         Whether "high" or "low" values are better, for metrics without a known better direction.
-    users : float, dict by side, or None
-        The number of users so far, in both sides together or in each side.
+    users : float or None
+        The number of users so far, in both sides together.
+    counted : dict of str to float
+        The number of users of each arm in the log; empty if they were not counted.
     planned : float or None
         The planned number of users in both sides together.
     final : bool
@@ -103,8 +109,9 @@ class ComparisonOptions:
     guardrails: Mapping[str, float] = field(default_factory=dict)
     relative: bool = True
     better: Mapping[str, str] = field(default_factory=dict)
-    users: float | Mapping[str, float] | None = None
+    users: float | None = None
     planned: float | None = None
+    counted: Mapping[str, float] = field(default_factory=dict)
     final: bool = False
     sequential: bool = False
     confidence: float = 0.95
@@ -123,13 +130,12 @@ class ComparisonOptions:
         """The names of the metrics in all options: the primary metric, the guardrails, and those of `better`."""
         return [*([self.primary] if self.primary else []), *self.guardrails, *self.better]
 
-    def build_progress(self, treatment: str, control: str) -> Progress:
-        """Return the progress of a treatment and the control."""
-        users = count_users(self.users, control, treatment)
+    def build_progress(self, users: float | None) -> Progress:
+        """Return the progress of a comparison that has so many users so far."""
         return Progress(users, self.planned, None, self.sequential, self.final, self.confidence)
 
-    def check(self, counts_users: bool) -> None:
-        """Raise UsageError if options contradict each other. `counts_users` is whether users will be counted in a log."""
+    def check(self, *, counts_users: bool = False) -> None:
+        """Raise UsageError if options contradict each other; `counts_users` says whether users are counted in the log."""
         if (self.planned is not None or self.sequential) and self.users is None and not counts_users:
             raise UsageError(
                 f"{'--sequential' if self.sequential else '--planned'} needs --users, the number of users so far (eval "
@@ -184,16 +190,14 @@ class SideComparison:
         """The comparison of each treatment with the control. For slices, p-values are adjusted for their number."""
         options, control = self.options, self.sides[self.control]
         adjust = SLICE_CORRECTION if self.title else None
-        settings = {
-            name: ComparisonSettings(self._confidence, options.build_progress(name, self.control).look, adjust=adjust)
-            for name in self.treatments
-        }
-        return {
-            name: compare_all(
-                self.sides[name], control, how, independent=options.independent, covariates=self._pair_covariates(name)
-            )
-            for name, how in settings.items()
-        }
+
+        def compare_side(name: str) -> Comparisons:
+            look = options.build_progress(count_users(self.users, self.control, name)).look
+            settings = ComparisonSettings(self._confidence, look, adjust=adjust)
+            covariates, is_independent = self._pair_covariates(name), options.independent
+            return compare_all(self.sides[name], control, settings, independent=is_independent, covariates=covariates)
+
+        return {name: compare_side(name) for name in self.treatments}
 
     def _pair_covariates(self, treatment: str) -> list[tuple[MetricLike, MetricLike]]:
         """Return the covariates of a treatment and the control; none for slices."""
@@ -204,6 +208,15 @@ class SideComparison:
                     f"--covariate: expected the arm {missing[0]}, found only {', '.join(sides)}; add its data"
                 )
         return [(merge_cells(sides[treatment]), merge_cells(sides[self.control])) for sides in covariates]
+
+    @property
+    def users(self) -> float | Mapping[str, float] | None:
+        """The stated number of users in two compared arms; if there is none or the log has more, the users of each arm."""
+        stated, counted = self.options.users, self.options.counted
+        if not self.sides.keys() <= counted.keys():
+            return stated
+        most = max(counted[name] for name in self.treatments) + counted[self.control]
+        return counted if stated is None or most > stated * (1.0 + COUNT_TOLERANCE) else stated
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -243,7 +256,7 @@ class SideComparison:
             secondary=[n for n in directed if n != primary and n not in options.guardrails],
             better=options.better,
             planned=options.planned,
-            users=options.users,
+            users=self.users,
             final=options.final,
             sequential=options.sequential,
             confidence=options.confidence,
@@ -384,8 +397,8 @@ def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) 
             f"the rows of the other arms, too"
         )
     # The exposures may have no user of an arm that the log has.
-    users = {arm: options.users.get(arm, 0.0) for arm in sides} if isinstance(options.users, Mapping) else options.users
-    options = replace(options, experiment=True, users=users)
+    counted = {arm: options.counted.get(arm, 0.0) for arm in sides} if options.counted else {}
+    options = replace(options, experiment=True, counted=counted)
     return SideComparison(sides, str(options.control), options, **_describe_axis(sliced.total, order))
 
 

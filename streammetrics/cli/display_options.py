@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from streammetrics.cli.comparison import SideComparison
-from streammetrics.cli.user_split import UserSplit
+from streammetrics.reports.user_split import UserSplit
 
 __all__ = ["DisplayOptions"]
 

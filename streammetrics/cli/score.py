@@ -27,7 +27,6 @@ from streammetrics.cli.messages import COMMAND, UsageError, convert_keywords, un
 from streammetrics.cli.outcome import check_outcome
 from streammetrics.cli.tasks import TaskSpec, make_collection
 from streammetrics.cli.user_split import (
-    UserSplit,
     add_users,
     build_user_counter,
     build_user_split,
@@ -37,6 +36,7 @@ from streammetrics.cli.user_split import (
 from streammetrics.collect.metric_like import columns_of
 from streammetrics.errors import InvalidInputError
 from streammetrics.reading.table import check_levels
+from streammetrics.reports.user_split import UserSplit
 
 __all__ = [
     "EvalRequest",
@@ -152,7 +152,7 @@ class EvalRequest:
                 "--covariate needs --arm, the column of randomised arms, and --unit, a column of units such as user_id; "
                 "models on one log have the same users, so covariates would not be valid for their differences"
             )
-        self.options.check(counts_users)
+        self.options.check(counts_users=counts_users)
 
     @property
     def _interval_options(self) -> dict[str, bool]:
@@ -275,18 +275,20 @@ def score_log(request: EvalRequest) -> int:
 
         save(add_users(result.bundle, users, request.exposures is not None), request.save)
     hints = [*empty, *([] if request.push is None else [request.push.send(result, request.arm, sets)])]
-    if request.output_format in ("json", "csv"):
-        for hint in hints:
-            print(hint, file=sys.stderr)
     files = f"{len(log.files):,} files" if len(log.files) > 1 else log.files[0]
     title = f"{files}, {result.rows:,} rows"
     request = replace(request, options=replace(request.options, covariates=covariates))
     split = _split_users(request, users)
     sides = _compare_sides(request, result.bundle, split)
+    hints += _describe_disbelief(request.options, sides)
+    if request.output_format in ("json", "csv"):
+        for hint in hints:
+            print(hint, file=sys.stderr)
     if request.report is not None:
         compared = [each for one in sides for each in one.list_report_objects()]
         provenance = {"files": list(map(str, log.files))}
-        write_report([*compared, result.bundle], request.report, title, request.sort, request.min_rows, provenance,
+        shown = [*([split] if split else []), *compared, result.bundle]
+        write_report(shown, request.report, title, request.sort, request.min_rows, provenance,
                      request.options.confidence)  # fmt: skip
     display = DisplayOptions(
         request.output_format, request.top, request.sort, request.min_rows, _confidence(request), sides, split
@@ -385,10 +387,19 @@ def _compare_sides(request: EvalRequest, saved: Any, split: UserSplit | None) ->
     if request.unit is None or (request.rows_are_units and request.arm is None):
         return []
     ratio = split.ratio if split is not None and split.is_tested else None
-    options = replace(request.options, independent=bool(request.rows_are_units), ratio=ratio)
-    if options.users is None and split is not None:
-        options = replace(options, users=split.ratio.users)
+    counted = {} if split is None else split.ratio.users
+    options = replace(request.options, independent=bool(request.rows_are_units), ratio=ratio, counted=counted)
     return build_comparisons(saved, options, request.arm, request.top, sort=request.sort, min_rows=request.min_rows)
+
+
+def _describe_disbelief(options: ComparisonOptions, sides: Sequence[SideComparison]) -> list[str]:
+    """Return a warning if the log has more users than --users says, so that this number is not used."""
+    if options.users is None or not sides or sides[0].users == options.users:
+        return []
+    counted = " and ".join(f"{users:,.0f} users in {arm}" for arm, users in sides[0].options.counted.items())
+    return [
+        f"--users {options.users:,.0f} is not used, because the log has more users: {counted}; leave out this option"
+    ]
 
 
 def _confidence(request: EvalRequest) -> float | None:

@@ -130,7 +130,13 @@ def show_file(
     by_unit = any(find_sharded(piece) for piece in selected_pieces)
     print_results(selected, title, replace(display, confidence=display.confidence if by_unit else None, users=split))
     if report is not None:
-        write_report(selected, report, f"{file}, {_format_rows(content).rstrip(', ')}", display.sort, display.min_rows)
+        write_report(
+            [*([split] if split else []), selected],
+            report,
+            f"{file}, {_format_rows(content).rstrip(', ')}",
+            display.sort,
+            display.min_rows,
+        )
 
 
 def check_slice_options(display: DisplayOptions, slices: Sequence[Any]) -> None:

@@ -1,10 +1,9 @@
-"""The split of users between the arms of an experiment: count, test and show it."""
+"""The split of users between the arms of an experiment: count and test it, and read it from saved files."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from streammetrics.cli.messages import UsageError
@@ -12,16 +11,16 @@ from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.task import Task
 from streammetrics.compose.bundle import Bundle
+from streammetrics.compose.checkpoint import Checkpoint
 from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
-from streammetrics.inference.sample_ratio import SampleRatio, sample_ratio_mismatch
+from streammetrics.inference.sample_ratio import sample_ratio_mismatch
 from streammetrics.io.slice_plan import USERS
 from streammetrics.metrics.values.distinct import DistinctSample
 from streammetrics.numerics.slice_keys import format_atom
-from streammetrics.reports.text_table import Cell, Grid
+from streammetrics.reports.user_split import UserSplit
 
 __all__ = [
-    "UserSplit",
     "add_users",
     "build_user_counter",
     "build_user_split",
@@ -35,86 +34,6 @@ EXPOSURES = "exposures"
 
 USER_LIMIT = 1 << 19
 """The largest number of users of an arm that are counted exactly. Beyond it, a sample of users is kept."""
-EXPOSED = "these are the users in the exposures, whether or not they have rows in the log"
-RETURNING = (
-    "these are the users with rows in this log, so a treatment that changes who returns can change the shares and raise "
-    "an alarm"
-)
-
-
-@dataclass(frozen=True)
-class UserSplit:
-    """The number of users in each arm of an experiment.
-
-    Parameters
-    ----------
-    ratio : SampleRatio
-        The users by arm, and the test of their shares: against the planned shares, or else against equal shares.
-    is_tested : bool
-        Whether the user stated the planned shares. Otherwise the test only decides whether to ask for them.
-    exposed : bool
-        Whether the users were counted from exposures (--exposures) rather than from the log.
-    """
-
-    ratio: SampleRatio
-    is_tested: bool
-    exposed: bool
-
-    def build_grid(self) -> Grid:
-        """Return a table of the users and the share of each arm."""
-        ratio = self.ratio
-        rows: list[list[Cell] | None] = []
-        for arm, share in ratio.shares.items():
-            low, high = ratio.intervals[arm]
-            planned = [Cell(f"{100.0 * ratio.planned[arm]:.2f} %")] if self.is_tested else []
-            interval = f"{100.0 * low:.2f} % to {100.0 * high:.2f} %"
-            rows.append(
-                [Cell(arm), Cell(f"{ratio.users[arm]:,.0f}"), Cell(f"{100.0 * share:.2f} %"), Cell(interval), *planned]
-            )
-        heads = ["arm", "users", "share", "99 % interval", *(["planned"] if self.is_tested else [])]
-        return Grid("users by arm", heads, rows, remarks=self.list_remarks())
-
-    def list_remarks(self) -> list[str]:
-        """Return the result of the test, and what the numbers of users do not show."""
-        ratio = self.ratio
-        remarks = [self._describe_test()]
-        if ratio.share < 1.0:
-            kept = math.fsum(ratio.users.values()) * ratio.share
-            remarks.append(
-                f"estimated from a sample of {100.0 * ratio.share:.2g} % of the users; only these {kept:,.0f} users are "
-                f"tested, and the smallest mismatch that they most likely show is "
-                f"{100.0 * ratio.smallest_mismatch:.2g} percentage points"
-            )
-        if ratio.several:
-            remarks.append(f"{ratio.several:,.0f} users are in more than one arm, and count in none")
-        return [*remarks, EXPOSED if self.exposed else RETURNING]
-
-    def _describe_test(self) -> str:
-        ratio = self.ratio
-        if not self.is_tested:
-            example = ",".join(f"{arm}={100.0 / len(ratio.users):.3g}" for arm in ratio.users)
-            found = "the shares are far from equal" if ratio.alarm else "the shares are not tested"
-            return f"{found}; give the planned shares to test them, such as --shares {example}"
-        if ratio.alarm:
-            return f"users are not split as planned ({ratio.evidence}): do not trust any difference"
-        if ratio.is_as_planned:
-            return f"users are split as planned ({ratio.evidence})"
-        return f"too few users to tell whether they are split as planned ({ratio.evidence})"
-
-    def list_records(self) -> Iterator[dict[str, Any]]:
-        """Yield a record of the users in each arm, and of the test, which is the same in all records."""
-        ratio = self.ratio
-        test = {
-            "alarm": ratio.alarm if self.is_tested else None,
-            "p_value": ratio.p_value if self.is_tested else None,
-            "e_value": ratio.e_value if self.is_tested and ratio.p_value is None else None,
-        }
-        sample = {"several": ratio.several, "sampled": ratio.share, "smallest_mismatch": ratio.smallest_mismatch}
-        for arm, share in ratio.shares.items():
-            low, high = ratio.intervals[arm]
-            planned = ratio.planned[arm] if self.is_tested else None
-            shares = {"share": share, "share_low": low, "share_high": high, "planned": planned}
-            yield {"arm": arm, "users": ratio.users[arm]} | shares | test | sample
 
 
 def build_user_counter(metrics: Any, arm: str | None) -> Sliced | None:
@@ -191,11 +110,14 @@ def separate_users(content: Any) -> tuple[Any, Sliced | None, bool]:
 
     The users are None if the file has none.
     """
+    if isinstance(content, Checkpoint) and isinstance(total := content.total, MetricCollection) and USERS in total:
+        rest = total.only([other for other in total.names if other != USERS])
+        return Checkpoint(rest, content.log, content.parts, content.done, content.rows), total[USERS], False
     name = next((one for one in (USERS, EXPOSURES) if isinstance(content, Bundle) and one in content), None)
     if name is None:
         return content, None, False
-    rest = Bundle({other: one for other, one in content.items() if other != name})
-    return rest, content[name], name == EXPOSURES
+    results = Bundle({other: one for other, one in content.items() if other != name})
+    return results, content[name], name == EXPOSURES
 
 
 def parse_shares(texts: Iterable[str]) -> dict[str, float]:

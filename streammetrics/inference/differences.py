@@ -80,8 +80,9 @@ class MetricDifferences:
     @property
     def relative_reasons(self) -> Reasons:
         """Why a cell has no interval of the relative difference; first of all, because the control is 0."""
-        zero = self.pair.b.values == 0.0
-        return np.where(zero, ZERO_CONTROL, self.reasons)  # type: ignore[call-overload, no-any-return]
+        reasons = build_reasons(self.reasons, self.reasons.shape)
+        reasons[self.pair.b.values == 0.0] = ZERO_CONTROL
+        return reasons
 
 
 def build_replicates(sample: Sample) -> Replicates:

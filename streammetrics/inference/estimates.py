@@ -100,8 +100,10 @@ def split_intervals(intervals: Interval) -> Iterator[Interval]:
     shape = np.shape(intervals.estimate)
     fields: tuple[Any, ...] = (*intervals[:5], intervals.reason)
     arrays = (np.broadcast_to(np.asarray(f), shape).reshape(-1).tolist() for f in fields)
-    for *numbers, reason in zip(*arrays, strict=True):
-        yield Interval(*numbers, intervals.assumption, intervals.confidence, reason)
+    for low, high, estimate, error, method, reason in zip(*arrays, strict=True):
+        yield intervals._replace(
+            low=low, high=high, estimate=estimate, standard_error=error, method=method, reason=reason
+        )
 
 
 def build_estimate(

@@ -208,7 +208,7 @@ def build_effect(
         else:
             slack = (a.values - a.low) + (b.high - b.values), (a.high - a.values) + (b.values - b.low)
     reasons: Any = differences.relative_reasons if relative and not of_both else differences.reasons
-    return MetricEffect(differences.pair.name, change, side, margin, reasons, slack)  # type: ignore[arg-type]
+    return MetricEffect(differences.pair.name, change, side, margin, reasons, slack)
 
 
 def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstimate:

@@ -19,13 +19,14 @@ from ..inference.scorecard import Scorecard
 from ..inference.sentences import NamedComparison
 from ..reading.records import badness
 from ..reading.table import Table
-from .card_sections import add_scorecards
+from .card_sections import add_scorecards, build_arm_part
 from .comparison_sections import ComparedSides, add_comparisons
 from .count_sections import add_accumulators, build_grid
 from .page_model import Headline, NamedSide, Page, PagePart
 from .provenance import build_card_terms, build_state_terms, describe_dropped_rows, format_terms
 from .records import group_comparable_tasks, has_shards, is_sliced, split_pieces
 from .task_charts import COLOURS
+from .user_split import UserSplit
 
 __all__ = ["assemble"]
 
@@ -39,6 +40,7 @@ class _ReportContent:
     model_comparisons: list[NamedComparison] = field(default_factory=list)
     tables: list[tuple[str, Table]] = field(default_factory=list)
     accumulators: list[tuple[str, Any]] = field(default_factory=list)
+    splits: list[UserSplit] = field(default_factory=list)
 
 
 def assemble(
@@ -66,7 +68,9 @@ def assemble(
         for name, card in content.cards:
             terms = build_card_terms(name, card)
             page.provenance += [term for term in terms if term not in page.provenance]
-        add_scorecards(page, content.cards, warnings)
+        add_scorecards(page, content.cards, warnings, content.splits[0] if content.splits else None)
+    elif content.splits:
+        page.parts.append(build_arm_part(content.splits[0]))
     if compared:
         add_comparisons(page, compared, warnings, first=not content.cards)
     first = not (content.cards or compared)
@@ -120,6 +124,8 @@ def _add_object(name: str, thing: Any, content: _ReportContent) -> None:
             content.pairs.append((name, [thing]))
     elif isinstance(thing, Comparisons):
         content.pairs.append((name, thing))
+    elif isinstance(thing, UserSplit):
+        content.splits.append(thing)
     elif isinstance(thing, Table):
         content.tables.append((name, thing))
     elif isinstance(thing, MetricLike):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -30,22 +31,25 @@ from .measure_rows import (
     read_tag,
     shorten_reason,
 )
-from .numbers import format_count, format_share
+from .numbers import format_count, typeset
 from .page_model import Forest, MeasureRow, NamedSide, Page, PagePart
 from .records import is_sliced, merge_cells, remove_shards
 from .scorecard_rows import FOREST, ScorecardRow, build_scorecard_row, build_scorecard_table
 from .task_charts import COLOURS
+from .user_split import UserSplit
 
-__all__ = ["add_scorecards"]
+__all__ = ["add_scorecards", "build_arm_part"]
 
 CORRECTION = "The words and p-values allow for the number of slices and measures (Benjamini-Hochberg)."
 
 
-def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings: Sequence[str]) -> None:
+def add_scorecards(
+    page: Page, cards: Sequence[tuple[str, Scorecard]], warnings: Sequence[str], split: UserSplit | None = None
+) -> None:
     """Add the sections of scorecards to a page. The verdict of the first scorecard becomes the headline of the page.
 
     Scorecards of one experiment, such as that of all rows and that of slices, have the same totals. The page shows the
-    totals once, and then the slices of each of these scorecards.
+    totals once, and then the slices of each of these scorecards. `split` has the users by arm, if they were counted.
     """
     shown: list[Scorecard] = []
     later: list[PagePart] = []
@@ -53,6 +57,8 @@ def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings:
         is_new = all(card.totals is not one.totals for one in shown)
         shown.append(card)
         colours = {arm: n % COLOURS for n, arm in enumerate([card.control, *card.progress])}
+        rows_of = {format_atom(arm): _count_rows(card, arm) for arm in colours}
+        colour_of = {format_atom(arm): number for arm, number in colours.items()}
         questions = {q.name: q for q in card.options.questions}
         metrics = _collect_metrics(card)
         figures: dict[Any, list[tuple[str, MeasureRow]]] = {arm: [] for arm in card.progress}
@@ -76,9 +82,12 @@ def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings:
                 forests,
                 warnings,
                 [note for _, one in cards if one.totals is card.totals for some in one.notes.values() for note in some],
+                has_users=bool(split or _find_split(card)),
             )
             page.sides = tuple(NamedSide(format_atom(a), n) for a, n in colours.items())
             page.badge = _format_badge(card)
+        if is_new:
+            page.parts.append(build_arm_part(split or _find_split(card), rows_of, colour_of))
         for arm, rows in figures.items() if is_new else ():
             both = _name_sides(card, arm)
             data = build_scorecard_table(rows, both, _format_badge(card), relative=card.options.relative)
@@ -94,11 +103,15 @@ def add_scorecards(page: Page, cards: Sequence[tuple[str, Scorecard]], warnings:
                 PagePart("forests", "Where it differs", "slices", forests, " ".join([FOREST, CORRECTION, *left]))
             )
         if is_new:
-            later.append(PagePart("arms", "Arms", "arms", _build_arm_rows(card, colours)))
             sources = {format_atom(arm): remove_shards(merge_cells(card.arms[arm])) for arm in colours}
             if charts := build_charts(sources):
                 later.append(PagePart("charts", "Curves by arm", "", (charts, build_top_rows(sources)), CHARTS_NOTE))
     page.parts += later
+
+
+def _find_split(card: Scorecard) -> UserSplit | None:
+    """Return the users by arm that a scorecard was tested with; None without a test."""
+    return None if card.ratio is None else UserSplit(card.ratio, is_tested=True)
 
 
 def _collect_metrics(card: Scorecard) -> dict[str, Any]:
@@ -195,23 +208,35 @@ def _name_sides(card: Scorecard, arm: Any) -> tuple[NamedSide, NamedSide]:
     )
 
 
-def _build_arm_rows(card: Scorecard, colours: Mapping[Any, int]) -> dict[str, Any]:
-    """Return the data of the table of arms.
+def build_arm_part(
+    split: UserSplit | None,
+    rows_of: Mapping[str, int] = MappingProxyType({}),
+    colours: Mapping[str, int] = MappingProxyType({}),
+) -> PagePart:
+    """Return the section with the rows, the users and the share of each arm, and remarks about the shares.
 
-    The table gives the number of rows of each arm. If users are counted, it also gives the number of users, and their
-    planned and actual shares.
+    Parameters
+    ----------
+    split : UserSplit or None
+        The users by arm; None if they were not counted.
+    rows_of : dict of str to int
+        The number of rows of each arm; empty if unknown.
+    colours : dict of str to int
+        The colour of each arm. An arm that has none gets the next one.
     """
-    shares = card.ratio.shares if card.ratio is not None else {}
+    texts = {} if split is None else split.describe_arms()
+    heads = [*(["rows"] if rows_of else []), *([] if split is None else split.heads)]
     rows = []
-    for arm, number in colours.items():
-        facts = definition_of(card.arms[arm]).reads
-        states = states_of(card.arms[arm])
-        n = max((int(np.sum(s.row_counts)) for s in states[: max(1, len(facts) // 2)]), default=0)
-        users = card.ratio.users.get(arm) if card.ratio is not None else None
-        planned = card.ratio.planned.get(arm) if card.ratio is not None else None
-        planned_text = "" if planned is None else format_share(planned, 2)
-        share_text = format_share(shares[arm], 2) if arm in shares else ""
-        rows.append(
-            (NamedSide(format_atom(arm), number), format_count(n), format_count(users), planned_text, share_text)
-        )
-    return {"rows": rows, "users": card.ratio is not None}
+    for i, name in enumerate(dict.fromkeys([*colours, *texts])):
+        counts = [format_count(rows_of.get(name, 0))] if rows_of else []
+        empty = [""] * (len(heads) - len(counts))
+        side = NamedSide(name, colours.get(name, i % COLOURS))
+        rows.append((side, [*counts, *map(typeset, texts.get(name, empty))]))
+    data = {"heads": heads, "rows": rows, "remarks": [] if split is None else split.list_remarks()}
+    return PagePart("arms", "Arms", "arms", data, "" if split is None else f"{split.total:,.0f} users so far.")
+
+
+def _count_rows(card: Scorecard, arm: Any) -> int:
+    states = states_of(card.arms[arm])
+    reads = definition_of(card.arms[arm]).reads
+    return max((int(np.sum(s.row_counts)) for s in states[: max(1, len(reads) // 2)]), default=0)

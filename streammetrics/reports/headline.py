@@ -168,12 +168,13 @@ def _build_slice_headline(
 
 def build_scorecard_headline(
     card: Scorecard, figures: Mapping[Any, Sequence[MeasureRow]], colours: Mapping[Any, int], forests: Sequence[Forest],
-    warnings: Sequence[str] = (), notes: Iterable[Note] = (),
+    warnings: Sequence[str] = (), notes: Iterable[Note] = (), *, has_users: bool = False,
 ) -> Headline:  # fmt: skip
     """Return the headline of a scorecard: the verdict on the first treatment, the other verdicts, and facts.
 
     `figures` are the table rows of each treatment, `colours` the colour index of each arm, and `notes` the notes about
-    all treatments and slices.
+    all treatments and slices. `has_users` says whether the table of arms has the users so far, so that the headline gives
+    them only beside the planned users.
     """
     verdicts = list(card.verdicts.items())
     arm, first = verdicts[0]
@@ -183,7 +184,7 @@ def build_scorecard_headline(
     facts: list[Fact] = []
     always = any(p.sequential for p in card.progress.values())
     if first.decision != "withheld":
-        facts += [Fact("ci", badge, _describe_looks(card, always))] if _describe_looks(card, always) else []
+        facts.append(Fact("ci", badge, _describe_looks(card, always, has_users)))
         facts += describe_bounds(figures[arm])
         facts += describe_guardrails({format_atom(a): rows for a, rows in figures.items()})
     facts += [*_describe_sample_ratio(card), *_describe_notes(notes)]
@@ -216,8 +217,8 @@ def colour_names(text: str, names: Mapping[str, int]) -> Parts:
     return [p for p in [*parts, (text[done:], None)] if p[0]]
 
 
-def _describe_looks(card: Scorecard, always: bool) -> str:
-    users = [p for p in card.progress.values() if p.users is not None]
+def _describe_looks(card: Scorecard, always: bool, has_users: bool) -> str:
+    users = [p for p in card.progress.values() if p.users is not None and not (has_users and p.planned is None)]
     so_far = ""
     if users:
         one = users[0]

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from pages import tree
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import empty_copy
@@ -647,6 +648,49 @@ class TestUserSplit:
         assert "the shares are not tested; give" in even.out
         few = run("eval", arms("log.parquet", old=500, new=510), *self.GIVEN, "--shares", "old=1,new=1")
         assert "too few users to tell whether they are split as planned (p = 0.777" in few.out
+
+    @pytest.mark.slow
+    def test_pages_show_the_users_of_each_arm_first(self, run, arms, tmp_path):
+        log, page, saved = arms("log.parquet", old=1500, new=500), tmp_path / "page.html", tmp_path / "log.smet"
+        ran = run("eval", log, *self.GIVEN, "--report", page, "--checkpoint", saved, "--format", "json")
+        shown = tree(page.read_text(encoding="utf-8"))
+        table = shown.all("table")[0]
+        assert table.attrs["class"] == "cards arms"
+        assert "arm rows users share 99 % interval" in table.text
+        assert "2,000 users so far." in shown.text
+        texts = {line.all("th")[0].text: line.text for line in table.all("tr")[1:]}
+        for one in ran.users:
+            ends = f"{100 * one['share_low']:.2f}\u202f% to {100 * one['share_high']:.2f}\u202f%"
+            expected = f"{3 * one['users']:,.0f} {one['users']:,.0f} {100 * one['share']:.2f}\u202f% {ends}"
+            assert texts[one["arm"]] == f"{one['arm']} {expected}"
+        assert "the shares are far from equal; give the planned shares" in shown.text
+        again = tmp_path / "again.html"
+        out = run("show", saved, "--report", again).out
+        for text in (out, run("eval", log, *self.GIVEN).out):
+            assert "users by arm: 2,000 users so far" in text
+        assert "distinct_sample" not in out
+        shown = tree(again.read_text(encoding="utf-8"))
+        assert "2,000 users so far." in shown.text
+        assert "old 1,500 75.00\u202f%" in shown.all("table", class_="arms")[0].text
+
+    @pytest.mark.slow
+    def test_users_are_those_of_the_log_if_they_are_not_given(self, run, arms, tmp_path):
+        log, page = arms("log.parquet", old=500, new=500), tmp_path / "page.html"
+        given = (*self.GIVEN, "--planned-users", 5000)
+        for more in ((), ("--users", 1000), ("--users", 930)):
+            ran = run("eval", log, *given, *more, "--report", page, "--format", "json")
+            number = f"{more[1] if more else 1000:,}"
+            assert f"{number} of 5,000 users so far" in ran.verdicts[0]["sentence"]
+            assert f"{number} of 5,000 planned users so far" in tree(page.read_text(encoding="utf-8")).text
+            assert ran.err == ""
+        wrong = run("eval", log, *given, "--users", 100, "--format", "json")
+        assert "1,000 of 5,000 users so far" in wrong.verdicts[0]["sentence"]
+        assert wrong.err.startswith("--users 100 is not used, because the log has more users: 500 users in new and 500")
+        assert "--users 100 is not used" in run("eval", log, *given, "--users", 100).out
+        assert "9,000 of 5,000 users" not in run("eval", log, *given, "--users", 9000).out
+        looks = run("eval", log, *given, "--sequential", "--format", "json")
+        known = run("eval", log, *given, "--sequential", "--users", 1000, "--format", "json")
+        assert looks.comparisons == known.comparisons
 
     def test_looks_every_day_are_tested_by_e_values(self, run, arms):
         looks = ("--sequential", "--planned", 9000, "--shares", "old=50,new=50")
