@@ -213,12 +213,13 @@ def _format_keys(keys: dict[str, Any]) -> dict[str, Any]:
 def _list_comparisons(one: SideComparison) -> Iterator[Record]:
     """Yield a record for each comparison with the control."""
     # JSON uses the same words as the table and the page. If there is a scorecard, they come from it.
-    words = {(c.treatment, c.key, c.metric): c.word for c in one.collect_changes()}
+    changes = {(c.treatment, c.key, c.metric): c for c in one.collect_changes()}
     for treatment, comparisons in one.comparisons.items():
         sides = {"a": treatment, "b": one.control}
         for each in comparisons.values():
             row = each.record()
-            word = words.get((treatment, each.keys, each.name), "")
+            change = changes.get((treatment, each.keys, each.name))
+            word, reason = (change.word, change.reason) if change else ("", row["reason"])
             yield {
                 "by": list(comparisons.by),
                 "slice": _format_keys(dict(zip(comparisons.by, each.keys, strict=True))),
@@ -236,7 +237,7 @@ def _list_comparisons(one: SideComparison) -> Iterator[Record]:
                 else sides.get(row["better"]),
                 "word": word,
                 "limited_by": row["limited_by"],
-                "reason": row["reason"] and name_sides(row["reason"], treatment, one.control),
+                "reason": reason and name_sides(reason, treatment, one.control),
             }
 
 

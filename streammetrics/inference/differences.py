@@ -17,7 +17,7 @@ from ..reading.about import about_of, sharded_refusal_of
 from ..reading.interval import Estimate
 from ..reading.replicates import Sample, Shards
 from .calibration import CalibrationContrasts, calibration_contrasts
-from .estimates import ZERO_CONTROL, ScaledEstimate, divide, estimate_from_error, interval, p_value, welch
+from .estimates import CURE, ZERO_CONTROL, ScaledEstimate, divide, estimate_from_error, interval, p_value, welch
 from .jackknife import (
     Contrast,
     Replicates,
@@ -81,7 +81,8 @@ class MetricDifferences:
     def relative_reasons(self) -> Reasons:
         """Why a cell has no interval of the relative difference; first of all, because the control is 0."""
         reasons = build_reasons(self.reasons, self.reasons.shape)
-        reasons[self.pair.b.values == 0.0] = ZERO_CONTROL
+        for i in np.flatnonzero(self.pair.b.values == 0.0).tolist():
+            reasons[i] = f"{ZERO_CONTROL}; {reasons[i] or CURE}"
         return reasons
 
 
@@ -178,7 +179,7 @@ def _undefine_ratios_to_zero(relative: ScaledEstimate, control: Floats) -> Scale
     """Return the relative differences, which are undefined where the control is 0, rather than infinite."""
     zero, reasons = control == 0.0, build_reasons(None, control.shape)
     own = build_reasons(relative.reason, control.shape)
-    add_reasons(reasons, zero, lambda i: ZERO_CONTROL)
+    add_reasons(reasons, zero, lambda i: f"{ZERO_CONTROL}; {CURE}")
     add_reasons(reasons, has_reason(own), lambda i: str(own[i]))
     return relative._replace(value=np.where(zero, np.nan, relative.value), reason=reasons)
 

@@ -36,7 +36,7 @@ NAN, INF = float("nan"), float("inf")
 INDEPENDENT = "units are independent"
 DELTA = "delta method"
 CURE = "use the absolute difference (relative=False, or --absolute on the command line)"
-ZERO_CONTROL = f"the control is 0, so a relative difference is undefined; {CURE}"
+ZERO_CONTROL = "the control is 0, so a relative difference is undefined"
 UNCLEAR_CONTROL = f"the control, {{:.4g}}, is not clearly above 0, so a relative difference has no meaning; {CURE}"
 Floats = NDArray[np.float64]
 

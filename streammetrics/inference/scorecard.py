@@ -37,6 +37,7 @@ from .reasons import has_reason
 from .sample_ratio import SampleRatio, sample_ratio_mismatch
 from .sentences import name_sides
 from .sequential import p_from_e
+from .user_shares import MOST_USERS, add_user_shares
 from .verdict import MetricEffect, Progress, Verdict, build_verdict, is_not_worse, is_worse
 
 __all__ = ["Scorecard", "scorecard"]
@@ -103,6 +104,8 @@ class Scorecard(Plottable):
         The same arms before the treatment, for variance reduction (CUPED).
     covariate_totals : sequence of mappings
         For each covariate, its samples by arm, with all slices merged.
+    users : mapping or None
+        The number of users of each arm; None if unknown.
     """
 
     arms: Mapping[Any, MetricLike]
@@ -113,6 +116,7 @@ class Scorecard(Plottable):
     totals: SamplesByArm
     covariates: tuple[Mapping[Any, MetricLike], ...] = ()
     covariate_totals: Sequence[SamplesByArm] = ()
+    users: Mapping[Any, float] | None = None
 
     @cached_property
     def verdicts(self) -> dict[Any, Verdict]:
@@ -250,6 +254,11 @@ class Scorecard(Plottable):
         if missing := [q.name for q in self.options.questions if q.name not in differences]:
             available = ", ".join(dict.fromkeys(s.name for s in control))
             raise InvalidInputError(f"expected the metric {missing[0]!r} in both arms; the control has {available}")
+        # The numbers of users are those of all slices together. Their interval is for a single look.
+        counts, progress = self.users or {}, self.progress[treatment]
+        if counts and samples is self.totals and not progress.sequential and max(counts.values()) <= MOST_USERS:
+            users, share = (counts[treatment], counts[self.control]), self._build_settings(progress).confidence
+            differences = {name: add_user_shares(one, users, share) for name, one in differences.items()}
         return differences, unmatched
 
     def _build_rows(
@@ -516,8 +525,8 @@ def scorecard(
         for arm in sides
         if arm != control
     }
-    ratio = build_sample_ratio(sample_ratio, users)
-    card = Scorecard(sides, control, options, progress, ratio, totals, before, covariate_totals)
+    ratio, by_arm = build_sample_ratio(sample_ratio, users), users if isinstance(users, Mapping) else None
+    card = Scorecard(sides, control, options, progress, ratio, totals, before, covariate_totals, by_arm)
     # Compute the verdicts now, so that errors are raised here rather than on first access.
     _ = card.verdicts
     return card

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 
 import streammetrics as sm
+from streammetrics.inference.user_shares import difference_limits
 
 USERS = 1000
 
@@ -96,3 +98,36 @@ def test_perfect_data_have_no_interval_of_their_own(metric: Any, key: str, units
     assert found.estimate == 1.0
     assert np.isnan([found.low, found.high]).all()
     assert found.reason == f"nothing varies: all {units} have the same value, so the variation cannot be estimated"
+
+
+@pytest.mark.parametrize("counts", [((0, 0), (0, 0)), ((3, 3), (0, 1)), ((400, 400), (398, 400)), ((1, 7), (2, 9))])
+def test_limits_of_shares_of_users_are_those_of_clopper_and_pearson(counts: Any) -> None:
+    users = 400, 300
+    counts = [tuple(min(x, n) for x in pair) for pair, n in zip(counts, users, strict=True)]
+    exact = [
+        [scipy.stats.binomtest(x, n).proportion_ci(0.975, "exact")[end] for end, x in enumerate(pair)]
+        for pair, n in zip(counts, users, strict=True)
+    ]
+    found = difference_limits(*counts, users, 0.95)
+    assert found == pytest.approx((exact[0][0] - exact[1][1], exact[0][1] - exact[1][0]), abs=1e-12)
+
+
+@pytest.mark.parametrize("rows_per_user", [1, 50])
+@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("kind", ["positive", "negative"])
+def test_a_guardrail_without_failures_gives_the_share_of_users(kind: str, relative: bool, rows_per_user: int) -> None:
+    label = float(kind == "negative")
+    arms = {n: arm({"fail": sm.CTR()}, i * USERS, rows_per_user, y_true=np.array([label])) for i, n in enumerate("ab")}
+    how = {"control": "a", "primary": "fail", "better": {"fail": "low"}, "relative": relative}
+    known = sm.scorecard(arms, users={"a": USERS, "b": USERS}, **how)
+    # 1 - (0.05 / 4)**(1 / 1000) is the upper limit of Clopper and Pearson for none of 1,000 users.
+    text = (
+        f"the share of users with a {kind} differs by -0.44 % to +0.44 % of all users (exact 95 % interval: 0 of 1,000 "
+        f"users in b, 0 of 1,000 in a)"
+    )
+    assert text in known.verdicts["b"].sentence
+    assert known.verdicts["b"].primary.word == "too few"
+    assert text.replace("in b", "in the first side")[:60] in next(iter(known.table()))["reason"]
+    assert "share of users" not in sm.scorecard(arms, **how).verdicts["b"].sentence
+    looks = sm.scorecard(arms, users={"a": USERS, "b": USERS}, planned=9000, sequential=True, **how)
+    assert "share of users" not in looks.verdicts["b"].sentence
