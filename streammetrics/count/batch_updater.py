@@ -120,7 +120,7 @@ class BatchUpdater:
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states with all rows so far, in canonical form: states of the same rows are equal, whatever their order."""
+        """The states with all rows so far, in canonical form: the same rows give equal states in any order."""
         with self.lock:
             return self._read_states()
 
@@ -141,13 +141,14 @@ class BatchUpdater:
             self._content = tuple(states), None
 
     def fold_jointly(self, others: Sequence[BatchUpdater]) -> None:
-        """Fold each cell that has too many exact rows in all updaters together. All of them must have equal reads.
+        """Convert to histogram buckets each cell that has too many exact rows in all updaters together.
 
-        Merge their states afterwards: a single state may now have folded cells although it has few rows.
+        All updaters must have equal reads. Merge their states afterwards: in the state of a single updater, a cell may
+        now have buckets although it has few rows.
         """
         counted = [live for one in (self, *others) if (live := one._content[1]) is not None]
         for live in counted:
-            # Folding replaces arrays to which drafts write, as reading does.
+            # The conversion replaces arrays to which drafts write, so the next batch must begin with `reserve`.
             live.free_rows[0] = min(live.free_rows[0], 0)
         for first, *rest in zip(*(live.counters for live in counted), strict=True):
             first.fold_jointly(rest)
@@ -220,14 +221,14 @@ class BatchUpdater:
         self.count_arrays(tuple(columns), tuple(columns.values()))
 
     def count_table(self, table: Mapping[str, Any], names: Iterable[str]) -> None:
-        """Count a table like `count`. `names` contains the columns that the states read; the table may have more."""
+        """Count the rows of a table. `names` contains the columns that the states read; the table may have more."""
         present = tuple([name for name in names if name in table])
         self.count_arrays(present, tuple([table[name] for name in present]), table)
 
     def count_arrays(
         self, names: tuple[str, ...], columns: tuple[Any, ...], table: Mapping[str, Any] | None = None
     ) -> None:
-        """Count a batch like `count`, given the names and the values of its columns.
+        """Count a batch as `count` does, given the names and the values of its columns.
 
         `table` is the table from which the columns come, if there is one; it may have further columns.
         """
@@ -275,8 +276,8 @@ class BatchUpdater:
             if last is not None and names == last.names and last.like(*arrays):
                 assert live is not None
                 return self._count_like_last(live, last, arrays, table)
-            # Keep scalars for `count_batch`. If another column is a scalar, a list is one row of a matrix rather than a
-            # column.
+            # Pass scalars to `count_batch` unchanged. If a column is a scalar, the batch has a single row, so a list is
+            # a row of a matrix rather than a column.
             columns = tuple([c if is_scalar(c) else a for c, a in zip(columns, arrays, strict=True)])
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
             # There is no signature if a column has two dimensions. A column of shape (n, 1) is flattened.
@@ -335,7 +336,8 @@ class BatchUpdater:
         # The general path (`count_batch`) raises the error again, after freeing the memory that has been reserved.
         except MemoryLimitError:
             return live, None
-        # There is room for this batch at least. Some counters have none for further batches.
+        # Memory is now reserved for this batch, also in counters whose `free_rows` is 0 because they need `reserve`
+        # before each batch.
         live.free_rows[0] = max(rows, min((c.free_rows for c in live.counters), default=1 << 62))
         return live, live.drafts.get((names, key)) or make_draft(
             self.reads, self._needs, live, names, key, arrays, widened
@@ -494,8 +496,8 @@ class BatchUpdater:
     ) -> None:
         extra[:0] = [build_kernel_call("checks:find_bad_weight", w, live.mass) for w in collect_weights(prepared)]
         if any(r.columns["sample_weight"].values.ndim > 1 for r in prepared if "sample_weight" in r.columns):
-            # A row of a weight matrix has several weights, and the kernel below sees only the largest one. A smaller
-            # one may need rounding, so the flag for rounded weights is set.
+            # A row of a weight matrix has several weights, and the kernel `find_bad_weight` sees only the largest one.
+            # A smaller one may have bits that sums round away. Set the flag mass[1], so that all weights are examined.
             extra.insert(0, partial(live.mass.__setitem__, 1, 1.0))
         for i, rows in enumerate(prepared):
             if rows.n and rows.ids is not None:

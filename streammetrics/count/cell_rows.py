@@ -1,8 +1,9 @@
 """The exact rows of many cells, which are sorted only when they are read.
 
-A row is a code of two words (see `kernels.exact_rows`). New rows are buffered in the order in which they come. When the
-buffer is full, its low words are grouped by high word, so that the rows of a cell are adjacent: they form runs. Rows of
-cells that keep exact rows have to be sorted only once, when somebody reads them, and the rows of all other cells never.
+A row is a code of two integers: the high word contains the cell, and the low word the value (see `kernels.exact_rows`).
+New rows are buffered in the order in which they come. When the buffer is full, its rows are grouped by high word and
+become a chunk. The rows of a chunk that have the same high word form a run. The rows of a cell that stays exact are
+sorted when they are read. The rows of a cell that is converted to buckets before that need not be sorted.
 """
 
 from __future__ import annotations
@@ -28,27 +29,28 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 I8, U4, U8, F8 = np.int64, np.uint32, np.uint64, np.float64
 
-# The buffer is grouped by high word when it has this many rows, or twice as many rows as there are high words.
+# The buffer is grouped by high word when it has more than this many rows, and more than two rows for each high word.
 WAIT = 1 << 18
-# Runs of at most this many codes are sorted by a kernel, longer ones by a call for each run.
+# One call of a kernel sorts all runs of at most this many codes. Longer runs are sorted by one call for each run.
 SHORT = 24
-# When this many rows have not been sorted, check whether sorting them would save memory, because few are distinct.
+# When more than this many rows have not been sorted, check whether few of them are distinct. If so, sorting them saves
+# memory.
 MANY_UNSORTED = 1 << 20
 # If more rows than this are unsorted, the codes of new chunks are stored in 32 bits where possible, which saves memory
 # but takes time.
 NARROW_FROM = 1 << 22
-# More chunks than this that are small are merged.
+# Small chunks are merged if there are more than this many.
 MOST_SMALL_CHUNKS = 8
 NO_INTS, NO_WEIGHTS = np.zeros(0, I8), np.zeros(0)
 
 
 class Runs(NamedTuple):
-    """Rows that are grouped by high word, but not sorted.
+    """Rows that are grouped by the high word of their code (mainly the cell), but not sorted within a group.
 
     Parameters
     ----------
     low : uint64 or uint32
-        The low words of the codes, or integers of 32 bits, which `codes` converts back.
+        The low words of the codes, or integers of 32 bits from which the property `codes` computes the low words.
     weights : float64
         The weight of each row; empty if all weights are 1.
     first, last : int64
@@ -65,7 +67,7 @@ class Runs(NamedTuple):
 
     @property
     def codes(self) -> Array:
-        """The low words of the codes."""
+        """The low words of the codes, in 64 bits."""
         if self.like is None:
             return self.low
         codes: Array = allocate(len(self.low), U8)
@@ -104,7 +106,7 @@ def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
 
 
 def gather_runs(parts: list[Runs], order: Ints) -> Runs:
-    """Return the rows of several objects with the high words `order`, which are renumbered in this order."""
+    """Return the rows that have the high words `order` in any of the parts. High word order[k] becomes k."""
     counts = sum((part.count_rows(order) for part in parts), np.zeros(len(order), I8))
     n, is_weighted = int(counts.sum()), any(len(part.weights) for part in parts)
     runs = build_runs(allocate(n, U8), allocate(n if is_weighted else 0, F8), counts)
@@ -136,10 +138,10 @@ def sort_runs(runs: Runs) -> None:
 
 
 class MergedRuns(NamedTuple):
-    """The arrays to which a kernel writes the entries of several runs; entry i < bounds[-1] is valid.
+    """The arrays to which the kernel `unite_runs` writes sorted entries; only the first bounds[-1] entries are valid.
 
-    The entries of run k end before bounds[k]. `excess` holds the two limbs of the sum of w - 1 of each entry; it is empty
-    if no row has a weight.
+    The entries of run k (the rows with high word k) end before bounds[k]. `excess` contains the sum of w - 1 over the
+    rows of each entry, as two integers; it is empty if no row has a weight.
     """
 
     high: Array
@@ -194,7 +196,7 @@ class LiveCellRows:
         return size + sum(a.nbytes for a in arrays) + sum(chunk.nbytes for chunk in self.chunks)
 
     def estimate_bytes(self, cells: int, rows: int) -> int:
-        """Return an upper bound on the memory in bytes after adding `rows` more rows, to `cells` cells."""
+        """Return an upper bound on the memory in bytes after adding `rows` more rows, if there are `cells` cells."""
         words = cells << self.place_bits
         buffered = max(2 * (int(self.used[0]) + rows), len(self.low))
         more = max(2 * words - len(self.row_counts), 0) * self.row_counts.itemsize
@@ -211,7 +213,7 @@ class LiveCellRows:
 
     @property
     def entries(self) -> Entries:
-        """The sorted entries: the rows that were read last. Their cells are in the order of `order`."""
+        """The rows that have been sorted, as entries. High word k of an entry stands for the high word order[k]."""
         if isinstance(self._entries, MergedRuns):
             self._entries = self._entries.to_entries(self.shift)
         return self._entries
@@ -265,7 +267,7 @@ class LiveCellRows:
         return counts
 
     def group_buffer(self) -> None:
-        """Group the buffered rows by high word, so that the buffer is empty."""
+        """Move the buffered rows to a new chunk, where they are grouped by high word."""
         n = int(self.used[0])
         if not n:
             return
@@ -296,7 +298,7 @@ class LiveCellRows:
         return sum(len(chunk.low) for chunk in self.chunks)
 
     def _sort_if_repeated(self) -> None:
-        """Sort all rows if few of them are distinct, because the entries then take less memory."""
+        """Sort all rows if few rows of the largest cell are distinct, because entries then take less memory."""
         words = self.find_words(np.array([int(self.row_counts.argmax()) >> self.place_bits]))
         rows = int(self.row_counts[words].sum())
         if 4 * len(self._unite(words)) <= rows:
@@ -308,12 +310,15 @@ class LiveCellRows:
     # -- removing the rows of some cells ------------------------------------------------------------------------------
 
     def build_entries(self, rows: Runs, words: Ints) -> Entries:
-        """Return an unsorted entry for each row, without its weight, given the high word of each run."""
+        """Return an unsorted entry for each row, without its weight; `words` contains the high word of each run."""
         high = np.repeat(words.astype(U4), rows.last - rows.first)
         return Entries(self.shift, rows.codes, np.broadcast_to(np.ones(1, U4), len(rows.low)), None, high)
 
     def take_entries(self, words: Ints) -> tuple[Entries, dict[str, Any]]:
-        """Return the sorted entries with some high words, and the attributes of this object without these entries."""
+        """Return the sorted entries with the high words `words`, and the new values of attributes that remove them.
+
+        The object itself is not changed.
+        """
         lengths = np.diff(self.bounds, prepend=0)
         is_taken = np.isin(self.order, words)
         mask = np.repeat(is_taken, lengths)
@@ -322,13 +327,16 @@ class LiveCellRows:
         return replace(self.entries.select(mask), high=high), rest
 
     def drop_rows(self, words: Ints) -> dict[str, Any]:
-        """Return the attributes of this object without the rows with some high words; the buffer must be empty."""
+        """Return the new values of attributes that remove all rows with the high words `words`.
+
+        The object itself is not changed. Its buffer must be empty.
+        """
         row_counts = self.row_counts.copy()
         row_counts[words] = 0
         return {**self.take_entries(words)[1], "chunks": [c.drop(words) for c in self.chunks], "row_counts": row_counts}
 
     def merge_chunks(self) -> None:
-        """Merge chunks that have become small."""
+        """Merge all small chunks into one, and drop empty chunks."""
         few = [c for c in self.chunks if 0 < 2 * len(c.low) <= WAIT]
         many = [c for c in self.chunks if 2 * len(c.low) > WAIT]
         self.chunks = [*many, gather_runs(few, np.arange(len(self.row_counts)))] if few else many
@@ -336,7 +344,10 @@ class LiveCellRows:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def find_words(self, cells: Ints) -> Ints:
-        """Return the high words of the codes of some cells, cell by cell."""
+        """Return the high words of the codes of some cells, cell by cell.
+
+        A cell has several high words if its places (possible values of a row) have more than 64 bits.
+        """
         if not self.place_bits:
             return cells
         words: Ints = (cells[:, None] << self.place_bits) + np.arange(1 << self.place_bits)
@@ -379,9 +390,9 @@ class LiveCellRows:
         return merged.to_entries(self.shift)
 
     def _build_union(self, fresh: Runs, words: Ints) -> tuple[MergedRuns, Callable[[], Any]]:
-        """Return the call that merges the entries with sorted rows, and the arrays to which it writes its result.
+        """Return arrays for the union of the entries and the sorted rows `fresh`, and the call that fills the arrays.
 
-        The call may write over the rows `fresh`. The run k of the result has the high word words[k].
+        The call may overwrite `fresh`. Run k of the union contains the rows with the high word words[k].
         """
         entries = self.entries
         starts, ends = _renumber(np.append(0, self.bounds)[:-1], self.order), _renumber(self.bounds, self.order)

@@ -1,8 +1,8 @@
-"""The counter of a state: the mutable arrays of all its cells, to which kernels add the rows of each batch.
+"""The counter of a state: the mutable arrays of its cells (such as slices), to which kernels add the rows of batches.
 
-A counter is made from a state, and can return a state in canonical form at any time. Everything that can fail happens
-before the commit: `reserve` allocates memory, and `bind_kernels` compiles kernels. Neither changes anything that a
-state shows. The commit itself therefore cannot fail halfway.
+A counter starts with the content of a state, and returns the counted rows as a state at any time. The commit is the
+single call that runs all kernels of a batch. Everything that can fail happens before the commit: `reserve` allocates
+memory, and `drafts.bind_kernels` compiles kernels. Neither changes a count, and the commit itself cannot fail halfway.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Counter:
 
     def __init__(self, state: State, index: Index) -> None:
         self.statistic, self.index = state.empty_copy(), index
-        # The key under which `index` stores the codes of classes. Each counter has its own codes, because two states
-        # may read classes of different kinds.
+        # The key under which `index` stores the codes of classes. Each counter has its own codes, because the classes
+        # of one state may be strings, and those of another state integers.
         self.classes = f"classes {id(self)}"
         # Front cells are the slices of the state. If the state also splits rows by another axis, such as the class,
         # each front cell is divided into inner cells.
@@ -73,8 +73,9 @@ class Counter:
         # For each cell: 1 if its exact rows were replaced by buckets, otherwise 0.
         self.folded = np.zeros(0, np.uint8)
         self.copy_constants()
-        # The limit on the number of exact rows if the state has one cell. All rows count towards it, but only distinct
-        # rows take memory. While there are few distinct rows, `_must_fold` raises the limit.
+        # The number of rows up to which the only cell of a state stays exact. All rows count towards this limit, but
+        # only distinct rows take memory. `_must_fold` therefore raises the limit if the statistic decides that the cell
+        # stays exact, for example because few rows are distinct.
         self.exact_rows_allowed = self.exact_rows_limit
         self._load(state)
 
@@ -148,14 +149,14 @@ class Counter:
         self.tallies[name] = live
 
     def _build_exact_rows(self, name: str, shift: int) -> LiveExactRows | LiveCellRows:
-        """Return an empty object for the exact rows of a part."""
+        """Return an empty object for the exact rows of the histogram `name`, whose values have `shift` bits."""
         return LiveExactRows(shift, lone=self.lone)
 
     # -- room ---------------------------------------------------------------------------------------------------------
 
     @property
     def free_rows(self) -> int:
-        """The number of rows that can be added without another call of `reserve`, whatever their weights are.
+        """The number of rows, with or without weights, that can be added without another call of `reserve`.
 
         The number is valid only for rows of existing cells. It is 0 if `reserve` must be called before each batch.
         """
@@ -191,7 +192,7 @@ class Counter:
         return frozenset(dense)
 
     def describe_rows(self, columns: Mapping[str, Any]) -> Like:
-        """Return the dtypes of the columns and the layout of the arrays. The state chooses its kernels from these."""
+        """Return the types of the columns and the form of the arrays, from which the state chooses its kernels."""
         return Like(columns, self.lone, self.dense, self.present)
 
     @property
@@ -214,11 +215,13 @@ class Counter:
 
     @property
     def _counts_per_cell(self) -> int:
-        """The number of values that a row adds to a cell. A state with several outputs has one value for each of them."""
+        """The number of values that a row adds to each cell that counts it, such as one value for each output."""
         return max(self.counts_per_row // max(self.cells_per_row, 1), 1)
 
     def reserve(self, rows: int, *, weighted: bool) -> bool:
-        """Allocate memory for more rows; return whether this replaced an array to which a kernel writes.
+        """Allocate memory for `rows` more rows; return whether this replaced an array to which a kernel writes.
+
+        `weighted` tells whether the rows have weights, for which further arrays are allocated.
 
         Raises
         ------
@@ -254,9 +257,10 @@ class Counter:
         return any(any(map(is_not, arrays, self._arrays(name))) for name, arrays in self.bound_arrays.items())
 
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
-        """Raise an error if these rows must not be counted together, or not after the earlier rows.
+        """Raise an error if these rows cannot be counted together, or cannot be added to the earlier rows.
 
-        For example, their keys may be of a different kind from earlier keys. `at` is the cell of each row.
+        An example is string keys after integer keys. `columns` contains the checked column of each role, and `at` the
+        front cell (such as the slice) of each row; it is empty if there is only one.
         """
         sources = {role: c.source for role, c in columns.items() if len(c.values)}
         self.statistic.check_rows(columns, at)
@@ -275,7 +279,7 @@ class Counter:
     def _check_limit(self, rows: int, limit: int) -> None:
         for live in self.tallies.values():
             if isinstance(live, LiveExactRows | LiveCellRows):
-                # Setting the entries to their consolidated form frees the buffers of rows.
+                # Replacing the content by its sorted entries frees the buffer of unsorted rows.
                 live.set_entries(live.consolidate())
         if (needed := self.estimate_bytes(rows)) > limit:
             raise MemoryLimitError(
@@ -293,19 +297,23 @@ class Counter:
     # -- cells that become too large ----------------------------------------------------------------------------------
 
     def needs_preparation(self, rows: int) -> bool:
-        """Return whether a batch of `rows` rows must take the general path, which first calls `fold_ahead`."""
+        """Return whether a batch must take the general path (`BatchUpdater.count_batch`), which calls `fold_ahead`."""
         return False
 
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Any]) -> None:
-        """Prepare cells for the rows of a batch. `at` is the cell of each row; empty if there is only one cell."""
+        """Convert exact rows to buckets, or widen buckets, before a batch is counted. By default, do nothing.
+
+        `at` is the cell of each of the `rows` rows; it is empty if there is only one cell.
+        """
 
     def fold_large_cells(self) -> None:
-        """Convert the exact rows of cells that have too many of them, before the state is read."""
+        """Convert cells with too many exact rows to buckets, before the state is read. By default, do nothing."""
 
     def fold_jointly(self, others: Sequence[Counter]) -> None:
-        """Convert the exact rows of cells that have too many of them together with the cells of other counters.
+        """Convert to buckets each cell that has too many exact rows in all counters together. By default, do nothing.
 
-        The states of all counters will be added up, so sorting these rows first would be a waste.
+        Call this before the states of the counters are added up. The sum keeps no exact rows of such a cell, so sorting
+        them for each state would be a waste.
         """
 
     def mark(self) -> Any:
@@ -313,7 +321,7 @@ class Counter:
         return self.folded, self.flats, self.tallies
 
     def restore(self, mark: Any) -> None:
-        """Restore the exact rows of the cells that were folded after the call of `mark`."""
+        """Restore the exact rows of the cells that were converted to buckets after the call of `mark`."""
         folded, flats, tallies = mark
         if self.tallies is not tallies:
             bound = {name: arrays for name, arrays in self.bound_arrays.items() if name in flats or name in tallies}
@@ -322,7 +330,7 @@ class Counter:
     # -- arguments of kernels -----------------------------------------------------------------------------------------
 
     def bind_part(self, part: Any) -> tuple[Any, ...]:
-        """Return the arrays of a part of the state as arguments for kernels, and remember them in `bound_arrays`."""
+        """Return the arrays of a part (array or histogram) as kernel arguments, and record them in `bound_arrays`."""
         name = part.name
         if isinstance(part, Flat):
             if name not in self.flats:
@@ -349,9 +357,10 @@ class Counter:
         return (self.folded, *(a for a in arguments if isinstance(a, np.ndarray)))
 
     def _build_optional_part(self, part: Flat) -> Array:
-        """Return a new optional array with a row for each cell, filled with the values of the rows so far.
+        """Return a new optional array with a row for each cell, filled with the sums over all earlier rows.
 
-        While the array did not exist, all rows had default values, such as weight 1, whose sums are known.
+        An optional array does not exist as long as all rows have the default value, such as weight 1. The sums over
+        these rows are therefore known: the sum of their weights, for example, is their number.
         """
         parts = self.parts
         lengths = [len(a) for n, a in self.flats.items() if parts[n].front == part.front]
@@ -364,7 +373,8 @@ class Counter:
         if array.ndim == source.ndim:
             array[: len(source)] = source
         else:
-            # Each row so far has weight 1, so the sum of weights is the number of rows, in units of 2**-20.
+            # Each earlier row has weight 1, so the sum of the weights is the number of rows. The first integer of the
+            # sum is in units of 2**-20.
             array[: len(source), ..., 0] = source << 20
         return carry(part.form, array)
 
@@ -389,7 +399,7 @@ class Counter:
         return bool(fresh)
 
     def stage_rows(self, columns: Mapping[str, Any], at: Ints, rows: int) -> list[Callable[[], Any]]:
-        """Count rows in copies of the arrays, with the numpy code of the state.
+        """Count rows in copies of the arrays, with the numpy code of the state (its method `absorb`).
 
         Returns calls that replace the arrays with these copies. `at` is the cell of each row; empty if there is only one.
         """
@@ -418,7 +428,7 @@ class Counter:
         return calls
 
     def _add_entries(self, part: Tally, additions: list[Any]) -> Any:
-        """Return a copy of a histogram with more rows. Each addition is a tuple (cells, values, weights) of arrays."""
+        """Return a copy of a histogram with more rows. Each addition is a tuple (cells, values, weights or None)."""
         shift, cells = part.shift(self.statistic), max(self.index.count(self.inner), 1)
         old, batches = self.tallies[part.name], []
         for at, places, weights in additions:
@@ -468,9 +478,10 @@ class Counter:
         return rank_keys(self.index, self.front, self.index.codes(self.front)[:, : len(self.front)])
 
     def _inner_table(self, order: Ints) -> tuple[Ints, Vocabulary | None]:
-        """Return the keys of the inner cells, and the vocabulary of classes if they are split by class.
+        """Return the keys of the inner cells (groups or classes within a slice), and the vocabulary of the classes.
 
-        The key of an inner cell is the number of its slice in the order `order`, followed by its codes.
+        The vocabulary is None if inner cells are groups. The key of an inner cell consists of the position of its slice
+        in `order`, and of the ID of its group or the ranks of its classes.
         """
         index, axis = self.index, self.inner[-1][1]
         to = np.empty(len(order), np.int64)
@@ -496,7 +507,7 @@ class Counter:
 
 
 def _reorder_cells(entries: Entries, order: Ints) -> Entries:
-    """Return the entries of a histogram with its cells in a different order."""
+    """Return the entries of a histogram with its cells in a different order: cell k is the old cell order[k]."""
     starts = entries.cell_starts(len(order))
 
     def gather(values: Array, shift: int = 0, width: int = 1) -> Array:

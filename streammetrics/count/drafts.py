@@ -84,8 +84,9 @@ class Draft(NamedTuple):
         caller runs together with other calls.
     build_arguments : callable, optional
         Makes the arguments of the commit from the converted columns: it replaces the keys of slices, or the units of
-        shards, with the cells of the rows, and writes the rows of counters that append rows. It returns None if a row
-        needs a new cell. None if the columns themselves are the arguments.
+        shards, with the cells of the rows. For a counter that stores rows, it also writes the rows to the memory of
+        this counter, where the commit makes them valid. It returns None if a row needs a new cell. None if the columns
+        themselves are the arguments.
     """
 
     converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
@@ -169,7 +170,9 @@ def make_draft(
     arrays: tuple[Array, ...],
     widened: frozenset[str],
 ) -> Draft | None:
-    """Return a draft for columns like these; None if they need preparation. The caller must hold the lock.
+    """Return a draft (a plan for counting) for columns like these; None if they need preparation.
+
+    The caller must hold the lock of the updater.
 
     Parameters
     ----------
@@ -284,7 +287,7 @@ class Locator(NamedTuple):
 def _make_locators(
     reads_of: Sequence[Read], live: LiveCounters, like: Mapping[str, Array]
 ) -> dict[Any, Locator] | None:
-    """Return the locator of each path of cells, except the empty path; None if a column of keys needs preparation."""
+    """Return the locator of each nonempty path (sequence of key columns); None if a column needs preparation."""
     paths = {c.front: r.binding.unit for r, c in zip(reads_of, live.counters, strict=True) if c.front}
     unit = next(iter(paths.values()), None)
     # There may be only one path of shards, because the cells that `Index.shards` returns are overwritten by its next call.
@@ -468,8 +471,8 @@ def has_only_numeric_arrays(columns: tuple[Any, ...]) -> bool:
 def can_draft(read: Read) -> bool:
     """Return whether a state can be counted without preparing its columns.
 
-    This requires that kernels count every row, unchanged, in a single cell or in the cells of slices or shards, or that
-    rows are only appended to the rows of groups.
+    This requires that every row is counted unchanged, either by kernels in a single cell or in the cells of slices or
+    shards, or by appending the row to the rows of groups (`GroupRows`).
     """
     state, binding = read.state, read.binding
     kinds = [a.kind for a in state.axes]
@@ -492,7 +495,8 @@ def _find_shard_counter(
 ) -> tuple[Step, Counter, dict[str, int]] | None:
     """Return a kernel step that counts a state and the same state by shard in a single pass over the rows.
 
-    Returns the step, the counter of the shards, and the positions of its columns; None if there is no such step.
+    Returns the step, the counter of the shards (random subsets of users), and the positions of its columns. Returns
+    None if there is no such step.
     """
     for other, other_positions in zip(counters, bound, strict=True):
         same = type(other.statistic) is type(counter.statistic) and positions.items() <= other_positions.items()

@@ -1,6 +1,6 @@
-"""Calls that a batch of prepared rows needs beside those that count its rows.
+"""Kernel calls that a batch of prepared rows needs in addition to the calls that count its rows.
 
-They flag slices whose sums round a weight, and count the rows that were left out.
+They flag the slices in which a sum rounds a weight, and count the rows that were left out.
 """
 
 from __future__ import annotations
@@ -33,9 +33,21 @@ def build_kernel_call(name: str, *arguments: Any) -> Callable[[], Any]:
 
 
 def build_rounding_calls(counter: Counter, rows: PreparedRows, fronts: Ints, mass: Array) -> list[Callable[[], Any]]:
-    """Return the call that flags the slices whose sums must round a weight, because it has too many bits.
+    """Return the call that flags the slices in which a sum must round a weight to a multiple of 2**-60.
 
-    The list is empty if no weight of these rows can be rounded.
+    Slices in which the product of a weight and a value is rounded are flagged as well. The list is empty if the rows
+    have no weights, or if the state does not round weights.
+
+    Parameters
+    ----------
+    counter : Counter
+        The counter of the state.
+    rows : PreparedRows
+        The rows to count.
+    fronts : int64 array
+        The slice of each row; empty if there is only one slice.
+    mass : float64 array
+        The total weight and the flag of small weights (`LiveCounters.mass`).
     """
     column = rows.columns.get("sample_weight")
     if column is None or not len(column.values) or not counter.has_fixed_point_weights:
@@ -55,7 +67,10 @@ def build_rounding_calls(counter: Counter, rows: PreparedRows, fronts: Ints, mas
 
 
 def build_drop_calls(counter: Counter, rows: PreparedRows, front: Ints) -> list[Callable[[], Any]]:
-    """Return the calls that count the rows that were left out, in each slice and by reason."""
+    """Return the calls that count the rows that were left out, in each slice and by reason.
+
+    `front` is the slice of each row of the batch; it is empty if there is only one slice.
+    """
     out: list[Callable[[], Any]] = []
     statistic = counter.statistic
     for reason, excluded in rows.left_out:

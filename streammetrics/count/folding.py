@@ -31,15 +31,16 @@ Ints = NDArray[np.int64]
 
 # The largest number of rows of a batch to examine when deciding whether to fold a cell before the batch is counted.
 SAMPLE = 1 << 13
-# The rows of folded cells are moved to buckets when at least one in this many exact rows belongs to a folded cell.
+# The rows of folded cells are moved to buckets when more than one in this many exact rows belongs to a folded cell.
 STALE_SHARE = 2
-# Cells are not examined again before this many rows are added, or one row for every eight cells.
+# After cells have been examined, they are not examined again before this many rows have been added, or one row for
+# every eight cells if that is more.
 FEWEST_ROWS, CELLS_PER_ROW = 1 << 12, 8
 NO_CELLS = np.zeros(0, np.int64)
 
 
 class FoldingCounter(Counter):
-    """A counter that folds cells with too many exact rows."""
+    """A counter that folds cells with too many exact rows: from then on, their rows are counted in buckets."""
 
     next_check = 0
     """Cells are examined again when this many exact rows have been added in total."""
@@ -57,7 +58,8 @@ class FoldingCounter(Counter):
     def free_rows(self) -> int:
         if self.lone or self._is_never_exact or self._are_all_cells_folded:
             return super().free_rows
-        # If the number of exact rows has no limit, `reserve` compares their memory with the limit of memory.
+        # If a cell may keep any number of exact rows, `reserve` must compare their memory with the memory limit before
+        # each batch.
         if self.exact_rows_limit is None:
             return 0
         rows_until_check: int = max(self.next_check - self._exact.rows_added, 0) // self._counts_per_cell
@@ -83,7 +85,8 @@ class FoldingCounter(Counter):
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Any]) -> None:
         """Fold the cells that the rows of a batch would make too large, before the batch is counted.
 
-        Otherwise they would first keep these rows exactly. `at` is the cell of each row; empty if there is only one.
+        The cells then count these rows in buckets, rather than store them exactly and convert them later. `at` is the
+        cell of each row; it is empty if there is only one.
         """
         if self._is_never_exact or self.exact_rows_limit is None:
             return
@@ -98,7 +101,8 @@ class FoldingCounter(Counter):
             stale = self._mark_large_cells(is_read=False)
             if stale * STALE_SHARE > self._exact.count_rows().sum():
                 self._bucket_folded_rows()
-        # If only the number of distinct rows decides, the cell is folded after it has been counted.
+        # If `folds_by_rows` is False, the number of distinct rows also decides whether a cell is folded. Such a cell is
+        # folded after the batch has been counted, when all of its rows are known.
         if self.folds_by_rows and added > self.exact_rows_limit:
             self._mark_cells_ahead(at)
 
@@ -110,7 +114,10 @@ class FoldingCounter(Counter):
 
     @property
     def _are_all_cells_folded(self) -> bool:
-        """Whether all cells are folded and no exact row must still move to buckets. A new cell may keep exact rows."""
+        """Whether all existing cells are folded, and all of their exact rows have been moved to buckets.
+
+        A new cell may still keep exact rows.
+        """
         count = max(self.index.count(self.inner), 1)
         all_folded = len(self.folded) >= count and self.folded[:count].all()
         return bool(all_folded) and not self._exact.count_rows().any()
@@ -125,8 +132,8 @@ class FoldingCounter(Counter):
             self._fold()
 
     def fold_jointly(self, others: Sequence[Counter]) -> None:
-        # A statistic that decides itself which cells are folded needs their sorted rows. States with inner cells, such as
-        # classes, are left to `merge`.
+        # Do nothing if the statistic itself decides which cells are folded, because the decision needs sorted rows, or
+        # if there are inner cells, such as classes. `merge` then folds the cells later.
         if self.lone or self._is_never_exact or self.exact_rows_limit is None:
             return
         if self.inner is not self.front or not self.folds_by_rows:
@@ -196,10 +203,10 @@ class FoldingCounter(Counter):
         return self._exact.rows_added >= self.next_check  # type: ignore[no-any-return]
 
     def _mark_large_cells(self, *, is_read: bool) -> int:
-        """Mark cells that have too many exact rows as folded; return the number of exact rows of all folded cells.
+        """Mark cells with too many exact rows as folded; return how many exact rows of folded cells are left.
 
-        A statistic that decides itself which cells are folded is asked about a cell whenever the number of its rows has
-        doubled, and also before a state is read (`is_read`).
+        If the statistic itself decides which cells are folded, it is called for a cell whenever the number of its rows
+        has doubled, and also before a state is read (`is_read`).
         """
         limit, rows = self.exact_rows_limit, self._exact.count_rows()
         assert limit is not None
@@ -224,7 +231,7 @@ class FoldingCounter(Counter):
         return int(rows.sum(where=folded))
 
     def _mark_cells_ahead(self, at: Ints) -> None:
-        """Mark the cells as folded that the rows of a batch make too large."""
+        """Mark cells as folded that the next batch makes too large; `at` is the cell of each of its rows."""
         cells = at if self.cells_per_row == 1 else at // self.cells_per_row
         known = self._exact.count_rows()
         rows = pad_zeros(np.bincount(cells) * self._counts_per_cell, len(known))
@@ -256,7 +263,7 @@ class FoldingCounter(Counter):
         if self.lone:
             super().restore(mark)
         else:
-            # Their exact rows have not been moved to buckets yet.
+            # The exact rows of these cells have not been moved to buckets yet, so it is enough to remove the marks.
             self.folded[self.cells_ahead[self.cells_ahead < len(self.folded)]] = 0
 
     @property
@@ -292,8 +299,8 @@ class FoldingCounter(Counter):
         if not n:
             return
         taken, rest = chunk, chunk.drop(words)
-        # Often all rows are moved, and copying them would be a waste. An interrupted reading may have left them in another
-        # order than that of their high words.
+        # If all rows of the chunk are moved, which is often the case, they need not be copied. But the runs must be in
+        # the order of their high words, which an interrupted call of `consolidate` may have changed.
         if n == len(chunk.low) and (chunk.first[1:] >= chunk.first[:-1]).all():
             words = np.arange(len(chunk.first))
         else:

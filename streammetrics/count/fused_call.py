@@ -4,7 +4,7 @@ Two things could leave a batch half counted: an invalid value, and an exception 
 Python runs signal handlers between bytecode instructions, never inside a call into C. The commit is therefore a single
 call into C: `next(filter(None, starmap(call, steps)), 0)` calls one compiled kernel after another and stops at the
 first that returns something other than 0. Only two kinds of kernels return 1 for an invalid value: kernels that check
-columns, and the first kernel that counts. When they return it, no counts have changed.
+columns, and the first kernel that counts rows. When such a kernel returns 1, no counts have changed.
 """
 
 from __future__ import annotations

@@ -33,15 +33,15 @@ __all__ = ["GroupCounter"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
-# The smallest and the largest number of rows in a new block. Within these limits, it has space for as many rows as all
-# earlier blocks together.
+# The smallest and the largest number of rows in a new block. Between these bounds, a new block has space for as many
+# rows as all earlier blocks together.
 FIRST, LARGEST = 1 << 8, 1 << 20
 # The largest number of bytes of a row.
 WIDEST = 41
 
 
 class Block:
-    """A block of memory for rows of one layout. Only the rows before `used` are valid; they never change."""
+    """A block of memory for rows with the same columns and dtypes. Rows before `used` are valid, and never change."""
 
     def __init__(self, like: Mapping[str, Array], size: int) -> None:
         self.columns = {n: np.empty((size, *a.shape[1:]), a.dtype) for n, a in like.items()}
@@ -66,7 +66,7 @@ class Block:
 
 
 class KeptRows:
-    """All rows of a counter: rows in memory, states whose rows are already sorted by group, and rows on disk.
+    """All rows of a counter: in memory, in states that are sorted by group (`settled`), and on disk (`spilled`).
 
     Rows can be added, but not removed. To drop rows or to write them to disk, the counter makes another `KeptRows`
     object and replaces this one in a single step, so an interrupt leaves either the old rows or the new ones.
@@ -321,7 +321,10 @@ class GroupCounter(Counter):
 
 
 def select_sample(raw: RawRows, level: int) -> tuple[RawRows, int]:
-    """Return the rows whose group is in the sample of a level, and the number of other rows."""
+    """Return the rows whose group is in the sample, and the number of other rows.
+
+    The sample of a level contains the groups whose hash begins with at least `level` zero bits.
+    """
     if not level:
         return raw, 0
     keep = hashes_of(raw["ids"], SAMPLE) >> np.uint64(64 - level) == 0

@@ -50,7 +50,8 @@ class Level:
         # table is a hash table.
         self.low, self.extent = 0, 1 if words == 1 else 0
         self.table = np.full(256, -1, np.int32)
-        # Only for shards: an array with the cell of each shard, and the table from which this array was computed.
+        # Only for shards: the table from which the array of cells was computed, and this array, with the cell of each
+        # shard.
         self.shards: tuple[Any, Ints] = None, self.codes[:0]
 
     def locate(self, above: Ints, parents: int, codes: Ints | DictionaryCodes) -> Ints:
@@ -159,7 +160,7 @@ class Level:
 
 
 class Index:
-    """The cells of all paths. The empty path stands for a state without axes, which has a single cell."""
+    """The cells of all paths (sequences of columns). The empty path is that of a state without axes, with one cell."""
 
     def __init__(self) -> None:
         self.levels: dict[Any, Level] = {}
@@ -221,7 +222,10 @@ class Index:
         return None if find_shard_cells(units, salt, cells, out) else out
 
     def codes(self, path: Any) -> Ints:
-        """Return the codes that identify each cell, as a matrix with a row per cell and a column per level of the path."""
+        """Return the codes that identify each cell: a matrix with a row per cell.
+
+        It has a column for each level of the path, or two columns for a level of groups.
+        """
         if not path:
             return np.zeros((1, 0), np.int64)
         level = self.levels.get(path)
@@ -271,7 +275,7 @@ def encode_keys(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: I
 def locate_keys(index: Index, path: Any, codes: Ints, above: Ints, first: int = 0) -> Ints:
     """Return the cell of each key. Column i of `codes` contains the codes for level `first + i` of the path.
 
-    `above` is the cell of each key on the level before that.
+    If `first` is not 0, `above` is the cell of each key on the level before `first`.
     """
     if len(path) <= first:
         return above

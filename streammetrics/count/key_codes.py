@@ -146,7 +146,7 @@ class TextCodes(KeyTable):
     def _insert(self, first: int, count: int) -> None:
         rest, own = self.offsets[first : count + 1].copy(), self.offsets
         numbers = np.empty(count - first, np.int64)
-        # The kernel also writes the position of each new string, which is the one that is already stored.
+        # The kernel also writes the offsets of each new string. They equal the offsets that are already stored.
         encode_texts(self.stored, rest[:-1], rest[1:], self.stored, own[:-1], own[1:], first, self.slots, numbers, True)
 
     @property
@@ -163,7 +163,7 @@ class TextCodes(KeyTable):
 
 @dataclass(frozen=True)
 class DictionaryCodes:
-    """The codes of a column with a dictionary: row i has the code `codes[indices[i]]`.
+    """The codes of a dictionary-encoded column: row i has the code `codes[indices[i]]`.
 
     Parameters
     ----------
@@ -199,8 +199,8 @@ class KeyCodes:
     def encode(self, raw: Any) -> Ints | DictionaryCodes:
         """Return the code of the key of each row; a missing key gets the code `NULL`.
 
-        A column with a dictionary may give `DictionaryCodes`; the kernel that finds cells then looks up the code of each
-        row.
+        `raw` is the column as the user passed it. For a dictionary-encoded column, the result may be `DictionaryCodes`;
+        the kernel that finds cells then looks up the code of each row.
 
         Raises
         ------
@@ -236,7 +236,8 @@ class KeyCodes:
         for rows, texts in blocks:
             if texts is None:
                 return None
-            # Strings of a batch that is refused must not get codes.
+            # Check the kind before strings get codes, because a batch with keys of another kind must not change the
+            # codes.
             if self.kind:
                 self.accept_kind(texts.kind)
             some = slice(None) if texts.missing is None else ~texts.missing
@@ -254,7 +255,7 @@ class KeyCodes:
         return self._encode_with_nulls(values, missing)
 
     def find_integer_table(self, kind: str) -> IntegerCodes | None:
-        """Return the codes of integers; None if the keys are of another kind, or if the table must be rebuilt first."""
+        """Return the table of integer keys; None if keys are of another kind, or if it must be rebuilt first."""
         return None if self.kind != kind or self._ints.is_stale else self._ints
 
     def _encode_with_nulls(self, values: NDArray[Any], missing: Any) -> Ints:
@@ -326,8 +327,9 @@ class KeyCodes:
 
 def _select_codes(codes: Ints, indices: NDArray[Any]) -> Ints | DictionaryCodes:
     """Return the codes at these indices: as `DictionaryCodes` if a kernel can look them up, otherwise as an array."""
-    # A kernel does not check indices. As unsigned integers, negative indices are out of range, too. A dictionary with more
-    # entries than rows is not worth a look-up in the kernel.
+    # A kernel does not check indices, so it gets them only if all of them are in range. As unsigned integers, negative
+    # indices are out of range, too. `Level.locate` examines all codes of the dictionary, which takes too long if there
+    # are more codes than rows.
     if indices.dtype != np.int32 or len(codes) > len(indices) or indices.view(np.uint32).max() >= len(codes):
         return codes.take(indices)
     return DictionaryCodes(codes, indices)

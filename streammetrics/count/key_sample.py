@@ -43,7 +43,7 @@ class KeyCounter(Counter):
         return changed
 
     def _thin(self) -> None:
-        """Raise the levels of cells until no cell has more keys than its limit, which drops keys from the sample."""
+        """Raise the level of each cell until it has at most `limit` keys, which drops keys from the sample."""
         old: LiveExactRows = self.tallies["keys"]
         entries, levels = thin_keys(old.consolidate(), self.flats["level"], self.statistic.limit)
         fresh = LiveExactRows(old.shift, lone=self.lone)
@@ -53,7 +53,7 @@ class KeyCounter(Counter):
         self.__dict__.update(tallies={"keys": fresh}, flats=flats, keys_after_thinning=len(entries))
 
     def stage_rows(self, columns: Mapping[str, Column], at: NDArray[np.int64], rows: int) -> list[Callable[[], Any]]:
-        """Write keys after the used part of the buffer; return the calls that add them to the sample."""
+        """Write the hashes of keys after the used part of the buffer; return the calls that add them to the sample."""
         if not rows:
             return []
         hashes, live = hashes_of(columns["value"].values, SALT), self.tallies["keys"]

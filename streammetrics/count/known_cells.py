@@ -22,12 +22,12 @@ MOST_ROWS = 1 << 16
 
 
 class KnownCells:
-    """Finds the cell of each row on a path whose keys are integers or booleans.
+    """Finds the cell (such as the slice) of each row from key columns of integers or booleans.
 
     Parameters
     ----------
     index : Index
-        The cells and the codes of keys. All levels of the path must exist.
+        The tables that map keys to codes, and codes to cells. The index must already have a level for each column.
     path : sequence of (column, axis)
         The columns whose values identify a cell.
     dtypes : sequence of dtype
@@ -39,11 +39,12 @@ class KnownCells:
             (index.levels[path[: i + 1]], index.key_codes(name), "bool" if dtypes[i].kind == "b" else "integer")
             for i, (name, _) in enumerate(path)
         ]
-        # The cells of the rows on each level, if there are not many. The next call overwrites them.
+        # The cell of each row on each level (for each column), unless a batch has too many rows. The next call of
+        # `find` overwrites this array.
         self._cells = np.empty((len(path), 0), np.int64)
 
     def find(self, *keys: NDArray[Any]) -> Ints | None:
-        """Return the cell of each row; None if a key or a cell is new, or keys are of a different kind from before."""
+        """Return the cell of each row; None if a key or a cell is new, or if earlier keys are of a different kind."""
         above, rows = NOTHING, len(keys[0])
         cells = self._cells if self._cells.shape[1] >= rows else np.empty((len(self._steps), rows), np.int64)
         if rows <= MOST_ROWS:

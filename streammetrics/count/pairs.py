@@ -35,7 +35,7 @@ AHEAD = 1 << 12
 
 
 class WaitingPairs:
-    """The pairs of all larger cells: the buckets, and a buffer of pairs that have not been moved to buckets yet."""
+    """The pairs of cells that do not keep them exactly: in buckets, or in a buffer until they are moved to buckets."""
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
@@ -147,7 +147,7 @@ class PairCounter(FoldingCounter):
         self._replace_pairs(entries, levels)
 
     def _replace_pairs(self, entries: Entries, levels: Ints, **others: Any) -> None:
-        """Replace the buckets, the levels and other attributes in a single step."""
+        """Replace the buckets, the levels (bucket widths) and other attributes in a single step."""
         exact = others.pop("exact", self.tallies["exact"])
         tallies = {"exact": exact, "rows": WaitingPairs(entries)}
         # This is one call into C, so an interrupt leaves either all old values or all new ones.
@@ -174,7 +174,7 @@ class PairCounter(FoldingCounter):
         self._replace_pairs(buckets, levels, exact=exact)
 
     def _add_to_buckets(self, exact: Entries) -> tuple[Entries, Ints]:
-        """Return the buckets and the levels after adding exact rows to the buckets."""
+        """Return the entries of the buckets and the levels (bucket widths) after adding exact rows to the buckets."""
         statistic = self.statistic
         rows = statistic.decode_rows(exact)
         return add_rows(self.tallies["rows"].entries, self._levels, rows, statistic.bits)

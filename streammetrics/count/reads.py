@@ -40,7 +40,7 @@ class Read(NamedTuple):
 
     @property
     def times(self) -> tuple[tuple[Axis, EventTime], ...]:
-        """The axes of event time, each with the kind that converts its column to time windows."""
+        """The axes of epochs (ranges of time or of steps), each with the `EventTime` that converts its column."""
         latest = dict(self.latest)
         epochs = [a for a in self.state.axes if a.kind in EPOCHS]
         return tuple((a, EventTime(EPOCHS[a.kind], a.size, latest.get(a))) for a in epochs)

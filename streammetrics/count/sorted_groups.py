@@ -30,8 +30,8 @@ __all__ = ["SortedCounter"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
-# Computing the exact sums of a few groups takes as long as computing those of many. So closed groups are added to the
-# sums only if there are more than this many groups, or more than this many batches of groups.
+# Adding groups to the exact sums has a large fixed cost. Closed groups are therefore added only when more than this
+# many groups, or more than this many batches of groups, are waiting.
 MAX_WAITING_GROUPS, MAX_WAITING_BATCHES = 1 << 17, 1 << 10
 Call = Callable[[], Any]
 
@@ -62,7 +62,7 @@ class SortedContent(NamedTuple):
     rows: tuple[int, int] = (0, 0)
 
     def close_groups(self, parts: tuple[RawRows, ...]) -> SortedContent:
-        """Return this content plus the groups of these rows, which are sorted by group and complete."""
+        """Return this content with more closed groups: `parts` contains all of their rows, sorted by group."""
         n = sum(len(p["labels"]) for p in parts)
         if not n:
             return self

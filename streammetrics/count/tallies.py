@@ -257,7 +257,7 @@ class LiveTally:
         return self.nbytes + 8 * rows
 
     def count_free_rows(self, cells: int) -> int:
-        """Return the number of rows that can be added without another call of `reserve`, whatever their weights are."""
+        """Return the number of rows, with or without weights, that can be added without another call of `reserve`."""
         if self.dense or not self.is_active:
             return 1 << 62
         fits_counters = not len(self.low) or cells * self.places <= len(self.low)
@@ -309,7 +309,10 @@ class LiveTally:
         self.__dict__.update(entries=entries, waiting=np.zeros(1, I8), codes=np.zeros(0, U4), **none)
 
     def collect_arguments(self) -> tuple[Any, ...]:
-        """Return the arguments for kernels: counters and weights if the tally is dense, otherwise seven arguments."""
+        """Return the kernel arguments: counters and sums of w - 1 if the tally is dense, otherwise seven arguments.
+
+        The module `kernels.tally_codes` describes these seven.
+        """
         if self.dense:
             return self.rows, self.excess
         return self.shift, self.places, self.low, self.excess, self.codes, self.weights, self.waiting

@@ -18,14 +18,17 @@ Array = NDArray[Any]
 
 
 def collect_weights(prepared: Sequence[PreparedRows]) -> list[Array]:
-    """Return the columns of weights, each only once. A matrix of weights becomes the largest weight of each row."""
+    """Return the columns of weights, each only once, even if several states read it.
+
+    A matrix, which has a weight for each label, is replaced by the largest weight of each row.
+    """
     columns = [r.columns["sample_weight"] for r in prepared if "sample_weight" in r.columns]
     distinct = {id(c): c.values for c in columns}.values()
     return [w if w.ndim == 1 else w.max(axis=1, initial=0.0) for w in distinct]
 
 
 def check_mass(live: LiveCounters, prepared: Sequence[PreparedRows]) -> None:
-    """Raise CounterOverflowError if the weights of these rows would exceed the limit."""
+    """Raise CounterOverflowError if the total weight of the earlier rows and these rows would reach 2**42."""
     # A float sum may be too small because of rounding, so the limit is checked against a slightly larger value.
     for w in collect_weights(prepared):
         if len(w) and live.mass[0] + float(w.sum()) * 1.000001 >= 2.0**42:
@@ -38,5 +41,5 @@ def overflow_error() -> CounterOverflowError:
 
 
 def max_weight(states: Sequence[State]) -> float:
-    """Return an upper bound on the total weight of any of the states."""
+    """Return an upper bound on the largest total weight of a state."""
     return max((s.weight_bound() for s in states), default=0.0)

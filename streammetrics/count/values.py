@@ -1,10 +1,11 @@
 """The counter of histograms of values, such as targets or errors.
 
 The level of a cell is the width of its buckets: level 0 means exact numbers, and each higher level means wider buckets.
-While rows are counted, the rows so far determine the level, and more rows can only raise it.
+The rows that have been counted determine the level, and further rows can only raise it.
 
-If a state has several cells, their rows are buffered as codes, which are sorted from time to time. If it has only one
-cell, there are also windows, one for each output. A window is an array of counters for the range of buckets in which
+If a state has several cells, their rows are buffered as codes (integers that contain the cell, the output and the
+bucket), which are sorted from time to time and become entries (code, number of rows). If the state has only one cell,
+there are also windows, one for each output. A window is an array of counters for the range of buckets in which
 most values of the output lie. A kernel directly increments the counter of a value in this range, and buffers all other
 values as codes. If an output has only a few distinct numbers, its window (of the kind `KNOWN`) instead has a counter
 for each of them, which the kernel finds with a hash.
@@ -46,24 +47,25 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
-# A window is opened after this many rows. In a large batch, at most this many rows are used to place the window.
+# Windows are opened after this many rows. If a batch has more rows, this many of them determine where the windows lie.
 FEWEST = 1 << 10
-# If there is no window, levels are adapted when there are this many entries and buffered codes. This threshold depends
-# on the number of cells and lies between these two numbers.
+# Without windows, levels are adapted when the number of entries and buffered codes together exceeds a threshold. The
+# threshold depends on the number of cells, and lies between these two numbers.
 FEW, MANY = 1 << 18, 1 << 22
 # If the sample for a window has at most this many distinct numbers, the window has a counter for each of them.
 FEW_NUMBERS = 512
-# The kind of a window with a counter for each number, and the number of bits of a hash. The kernel has the same
-# constants.
+# KNOWN marks a window with a counter for each number. Such a counter is found by a hash of SLOT_BITS bits. The kernel
+# has the same constants.
 KNOWN, SLOT_BITS = 2, 12
 SLOTS = 1 << SLOT_BITS
 MULTIPLIERS = [(0x9E3779B97F4A7C15 * (2 * k + 1)) % (1 << 64) for k in range(8)]
 NOT_A_NUMBER = np.int64(-1)
 # The largest number of outputs for which a state uses windows.
 WINDOWS = 64
-# The number of values without a counter after which the first window is adapted.
+# The first windows are adapted when more than this many values are outside of them, and therefore have no counter.
 FEWEST_OUTSIDE = 1 << 13
-# Windows are adapted at the latest when this many values have no counter, or twice as many as there are entries.
+# Windows are adapted at the latest when the number of values without a counter exceeds both this number and twice the
+# number of entries.
 WAIT = 1 << 16
 # The number of values for which the buffer has space if there are windows.
 ROOM = 1 << 18
@@ -75,7 +77,23 @@ NO_INTS = np.zeros(0, np.int64)
 
 
 class LiveValues(LiveExactRows):
-    """The rows of a histogram of values. They are counted in windows, or stored as entries or as buffered codes."""
+    """The rows of a histogram of values, in three forms: counters, sorted entries, and buffered codes.
+
+    A window is an array of counters for the buckets in which most values of an output lie. Other values, and all values
+    if there is no window, are buffered as codes (integers that contain the cell, the output and the bucket). Sorting
+    turns codes into entries (code, number of rows).
+
+    Parameters
+    ----------
+    statistic : ValueHistogram
+        The statistic, which has the number of outputs and the precision `bits`.
+    entries : Entries
+        The rows to start with.
+    levels : int64 array
+        The level (bucket width) of each cell and output.
+    lone : bool
+        Whether there is only one cell.
+    """
 
     windows = NO_INTS
     known_numbers = NO_INTS
@@ -92,7 +110,7 @@ class LiveValues(LiveExactRows):
         return super().nbytes + self.counters.nbytes + self.window_excess.nbytes
 
     def open_windows(self, sample: Entries) -> None:
-        """Open a window for each output, over the range that contains most rows of a sample."""
+        """Open a window (array of counters) for each output, for the buckets that contain most rows of a sample."""
         outputs, bits = self.statistic.outputs, self.statistic.bits
         if not len(sample) or outputs > WINDOWS:
             return
@@ -126,7 +144,7 @@ class LiveValues(LiveExactRows):
             self.window_excess = np.zeros(2 * len(self.counters), np.int64)
 
     def collect_arguments(self) -> tuple[Any, ...]:
-        """Return the arguments for the kernel: windows and their counters, sums of weights, and the buffered codes."""
+        """Return the kernel arguments: the windows, their counters and sums of w - 1, and the buffer of codes."""
         return (
             self.windows,
             self.known_numbers,
@@ -191,11 +209,12 @@ def _place_known(numbers: NDArray[np.float64], slots: Ints) -> int:
 
 
 def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ...]:
-    """Choose the window for an output from a sample of its rows.
+    """Choose the window for an output from a sample of its rows, which are in buckets of the given level (width).
 
-    Returns the level of the window, 1 if this level is higher than the level of the cell (otherwise 0), and the first
-    bucket and the number of buckets for positive and then for negative values. If the sample is exact, the level is
-    chosen so that each number is the start of a bucket. Integers, for example, then fall into adjacent buckets.
+    Returns six integers: the level of the window; 1 if this level is higher than the level of the cell, otherwise 0;
+    the first bucket and the number of buckets for positive values; and the same for negative values. There are at most
+    `most` buckets. If the sample is exact, the level is chosen so that each number is the edge of a bucket. Integers,
+    for example, then fall into adjacent buckets.
     """
     wide, buckets = level, entries.codes
     if not level:
@@ -215,7 +234,8 @@ def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ..
 def _densest_window(steps: Ints, counts: Array, most: int) -> tuple[int, int]:
     """Return the first bucket and the number of buckets of a window that contains as many rows as possible.
 
-    The window has at most `most` buckets. The rows lie in its middle.
+    `steps` are buckets in ascending order, and `counts` their numbers of rows. The window has at most `most` buckets,
+    and the rows lie in its middle.
     """
     if not len(steps):
         return 0, 0
@@ -281,8 +301,8 @@ class ValueCounter(Counter):
             return waiting > 0 and waiting + rows + len(live.entries) > max(most, 2 * self.entries_after_fit)
         if not len(live.windows):
             return waiting >= FEWEST
-        # Adapting costs as much as some thousand values without a counter. After a window was adapted, the next one has to
-        # wait longer, because the values of some distributions never fit into a window.
+        # Adapting windows takes as much time as counting several thousand values without a counter. The values of some
+        # distributions never fit into a window, so the threshold is higher after each adaptation.
         outside = waiting + len(live.entries) - self.entries_after_fit
         return outside > min(FEWEST_OUTSIDE << (3 * self.fits), max(WAIT, 2 * self.entries_after_fit))
 
@@ -307,7 +327,7 @@ class ValueCounter(Counter):
             self._fit(self.statistic.sample_entries(columns, FEWEST))
 
     def _fit(self, sample: Entries | None = None) -> None:
-        """Adapt the levels to the rows so far and to a sample of the next batch, then open new windows."""
+        """Adapt the levels (bucket widths) to earlier rows and a sample of the next batch, and open new windows."""
         statistic, old = self.statistic, self._levels
         entries = self.tallies["rows"].consolidate()
         known = entries
