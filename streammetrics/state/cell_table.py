@@ -28,7 +28,8 @@ __all__ = ["CellTable"]
 Ints = NDArray[np.int64]
 
 MAX_WEIGHT_ROUNDING = Fraction(1, 1 << 25)
-"""The relative rounding error of the smallest weight, 2**-36. Weights are rounded to multiples of 2**-60."""
+"""The largest relative rounding error of a weight. Rounding to a multiple of 2**-60 has an error of at most 2**-61, and
+the smallest weight is 2**-36."""
 
 
 class CellTable(Statistic):
@@ -145,14 +146,14 @@ class CellTable(Statistic):
         return self.read_cells(part)
 
     def entry_starts(self, name: str) -> Ints:
-        """Return the index of each cell's first entry in the named tally, followed by the number of entries."""
+        """Return the index of each cell's first entry in the named histogram, followed by the number of entries."""
         cache: dict[str, Ints] = self.__dict__.setdefault("_starts", {})
         if name not in cache:
             cache[name] = self.cells.tallies[name].cell_starts(len(self.cells))
         return cache[name]
 
     def rows_by_cell(self, name: str) -> Ints:
-        """Return the number of rows of each cell, according to the named tally."""
+        """Return the number of rows of each cell that the named histogram counts."""
         cache: dict[str, Ints] = self.__dict__.setdefault("_rows_by_cell", {})
         if name not in cache:
             cache[name] = self._count_rows_by_cell(name)
@@ -243,7 +244,10 @@ class CellTable(Statistic):
 
     @property
     def has_fixed_point_terms(self) -> bool:
-        """Whether sums of w x are rounded to multiples of 2**-60, which loses bits of x if the weight w is small."""
+        """Whether sums of w x (weight times value) are rounded to multiples of 2**-60.
+
+        The rounding loses bits of x if the weight w is small.
+        """
         flats = [p for p in self.parts().values() if isinstance(p, Flat) and p.form == "fixed"]
         return any(p.excess_of is None and all(p.extents(self)) for p in flats)
 
@@ -285,8 +289,7 @@ class CellTable(Statistic):
         States with equal content must have equal bytes, whatever operations led to them. This method therefore removes
         cells without rows, keys without cells and optional parts that add no information, and widens buckets as needed.
         """
-        # Widen buckets first, because their widths depend on all cells. Remove inner cells before front cells, because
-        # front cells can become empty.
+        # Remove inner cells before front cells, because a front cell is empty if all of its inner cells are removed.
         state = self.fit_levels()
         if state.cells.inner_keys is not None and not (state.inner_row_counts > 0).all():
             state = state.take_inner(np.flatnonzero(state.inner_row_counts > 0))
@@ -303,7 +306,10 @@ class CellTable(Statistic):
         return state.drop_unused_keys()
 
     def fit_levels(self) -> Self:
-        """Raise the level (bucket width) of each cell as far as its numbers require (see `levels`)."""
+        """Raise the level (bucket width) of each cell until its numbers occupy no more buckets than allowed.
+
+        The module `levels` contains the rules.
+        """
         state = self
         for name, part in self.parts().items():
             if isinstance(part, Tally) and part.level is not None and name in state.cells.tallies:

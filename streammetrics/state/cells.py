@@ -1,7 +1,8 @@
 """The content of a state: one table of cells.
 
-A front cell has one key of the axes of a state, such as a slice or an hour. A statistic of groups or classes also has an
-inner axis. Its cells are the inner cells: one for each group or class within a front cell.
+A front cell contains the rows with one combination of keys of the axes, such as the rows of one country and hour. A
+statistic of groups or classes also has an inner axis, which divides each front cell into inner cells: one for each
+group or class.
 """
 
 from __future__ import annotations
@@ -64,9 +65,10 @@ class Cells:
         return len(self.keys)
 
     def find_cells(self, key: Sequence[Any]) -> Ints:
-        """Return the indices of the front cells with some values in the first key columns, such as a slice.
+        """Return the indices of the front cells whose first key columns have the values `key`, such as a slice.
 
-        A value is written as a user passes it. The indices are ascending; there are none if the key does not occur.
+        A value has the form in which users pass it. The indices are ascending; there are none if the key does not
+        occur.
         """
         first, last = 0, len(self.keys)
         for i, value in enumerate(key):
@@ -86,5 +88,5 @@ class Cells:
 
     @property
     def column_names(self) -> list[str]:
-        """The name of the column that each number of a key belongs to, in order."""
+        """The names of the columns whose values make up a key, in order."""
         return [n for a in self.axes for n in a.names]

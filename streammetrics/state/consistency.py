@@ -29,8 +29,8 @@ MAX_ROW_WEIGHT = 1 << 31
 UNIT_CHUNK = CHUNK_BASE // 32
 """The index of the chunk (32-bit digit) of a superaccumulator that counts units of 1."""
 MAX_FIXED_ROWS = 1 << 42
-"""Larger counts of rows are replaced with this number before they are converted to fixed-point numbers, so that those fit
-into an int64. All fixed-point sums are smaller."""
+"""Larger counts of rows are replaced with this number before they are converted to fixed-point numbers, because these
+would not fit into an int64. All fixed-point sums are smaller, so comparisons with sums have the same result."""
 BLOCK = 1 << 9
 """The number of sums that are compared at a time, which limits the temporary memory."""
 MAX_LAST_CHUNK = 1 << 32
@@ -39,7 +39,7 @@ MAX_LAST_CHUNK = 1 << 32
 
 @dataclass(frozen=True)
 class RowWeight:
-    """Arrays of numbers of rows and the total weights of these rows.
+    """Numbers of rows and the total weight of these rows, as arrays.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class RowWeight:
         return weights
 
     def is_exceeded_by(self, sums: Array, most: float = math.inf, *, signed: bool = False) -> bool:
-        """Whether any weighted sum exceeds `most` times its total weight in magnitude.
+        """Whether the magnitude of any weighted sum exceeds `most` times the total weight of its rows.
 
         Without `signed`, a negative sum also counts as exceeding it.
         """
@@ -125,7 +125,8 @@ class RowWeight:
         top, rest = sums[..., 0], sums[..., 1]
         if most == 1:
             return bool(((top > high) | ((top == high) & (rest > low))).any())
-        # Without weights, the limit below is 0 if there are no rows.
+        # Rows of total weight 0 allow only a sum of 0. If all weights are 1, this check is necessary only if `most` is
+        # so large that the limit below is not computed, because that limit is 0 if there are no rows.
         if self.excess is not None or most >= MAX_ROW_WEIGHT:
             weightless = (high == 0) & (low == 0)
             if (weightless & ((top != 0) | (rest != 0))).any():
@@ -200,7 +201,7 @@ def _bound_weight(rows: Ints, excess: Array | None) -> NDArray[np.float64]:
     else:
         weights += to_approximate_floats(excess)
     # The relative error of each float is below 2**-45. If weights are small, the sum of w - 1 is close to minus the number
-    # of rows, so the error of the number of rows counts.
+    # of rows. The two almost cancel, so subtract an error that is proportional to the number of rows.
     return weights * (1 - 2.0**-20) - rows * 2.0**-40
 
 

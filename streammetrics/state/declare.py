@@ -1,4 +1,4 @@
-"""The parts (arrays) of a statistic, and the forms of their numbers, such as counts, sums or maxima.
+"""The parts (arrays and histograms) of a statistic, and the forms of their numbers, such as counts, sums or maxima.
 
 The form of a part determines how it is merged.
 """
@@ -49,8 +49,8 @@ CEILING = 1 << 61
 is negative, whether a sum saturates does not depend on the order of its terms."""
 
 LIMIT = 1 << 62
-"""The limit of counts, and of the upper integer of a sum. The sum of two such numbers fits into an int64, so it can be
-compared with the limit after the addition."""
+"""Counts, and the upper integers of sums, must be below this number. The sum of two such integers fits into an int64,
+so the sum can be compared with this number after the addition."""
 
 UNKNOWN_EXTREME = {"least": np.iinfo(np.int64).min, "largest": np.iinfo(np.int64).max}
 """The value of a minimum ("least") or maximum ("largest") that is unknown because its row may have been subtracted. It is
@@ -67,7 +67,7 @@ class Form(NamedTuple):
     limbs : int
         The number of integers (limbs) that make up one number and form an additional last axis; 0 for plain integers.
     combine : ufunc
-        The operation that merges two aligned arrays, before limbs are carried.
+        The operation that merges two aligned arrays, before carries between limbs are propagated.
     identity : int
         The neutral element of `combine`.
     can_subtract : bool
@@ -130,7 +130,7 @@ def is_saturated(square: Array) -> Any:
 
 
 class Readable(Protocol):
-    """An object that parts can be read from: a state, which a part receives when it is accessed as an attribute."""
+    """An object from which parts can be read: a state. A part that is an attribute of the state calls these methods."""
 
     def read_part(self, flat: Flat) -> Array | None: ...
 

@@ -31,7 +31,7 @@ MAX_PLACES = 1 << 24
 
 
 class DenseFacts(NamedTuple):
-    """The facts that processes exchange before they convert their states to the dense form.
+    """The sizes that processes exchange before they convert their states to the dense form.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def merge_dense(like: S, counters: Ints, flats: Sequence[bytes | memoryview], fa
     flats : sequence of bytes
         The bytes that `encode_flats` returned for each state.
     facts : sequence of DenseFacts
-        The facts that `describe_dense_form` returned for each state.
+        The result of `describe_dense_form` for each state.
 
     Raises
     ------

@@ -50,8 +50,8 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
     Raises
     ------
     IncompatibleStateError
-        Keys have different types, a part does not support subtraction, something that may occur only once is in two
-        states, or the rows to subtract were not counted.
+        Keys have different types, a part does not support subtraction, two states contain something that may occur only
+        once (such as the same partition of groups), or the rows to subtract were not counted.
     CounterOverflowError
         A count or a sum would leave its range.
     """
@@ -111,7 +111,7 @@ def _fold_by_keys(
     sign: int,
     ordered: bool,
 ) -> S:
-    """Add or subtract states under new keys of their front cells.
+    """Add or subtract states after replacing the keys of their front cells; `keys` contains the new keys of each state.
 
     With `ordered`, the new keys are sorted and unique in each state.
     """
@@ -251,7 +251,10 @@ def _check_subtractable(states: Sequence[CellTable], parts: dict[str, Flat | Tal
 
 
 def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
-    """Add or subtract one fixed-size part of all states; return None if no state has this part."""
+    """Add or subtract one fixed-size part of all states; return None if no state has this part.
+
+    `maps` contains, for each state, the new cell of each of its cells.
+    """
     name = flat.name
     if not any(name in s.cells.flats for s in states):
         return None

@@ -2,11 +2,12 @@
 
 The bucket width of a cell is given by its level, an integer.
 
-At level L a bucket is 2**(L - 512) wide, but never wider than 2**-bits times its numbers. A bucket that is narrower than
-the spacing of float64 numbers contains only one number, so level 0 is exact. A cell needs the lowest level at which
+At level L a bucket is 2**(L - 512) wide, but never wider than 2**-bits times the numbers in it; `bits` is a setting of
+the statistic. A bucket that is narrower than the spacing of float64 numbers contains only one number, so level 0 is
+exact. A cell gets the lowest level at which
 
 - its numbers lie in at most 2**(bits + 6) buckets, and
-- if it has more than 32 different numbers, 32 buckets that are 2**(bits + 3) times as wide would be enough for them.
+- if it has more than 32 different numbers, these would fit into 32 buckets that are 2**(bits + 3) times as wide.
 
 The first rule limits the memory. The second rule limits the precision that is kept for a small set of numbers. There is
 one exception: if all numbers of a cell equal the lower edges of their buckets at this level, as for a few thousand
@@ -52,8 +53,8 @@ ZERO = 1 << 62
 HIGHEST = 914
 """The highest level. All numbers are below 2**402, so every bucket then has the largest relative width, 2**-bits."""
 LARGEST, SMALLEST = 2.0**402, 2.0**-452
-"""The limits of the absolute value of a nonzero number in a bucket. Input numbers lie between 2**-400 and 2**400, and
-their differences lie between these limits."""
+"""Bounds on the absolute value of a nonzero number in a bucket. Input numbers lie between 2**-400 and 2**400, and their
+differences lie between these bounds."""
 FIRST = -512
 """At level 0, buckets are 2**FIRST wide. All numbers are multiples of this width, so level 0 is exact."""
 MOST_BITS = 14
@@ -61,8 +62,8 @@ FEW = 32
 """A cell with at most this many different numbers is exact."""
 FEW_BITS = 3
 OFFSET = 1 << 53
-"""The number that is added to buckets so that those of positive numbers are positive. It is a power of 2, so it does not
-change the trailing zero bits of a bucket."""
+"""The number that is added to the distance of a bucket from ZERO, so that the distance is positive for all numbers. It
+is a power of 2, so it does not change the trailing zero bits of a bucket."""
 MANY = 1 << 12
 """From this many numbers on, a compiled kernel is faster than numpy despite the cost of calling it."""
 FRACTION = 52
@@ -183,6 +184,8 @@ def raise_levels(entries: Entries, old: Ints, new: Ints, bits: int, outputs: int
         In ascending order.
     old, new : int64
         The old and the new level of each group (a combination of a cell and an output; see `number_groups`).
+    bits, outputs : int
+        The precision of the buckets (see the module docstring), and the number of outputs.
     """
     if not len(entries) or np.array_equal(old, new):
         return entries
@@ -231,9 +234,10 @@ def rebucket(buckets: Buckets, old: Any, new: Any, bits: int) -> Buckets:
 
 
 def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple[Entries, Ints]:
-    """Raise the level (bucket width) of each group as far as its numbers require, and move the entries to wider buckets.
+    """Raise the level (bucket width) of each group until its numbers occupy no more buckets than allowed.
 
-    Entries and levels are returned unchanged if all levels are high enough.
+    The module docstring contains the rules. Return the entries in the wider buckets, and the levels. Both are returned
+    unchanged if all levels are high enough.
 
     Parameters
     ----------
@@ -241,6 +245,8 @@ def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple
         In ascending order, each at the level of its group.
     levels : int64
         The level of each group (a combination of a cell and an output; see `number_groups`).
+    bits, outputs : int
+        The precision of the buckets (see the module docstring), and the number of outputs.
     """
     if len(entries) <= FEW:
         return entries, levels
@@ -251,9 +257,9 @@ def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple
 
 
 def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, *, floor: int | None = None) -> Ints:
-    """Return the lowest level (bucket width) that the numbers of each group allow, by the rules of this module.
+    """Return the lowest level (bucket width) that the rules of this module allow for each group (cell and output).
 
-    With `floor`, only one rule applies: at most 2**(floor + 6) buckets, each no wider than 2**-floor of its numbers.
+    With `floor`, only one rule applies: at most 2**(floor + 6) buckets, each no wider than 2**-floor times its numbers.
     """
     few, low = (FEW, bits) if floor is None else (1 << 62, floor)
     less, most = bits + FEW_BITS, 1 << (low + 6)

@@ -1,8 +1,9 @@
 """Histograms of pairs of numbers (x, y): one of x, one of y and, with wider buckets, one of both.
 
-Each row is counted in each of four views: by the bucket of x, by the bucket of y, by the bucket of the pair, and in total.
-A cell has four levels (bucket widths, see `levels`): of x, of y, and of x and y in buckets of pairs. The side of a bucket
-of pairs is at most 2**(3 - bits) times its numbers, and there are at most 2**(bits + 3) sides of x, and of y.
+Each row is counted in each of four views: by the bucket of x, by the bucket of y, by the bucket of the pair, and in
+total. A cell has four levels (bucket widths, see `levels`): of x, of y, and of x and y in buckets of pairs. A bucket of
+pairs is a rectangle. Its sides are an interval of x and an interval of y, each at most 2**(3 - bits) times the absolute
+value of its numbers wide. A cell has at most 2**(bits + 3) different intervals of x, and at most as many of y.
 
 The place of a bucket is its signed distance from the bucket of 0. A pair is stored as a code of 64 bits, which consists of
 the low 32 bits of the place of x, followed by the low 32 bits of the place of y. Buckets are widened until the places of
@@ -132,7 +133,10 @@ def _merge_views(parts: list[Entries]) -> Entries:
 
 
 def decode_places(codes: Buckets, cells: Ints, least: Ints) -> tuple[Ints, Ints]:
-    """Decode codes of pairs to the places (bucket numbers) of x and y, given the lowest places of x and y in each cell."""
+    """Decode codes of pairs to the places of x and y (signed distances from the bucket of 0).
+
+    `least` contains the lowest places of x and of y in each cell.
+    """
     # All places of a cell are less than 2**32 above the lowest one, so the low 32 bits of a place determine it.
     halves = (codes >> U8(32)).astype(np.int64), (codes & U8(LAST)).astype(np.int64)
     x, y = (least[cells, i] + ((half - least[cells, i]) & LAST) for i, half in enumerate(halves))
@@ -161,7 +165,10 @@ def raise_pair_levels(entries: Entries, old: Ints, new: Ints, bits: int) -> Entr
 
 
 def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the levels that each cell needs, of shape (cells, 4), for entries at the final levels of x and y."""
+    """Return the levels (bucket widths) that each cell needs, of shape (cells, 4).
+
+    The entries must already be at the final levels of x and y. Only the levels of the buckets of pairs can change.
+    """
     sides, _ = split_sides(entries)
     low, out = pair_bits(bits), levels.copy()
     weighted = sides if sides.excess is None else sides.select(has_weight(sides))
@@ -191,16 +198,19 @@ def _measure_spans(sides: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def fit_pair_levels(entries: Entries, levels: Ints, bits: int) -> tuple[Entries, Ints]:
-    """Raise the levels (bucket widths) of each cell as far as its numbers require, and move its entries to wider buckets.
+    """Raise the levels (bucket widths) of each cell until its numbers occupy no more buckets than allowed.
 
-    Return the entries and the levels, of shape (cells, 4).
+    Return the entries in the wider buckets, and the levels, of shape (cells, 4).
     """
     new = find_needed_levels(entries, levels, bits)
     return (entries, levels) if np.array_equal(new, levels) else (raise_pair_levels(entries, levels, new, bits), new)
 
 
 def find_needed_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the levels (bucket widths) that the numbers of each cell require, at least `levels`, of shape (cells, 4)."""
+    """Return the lowest levels (bucket widths) at which the numbers of each cell occupy no more buckets than allowed.
+
+    The result has the shape (cells, 4), like `levels`, the current levels. No level is lowered.
+    """
     if not len(entries):
         return levels
     sides, _ = split_sides(entries)
@@ -209,9 +219,9 @@ def find_needed_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def rank_sides(codes: Buckets, least: Ints) -> tuple[Ints, Ints]:
-    """Return the rank of the x of each pair among the distinct values of x in its cell, and the same for y.
+    """Return the rank of the x of each bucket of pairs among the distinct x of a single cell, and the same for y.
 
-    `least` contains the lowest places of x and y.
+    `codes` are the codes of the buckets. `least` contains the lowest places of x and of y in the cell.
     """
     x, y = decode_places(codes, np.zeros(len(codes), np.int64), least)
     return tuple(np.unique(p, return_inverse=True)[1].reshape(-1).astype(np.int64) for p in (x, y))  # type: ignore[return-value]
@@ -249,7 +259,7 @@ def add_rows(
 ) -> tuple[Entries, Ints]:
     """Add rows to the entries of cells.
 
-    Return the new entries and the levels (bucket widths) that all rows require, of shape (cells, 4).
+    Return the new entries, and the levels (bucket widths) that all rows together need, of shape (cells, 4).
 
     Parameters
     ----------
@@ -272,9 +282,9 @@ def add_rows(
 
 
 def fit_part_levels(part: Tally, entries: Entries, levels: Ints, bits: int) -> tuple[Entries, Ints]:
-    """Raise the levels (bucket widths) of cells as far as their numbers require, and move the entries to wider buckets.
+    """Raise the levels (bucket widths) of cells until their numbers occupy no more buckets than allowed.
 
-    Entries and levels are returned unchanged if all levels are high enough.
+    Return the entries in the wider buckets, and the levels. Both are returned unchanged if all levels are high enough.
     """
     if part.pairs:
         return fit_pair_levels(entries, levels, bits)

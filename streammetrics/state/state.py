@@ -1,7 +1,8 @@
 """The class `State`: a statistic of rows, separated by any number of axes, as an immutable table of cells.
 
-A state with several axes is used rather than nested states. Merging, subtracting, roll-up, selection, totals, limits and
-expiry are all implemented by one operation, `fold`.
+An axis separates rows by a column, such as the country or the hour. A state with several axes has a cell for each
+combination of their keys; states are not nested. Merging, subtracting, roll-up, selection, totals, limits and expiry
+are all implemented by one operation, `fold`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class State(CellTable):
         return self.rollup() if self.axes else self
 
     def merge(self, *others: Self) -> Self:
-        """Add other states with the same settings and axes, and apply the limits of the axes.
+        """Add other states with the same settings and axes, and apply the limits on the number of keys of each axis.
 
         Raises
         ------
@@ -116,8 +117,8 @@ class State(CellTable):
     def subtract(self, other: Self) -> Self:
         """Subtract rows that were counted before, such as a faulty partition or an expired hour.
 
-        Flags stay set, and rows that were converted to buckets are not converted back. Keys that were combined because of
-        a limit or an expiry are not separated again.
+        Flags, such as the flag of rounded weights, stay set. Rows that were converted to buckets are not converted
+        back. Keys that were combined because of a limit or an expiry are not separated again.
 
         Raises
         ------
@@ -160,7 +161,7 @@ class State(CellTable):
         """Return an equivalent state that supports subtraction, such as sums of groups rather than their rows."""
         return self
 
-    # -- read-outs in collections -------------------------------------------------------------------------------------
+    # -- states that several metrics share ----------------------------------------------------------------------------
 
     def widen(self, other: State) -> Self | None:
         """Return an empty state that counts what both states count, so that two metrics can share one state.

@@ -28,7 +28,10 @@ class Statistic(Settings):
 
     tag: ClassVar[str] = ""
     block_column: ClassVar[str | None] = None
-    """The role of a column, such as `query`, whose equal rows form a block: they must be adjacent and in one batch."""
+    """The role of a column, such as `query`, in which all rows of a block have the same value; None without blocks.
+
+    The rows of a block must be adjacent and in one batch.
+    """
     inner_axis: ClassVar[Axis | None] = None
     """The axis of groups or classes within each front cell (such as a slice); None if the statistic has no such axis."""
     row_parts: ClassVar[tuple[str, ...]] = ("rows",)
@@ -45,7 +48,7 @@ class Statistic(Settings):
 
     declared_parts: ClassVar[dict[str, StatePart]] = {}
     excess_names: ClassVar[dict[str, str]] = {}
-    """The name of the part with the sum of w - 1 over the rows that a part counts, by the name of that part."""
+    """Maps the name of a part that counts rows to the name of the part with the sum of w - 1 over these rows."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,12 +65,17 @@ class Statistic(Settings):
         raise NotImplementedError(f"{type(self).__name__} cannot count rows")
 
     def step_with_shards(self, like: Any, shards: Any) -> Any:
-        """Return one kernel call that counts rows both in this state and in a state with a cell for each shard of units.
+        """Return one kernel call that counts rows both in this state and in a state with a cell for each shard.
 
-        Return None if there is no such kernel.
+        A shard is a random subset of the units, such as users. Return None if there is no such kernel.
 
-        This state has a single cell. `shards` is the statistic of the other state, whose parts are wrapped in `ShardPart`
-        among the arguments of the call.
+        Parameters
+        ----------
+        like : Like
+            The types of the columns.
+        shards : Statistic
+            The statistic of the state with shards. Among the arguments of the call, its parts are wrapped in
+            `ShardPart`. The state `self` has a single cell.
         """
         return None
 
@@ -102,7 +110,7 @@ class Statistic(Settings):
         return 1
 
     def check_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
-        """Raise an error if checked rows cannot be counted together, for a statistic with such a condition.
+        """Raise an error if checked rows cannot be counted together. By default, do nothing.
 
         `at` is the front cell (such as a slice) of each row. It is empty if there is only one cell.
         """
@@ -117,7 +125,8 @@ class Statistic(Settings):
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
         """Return the class number of every row, for each column of classes.
 
-        Only statistics with a cell for each class need this method.
+        `numbers` is the `KeyCodes` object that assigns a number to each class. Only statistics with a cell for each
+        class need this method.
         """
         raise NotImplementedError
 
@@ -163,27 +172,33 @@ class Statistic(Settings):
         return many
 
     def sample_entries(self, columns: Mapping[str, Any], rows: int) -> Entries | None:
-        """Return the first `rows` rows as sorted entries, without buckets.
+        """Return the first `rows` rows of a batch as sorted entries of exact values, without buckets.
 
         Return None if the columns need further preparation.
         """
         return None
 
     def bucket_codes(self, exact: Entries) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the place of each exact row in the buckets, and whether the row loses precision.
+        """Return the place of each exact row in the histogram of buckets, and whether its bucket rounds its value.
 
-        Counters of several cells need this method and `find_flags`, unless they convert rows in another way.
+        The counter of a state with several cells calls this method and `find_flags` to convert rows to buckets. A
+        statistic need not define them if its class of counters converts rows in another way.
         """
         raise NotImplementedError
 
     def find_flags(self, exact: Entries) -> Any:
-        """Return the index of the flags of the cells to which exact rows belong."""
+        """Return the index of the flag of each exact row: by default its cell.
+
+        A flag, in the third part of `folding`, tells whether a cell or one of its outputs has lost precision.
+        """
         return exact.cells
 
     def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
         """Convert exact rows (stored outside the buckets) to entries of buckets.
 
-        Also return the index of the flags of the cells that lose precision, or the levels (bucket widths) of all cells.
+        The third part of `folding` determines the second result. If this part contains flags, the second result is the
+        index of the flags to set, because their cells lose precision. If it contains levels, the second result is the
+        level (bucket width) of each cell.
         """
         raise NotImplementedError
 
@@ -214,9 +229,10 @@ class Statistic(Settings):
         return columns
 
     def with_sampling_correction(self, negative_rate: float, scale: str) -> Self:
-        """Return a view with the scores that a log with all negatives would have.
+        """Return a view of the state whose scores are corrected for down-sampling of negatives.
 
-        `negative_rate` is the share of negatives that were kept, and `scale` is the scale of the scores.
+        The corrected scores are those of a log that contains all negatives. `negative_rate` is the share of negatives
+        that were kept, and `scale` is the scale of the scores.
         """
         return self
 

@@ -52,7 +52,7 @@ WIDEST = 1 << 65
 PIECE = 1 << 18
 """The number of entries that numpy merges at a time, which limits the temporary memory."""
 SPAN = 1 << 22
-"""The largest range of codes that is sorted by counting, unless there is an entry for every second code."""
+"""The largest range of codes that is sorted by counting, unless at least every second code has an entry."""
 SPARSE = 8
 """Codes are sorted by counting only if their range has at most this many codes for each entry. For a larger range, a
 normal sort is faster: for example, 20 us rather than 0.6 ms for 20 rows."""
@@ -283,7 +283,7 @@ def narrow_types(e: Entries) -> Entries:
 
 
 def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """Return the union of two sorted arrays of unique codes, and for each the positions of its codes in the union."""
+    """Return the union of two sorted arrays of unique codes, and for each array the positions of its codes in it."""
     wide = a.dtype if a.dtype == b.dtype else np.dtype(U8)
     a, b = a.astype(wide, copy=False), b.astype(wide, copy=False)
     # Use compiled kernels only if counting has loaded them already, because compiling them takes longer than a merge.

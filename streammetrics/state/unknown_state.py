@@ -241,7 +241,7 @@ class OpaqueState(State):
         return new
 
     def unify_parts(self, states: Sequence[State]) -> list[Self]:
-        """Return the states with the optional parts and drop reasons of all of them, before they are added up.
+        """Give each state the optional parts and the drop reasons of all states, so that the states can be added up.
 
         Apart from these, their declarations must be equal.
         """
