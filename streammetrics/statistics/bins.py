@@ -26,7 +26,7 @@ __all__ = ["ScoreBins"]
 
 
 class ScoreBins(State, tag="score_bins"):
-    """Numbers of negatives and positives, and the exact sum of p, in each of n bins of equal width.
+    """The numbers of negatives and positives, and the exact sum of the scores, in each of n bins of equal width.
 
     Parameters
     ----------

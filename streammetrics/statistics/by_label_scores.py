@@ -31,23 +31,25 @@ NO_FOLDS = np.zeros(0, np.uint8)
 NO_EXACT = (np.zeros(0, np.uint32), np.zeros(0, np.uint64), np.zeros(0), np.zeros(0, np.int64))
 """Empty arrays that are passed to a kernel in place of exact scores if the state keeps none."""
 
-# A state of one cell with at most this many counters (buckets x labels) uses one dense array for all of them.
+# A state of one cell with at most this many counters (labels x buckets x outcomes) uses one dense array for all of
+# them.
 LONE = (1 << 25) + 2
 
 
 class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
-    """A score histogram for every label: exact while a cell is small, in buckets beyond.
+    """A score histogram for every label: by exact score in cells with few rows, by bucket of scores in others.
 
     Parameters
     ----------
     bits : int or None
-        As for `ScoreHistogram`: None keeps all rows exactly.
+        log2 of the number of buckets of a label, as in `ScoreHistogram`. With None every cell keeps all exact scores.
     limit : int, optional
         A cell with at most this many rows keeps the exact scores of all labels. The scores of a larger cell are counted
         in buckets. The default is that of `ScoreHistogram`. With 0 all scores are counted in buckets.
     softmax : bool
-        With classes and `scale="logit"`: whether the scores of a row are logits of the classes. The histogram is then of
-        the logit of the softmax, the log-odds of each class against the rest.
+        With classes and `scale="logit"`: whether the scores of a row are logits of a softmax over the classes. The
+        histograms then count the log-odds of each class against the rest, that is, the logit of its softmax
+        probability.
 
     Notes
     -----
@@ -95,12 +97,13 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     @property
     def folds_by_rows(self) -> bool:
-        # The labels of a cell are converted to buckets together, so only the number of rows decides.
+        # All labels of a cell are converted to buckets together, as soon as the cell has more than `exact_limit` rows,
+        # no matter how many buckets the scores of each label would occupy.
         return True
 
     @property
     def exact_places(self) -> int:
-        """The number of possible codes of an exact score; a code combines label, score and 0/1 outcome."""
+        """The number of possible codes of a row with an exact score; a code combines label, score and 0/1 outcome."""
         return self.width * WIDEST
 
     @property
@@ -157,7 +160,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     @property
     def _entries(self) -> Entries:
-        """The row counts of a state of one cell, either by exact score or by bucket."""
+        """The row counts of all labels of a state of one cell: by bucket if the cell has buckets, else by score."""
         self._check_one_cell()
         entries: Entries = self.rows if self.has_buckets or not self.keeps_exact_rows else self.exact
         return entries
@@ -206,7 +209,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
         )
 
     def _binary_histogram(self, within: Entries, off_grid: Array) -> State:
-        """Return a binary state with the sum of these entries, which may belong to one or to several labels."""
+        """Return a `ScoreHistogram` with the sum of these entries, whose codes no longer contain a label."""
         one = self.empty_binary
         empty = one.make_empty_cells(())
         tallies = (
@@ -235,10 +238,10 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
 
 def exact_labels(exact: Entries) -> Ints:
-    """Return the index of the label of each exact entry."""
+    """Return the index of the label of each entry by exact score."""
     assert exact.high is not None
     return ((exact.high & U4((1 << exact.high_place_bits) - 1)) >> U4(1)).astype(np.int64)
 
 
 class TopScores(TopLabel, ScoreHistogram, tag="top_scores"):
-    """The score histogram of the top class; exact while a cell is small."""
+    """The histogram of the predicted probability of the top class of each row, with exact scores in small cells."""

@@ -51,7 +51,7 @@ class ClassTable(NamedTuple):
     tp: int
 
     def cells_at(self, threshold: float) -> ClassTable:
-        """Return this table for any threshold, because predicted classes do not depend on a threshold."""
+        """Return this table, whatever the threshold, because predicted classes do not depend on a threshold."""
         return self
 
     def support(self) -> int:
@@ -110,7 +110,7 @@ class PairCounts(State):
         return [ClassTable(total - t - p + r, p - r, t - r, r) for r, t, p in zip(right, true, predicted, strict=True)]
 
     def pool_classes(self) -> ClassTable:
-        """Return the sum of the tables of all classes, for micro averages."""
+        """Return the sum of the one-vs-rest tables of all classes, for micro averages."""
         return ClassTable(*(sum(part[i] for part in self.split_classes()) for i in range(4)))
 
     def facts(self) -> dict[str, Any]:

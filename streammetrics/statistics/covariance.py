@@ -61,9 +61,9 @@ def estimate_means(
     Parameters
     ----------
     weight : number
-        The sum of w.
+        The sum of the weights w of the units.
     sums : sequence of numbers
-        The sums of w x.
+        The sum of w x for each term x.
     products : mapping of pairs to numbers
         The sums of w^2 x_i x_j, i <= j. The index -1 stands for the constant 1: (-1, -1) is the sum of w^2, and (-1, j) is
         the sum of w^2 x_j.
@@ -74,9 +74,9 @@ def estimate_means(
     count : int, optional
         The number of units.
     """
-    # The estimator is sum w_k^2 (x_ki - mean_i)(x_kj - mean_j) / W^2, times the small-sample correction
-    # W^2 / (W^2 - sum w_k^2). It is expanded over the common denominator W^2 (W^2 - sum w^2), so that all arithmetic stays
-    # in integers until one division per number.
+    # For terms i and j, the estimator is the sum over units k of w_k^2 (x_ki - mean_i)(x_kj - mean_j) / W^2, where W is
+    # the sum of w_k, times the small-sample correction W^2 / (W^2 - sum w_k^2). With mean_i = sum w x_i / W, all of
+    # this has the common denominator W^2 (W^2 - sum w_k^2), so each result needs only one division, of exact numbers.
     ww = products[-1, -1]
     whole, square = weight * weight, weight * weight - unit * ww
     divisor = whole * square

@@ -33,10 +33,10 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
     Notes
     -----
-    Each key is hashed. The first bits of the hash select a register, and the register stores the largest number of
-    leading zeros (plus 1) in the other bits of any key so far. Registers merge by maximum, so a repeated key changes
-    nothing. The hash function never changes, because the registers of saved states depend on it. A register takes one
-    byte.
+    Each key is hashed. The first `precision` bits of the hash select a register. Over all keys of a register, the
+    register stores the largest number of leading zeros, plus 1, in the other bits of the hash. Registers merge by
+    maximum, so a repeated key changes nothing. The hash function never changes, because the registers of saved states
+    depend on it. A register takes one byte.
     """
 
     precision: int = setting(default=14, low=4, high=18)

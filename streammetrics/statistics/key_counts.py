@@ -36,7 +36,7 @@ Ints = NDArray[np.int64]
 
 
 class KeyCounts(State, tag="key_counts"):
-    """Rows and weight by key: integers, strings, bytes, booleans, dates, timestamps or decimals.
+    """The number and weight of rows by key. Keys are integers, strings, bytes, booleans, dates, timestamps or decimals.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class KeyCounts(State, tag="key_counts"):
         )
 
     def _assign_bins(self, values: NDArray[Any]) -> DiscoveredColumn:
-        """Return the bin of each number."""
+        """Return the index of the bin of each number, as a column of integer keys."""
         # Convert numbers to float64 first. Otherwise numpy could round the edges to a narrower dtype, such as float32.
         values = values.astype(np.float64)
         bins = np.searchsorted(self.edges, values, side="right")

@@ -1,4 +1,4 @@
-"""Count-min sketch: estimates of the frequency of any key, in memory that does not grow with the number of keys."""
+"""Count-min sketch: upper bounds on the weight of any key, in memory that does not grow with the number of keys."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ class KeySketch(KeyKinds, tag="key_sketch"):
 
     Notes
     -----
-    A row adds its weight to one counter of each table. A counter may be shared by several keys, so the smallest counter of
-    a key is an upper bound on its weight. The order of rows does not matter. The state does not store the keys. A counter
-    in use takes 4 bytes, or 12 bytes with weights. The hash function never changes, because the counters of saved states
-    depend on it. Source: Cormode and Muthukrishnan (2005).
+    A row adds its weight to one counter of each table. Several keys may share a counter, so each counter of a key is at
+    least the weight of the key, and the smallest of them is the tightest bound. The order of rows does not matter. The
+    state does not store the keys. A counter in use takes 4 bytes, or 12 bytes with weights. The hash function never
+    changes, because the counters of saved states depend on it. Source: Cormode and Muthukrishnan (2005).
     """
 
     bits: int = setting(default=16, low=4, high=24)
@@ -117,7 +117,7 @@ class KeySketch(KeyKinds, tag="key_sketch"):
 
 
 def hash_keys(kind: str, keys: list[Any]) -> Words:
-    """Return 64 bits for each key: the value of an integer key, the hash of any other key."""
+    """Return 64 bits for each key: the value of an integer key, or the hash of a key of another `kind`."""
     if kind == "integer":
         return integer_ids(np.array(keys, object)).view(np.uint64)
     return np.fromiter((hash_text(encode_atom_text(from_stored_key(kind, k))) for k in keys), np.uint64, len(keys))

@@ -132,14 +132,14 @@ OUTPUT_TERMS = ("exact", "wrong")
 LABEL_TERMS = ("coverage", "precision", "ranking_loss", "average_precision", "relevant", "auc", "both")
 SET_TERMS = ("subset", "overlap", "contain", "belong", "row_f", "row_jaccard", "lack_f")
 DEFINING_TERMS = {"auc": "both", "average_precision": "relevant"}
-"""Maps a term that may be undefined in a row to the term that is 1 in rows where it is defined, else 0.
+"""Maps a term that may be undefined in a row to the term that is 1 in the rows where it is defined, else 0.
 
 A term has the value 0 in rows where it is undefined.
 """
 
 
 class RowMeans(WeightedRows):
-    """Exact sums over rows of terms, which are computed in float64 for each row.
+    """The base of states with exact sums over rows of terms, which are computed in float64 for each row.
 
     Parameters
     ----------
@@ -148,9 +148,10 @@ class RowMeans(WeightedRows):
 
     Notes
     -----
-    For standard errors the state also keeps the sums of (w x)^2 and, with weights, of w^2 and w^2 x, for terms x and
-    weights w. The last two are stored as differences from their values for weights of 1. Each number in these three sums
-    is rounded to 26 bits.
+    For standard errors the state also keeps sums of squares, where w is the weight of a row and x is one of its terms:
+    `squares` contains the sums of (w x)^2. If rows have weights, `more_w2` contains the sum of w^2 - 1, and `more_w2x`
+    the sums of w^2 x - w x, which are all 0 for weights of 1. Each number is rounded to 26 bits before it is added to
+    one of these sums.
     """
 
     terms: tuple[str, ...] = union(default=())
@@ -215,7 +216,7 @@ class RowMeans(WeightedRows):
         return self.total(term) + more
 
     def estimate_means(self, term: str) -> MeanEstimates:
-        """Estimate the mean of a term over rows and the variance of this mean."""
+        """Estimate the mean of a term over rows, and the variance of this estimate."""
         products = {(-1, -1): self.weight_squared(), (-1, 0): self.weight_squared(term), (0, 0): self.square(term)}
         return estimate_means(self.weight(), [self.total(term)], products, count=self.rows)
 
@@ -231,7 +232,7 @@ class RowMeans(WeightedRows):
 
 
 class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
-    """Exact sums over rows of terms of a class and a score of each class.
+    """Exact sums over rows of terms that are computed from the true class and from a score or decision of each class.
 
     Parameters
     ----------
@@ -252,7 +253,8 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     scale : {"probability", "logit", "real"}
         The scale of the scores. With "real", terms that need probabilities, such as "log_loss", are not available.
     eps : float, optional
-        The log loss clips probabilities to [eps, 1 - eps]. The default is that of `ScoreSums`.
+        The log loss clips probabilities to [eps, 1 - eps]. The default is the machine epsilon of their dtype, as in
+        `ScoreSums`.
     num_outputs : int, optional
         The number of outputs of a row. Each output has a true and a predicted class in place of scores.
 
@@ -311,7 +313,7 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
 
 
 class LabelRows(RowMeans, tag="label_rows"):
-    """Exact sums over rows of terms of several 0/1 labels and a score of each label.
+    """Exact sums over rows of terms that are computed from several 0/1 labels and a score of each label.
 
     Parameters
     ----------
@@ -355,8 +357,9 @@ class LabelRows(RowMeans, tag="label_rows"):
         for term, term_sums in sums.items():
             known, lacking = sums.get(DEFINING_TERMS.get(term, "")), sums.get(_undefined_term(term))
             wrong = known is not None and not are_within(term_sums, known)
-            # `lacking` counts the rows in which the term is undefined. These rows add 0 to the sum of the term, so the two
-            # sums together are at most the weight of all rows.
+            # `lacking` is the weight of the rows in which the term is undefined (0/0). These rows add 0 to the sum of
+            # the term, and other rows at most their weight, so the two sums together are at most the weight of all
+            # rows.
             if lacking is not None:
                 both = term_sums + lacking
                 carry_exact(both)
@@ -424,7 +427,7 @@ def _select_labels(scores: Any, cut: str, source: str) -> NDArray[np.bool_]:
 
 
 def cut_term(threshold: float, top_k: int | None, *, above: bool) -> str:
-    """Return the rule that selects the predicted labels of a row, as it is written in terms.
+    """Return the last part of a term such as "row_f@1.0@top3": the rule that selects the predicted labels of a row.
 
     The rule is a threshold ("0.5"), the k highest scores ("top3") or, with `above`, both ("top3:0.5").
     """

@@ -1,4 +1,4 @@
-"""Operations on the entries of a score histogram: distinct scores, neighbouring buckets, signs of weights."""
+"""Operations on the entries (cell, score or bucket, label, row count) of score histograms."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def count_distinct(cells: Ints, numbers: Array, count: int) -> Ints:
 
 
 def high_bits(exact: Entries) -> Array:
-    """Return the second words of the codes of exact entries of real scores."""
+    """Return the high word of the code of each entry by exact score, which is stored as two words."""
     assert exact.high is not None
     return exact.high
 
 
 def score_keys(exact: Entries, real: bool) -> NDArray[np.uint64]:
-    """Return the scores of exact entries as integers that sort like the scores.
+    """Return the score of each entry by exact score, as an integer that sorts like the score.
 
-    The code of an entry has 64 bits: 63 bits of the score, and the label as the last bit. A real score has one more bit,
-    which is stored in the second word of the code (`high`).
+    The low word of the code of an entry has 64 bits: 63 bits of the score, and the label as the last bit. A real score
+    (not a probability) has one more bit, which is in the high word of the code.
     """
     keys = exact.codes >> U8(1)
     if real:
@@ -79,7 +79,7 @@ def add_next_buckets(occupied: Ints, at: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 def concat_entries(a: Entries, b: Entries) -> Entries:
-    """Return the entries of both arguments, unsorted. No cell may have entries in both."""
+    """Return the entries of `a`, followed by those of `b`. No cell may have entries in both."""
     kind = np.result_type(a.codes, b.codes)
     excess = None
     if a.excess is not None or b.excess is not None:

@@ -1,7 +1,8 @@
 """Standard errors of AUC and average precision, computed from score histograms.
 
-For a cell with few rows, sums are computed with integers. For a cell with many rows, the terms are floats, and their sum
-is rounded once. The result for a cell therefore does not depend on the other cells that are computed in the same call.
+In a cell (such as a slice) with few rows, sums are computed with integers. In a cell with many rows, the terms are
+floats, and their sum is rounded once. The result of a cell therefore does not depend on the other cells that are
+computed in the same call.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _variance(N: Any, P: Any, wins: Any, below: Any, above: Any) -> Any:
     N, P : int
         The numbers of negatives and positives.
     wins : int
-        Twice the number of concordant pairs.
+        Twice the number of concordant pairs, in which the positive has the higher score; a tie counts one half.
     below, above : int
         The sum over positives of the squares of twice the number of negatives below, and the sum over negatives of the
         squares of twice the number of positives above.

@@ -1,5 +1,6 @@
-"""Functions that compute AUC, average precision and the Kolmogorov-Smirnov distance of all cells of a score histogram.
+"""Functions that compute AUC, average precision and Kolmogorov-Smirnov distance from a score histogram.
 
+There is a function for a state of one cell (such as a slice), and one that computes all cells of a state in one call.
 They count in integers and divide at the end. In a score histogram, the code of an entry is a score (or a bucket of
 scores), followed by the label as the last bit. In sorted entries, the negatives of a score are therefore directly
 followed by its positives, and one pass over the entries is enough for each result.
@@ -45,13 +46,13 @@ Ints = NDArray[np.int64]
 # All integers up to this one can be represented exactly in float64.
 SURE = 1 << 53
 NAN = float("nan")
-# Upper bounds on the relative error of a limit: ROUNDING if the limit is computed in float64, OFF if it is computed with
-# 106 bits (pairs of float64).
+# Upper bounds on the relative error of an average precision: ROUNDING if it is computed in float64, OFF if it is
+# computed with 106 bits (pairs of float64).
 ROUNDING = 2.0**-45
 OFF = 2.0**-92
+# `count_pairs_without` counts the rows of a cell in an array with a counter for every bucket and label, if all cells
+# together have at most MANY_PLACES such counters, or at most DENSE counters for each entry of the shards.
 MANY_PLACES = 1 << 20
-# Shards are counted in an array with a counter for every bucket if all cells together have at most MANY_PLACES counters,
-# or at most DENSE counters for each entry of the shards.
 DENSE = 16
 # An upper bound on the rounding error of a difference between two shares (numbers from 0 to 1) in float64.
 NEAR = 2.0**-48
@@ -94,11 +95,11 @@ class LabelledEntries(NamedTuple):
     Parameters
     ----------
     starts : int64 array
-        The index of the first entry of each cell, and the number of entries.
+        The index of the first entry of each cell, followed by the number of entries.
     codes : uint64 array
         The score or bucket of each entry, with the label as the last bit.
     negatives, positives : int64 arrays
-        The number of rows of each entry in the array of its label; 0 in the other array.
+        The number of rows of each entry, in the array of the label of the entry. In the other array, this entry is 0.
     """
 
     starts: Ints
@@ -139,7 +140,8 @@ class LabelledEntries(NamedTuple):
 def areas(state: ScoreHistogram) -> CellBounds:
     """Return the area under the ROC curve of every cell, where ties count one half.
 
-    A value is a quotient of integers, rounded once.
+    The value of a cell is a quotient of two integers, rounded once. The bounds assume the best and the worst order of
+    the scores within each bucket.
     """
     N, P, twice, ties = _count_pairs(state).T
     both = 2.0 * (N.astype(np.float64) * P)
@@ -160,7 +162,8 @@ def areas(state: ScoreHistogram) -> CellBounds:
 def _count_pairs(state: ScoreHistogram) -> Ints:
     """Return, for each cell, the numbers of negatives, of positives, of concordant pairs and of tied pairs.
 
-    The third column is twice the number of concordant pairs, where ties count one half.
+    In a concordant pair, the positive has a higher score than the negative. The third column is twice the number of
+    these pairs, where ties count one half.
     """
     out = np.zeros((len(state), 4), np.int64)
     for name in state.row_parts:
@@ -183,12 +186,13 @@ def _count_pairs(state: ScoreHistogram) -> Ints:
 def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[Ints, Ints] | None:
     """Return the counts that determine the AUC of each cell, with all rows and with the rows of each shard left out.
 
-    A shard is a part of the rows of a cell. The jackknife leaves out one shard at a time.
+    A shard has the rows of a random subset of the units (such as users) of a cell. The jackknife leaves out one shard
+    at a time.
 
     Parameters
     ----------
     shards : ScoreHistogram
-        The shards of all cells; shards of one cell are adjacent.
+        A state with a cell for each shard; the shards of one of the `cells` are adjacent.
     at : int64 array
         The cell of each shard, in ascending order.
     cells : int
@@ -203,8 +207,8 @@ def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[I
 
     Notes
     -----
-    The result is None if rows have weights, if scores may be exact, or if a cell has so many rows that the number of its
-    pairs does not fit in an int64.
+    The result is None if rows have weights, if shards may keep exact scores (that is, if `limit` is not 0), or if a
+    cell has so many rows that the number of its pairs does not fit in an int64.
     """
     e, starts = shards.cells.tallies["rows"], shards.entry_starts("rows")
     # `bincount` adds in float64, which is exact for sums up to FEW. Larger cells are rejected below.
@@ -254,9 +258,10 @@ def divide_integers(above: Ints, below: Ints) -> Floats:
 
 
 def _round_outward(quotient: Floats, divisor: Floats, dividend: Ints, way: int) -> Floats:
-    """Return a bound on the exact quotient: the float `quotient`, or the next float if rounding was inward.
+    """Return a bound on dividend / divisor: the float `quotient`, or the next float if `quotient` is not a bound.
 
-    With `way` = -1 the result is a lower bound, with `way` = 1 an upper bound.
+    With `way` = -1 the result is a lower bound, with `way` = 1 an upper bound. `quotient` is dividend / divisor,
+    rounded to nearest.
     """
     # `whole` + `rest` is exactly quotient x divisor (Dekker 1971). `off` is negative if `quotient` is above the exact
     # quotient and a lower bound is needed, or below it and an upper bound is needed.
@@ -268,7 +273,8 @@ def _round_outward(quotient: Floats, divisor: Floats, dividend: Ints, way: int) 
 def heavy_cells(state: ScoreHistogram) -> NDArray[np.bool_]:
     """Return a mask of the cells that need arithmetic beyond int64.
 
-    These are cells with weights, and cells with so many rows that the number of pairs does not fit in an int64.
+    These are the cells with weights, and the cells with so many rows that the number of pairs of a positive and a
+    negative does not fit in an int64.
     """
     heavy = np.asarray(state.row_counts >= FEW)
     for name in state.row_parts:
@@ -284,13 +290,13 @@ def one_cell(state: ScoreHistogram, cell: Any) -> ScoreHistogram:
 
 
 def _round_limits(limits: Limits | None) -> tuple[float, float, float]:
-    """Return a value and its limits as floats: the value rounded to nearest, the limits rounded outward."""
+    """Return a value and its certified bounds as floats: the value is rounded to nearest, the bounds outward."""
     return (NAN, NAN, NAN) if limits is None else (limits.to_float(), *limits.round_outward())
 
 
 @cache_readout
 def area(state: ScoresByLabel) -> Limits | None:
-    """Return the area under the ROC curve of a state of one cell, with its limits; None if a class has no rows.
+    """Return the AUC of a state of one cell with its certified bounds; None if a class has no rows.
 
     Python integers are used, so weights and any number of rows are supported.
     """
@@ -306,7 +312,7 @@ def area(state: ScoresByLabel) -> Limits | None:
 def split_by_label(e: Entries, starts: Ints) -> LabelledEntries:
     """Split the row counts of sorted entries into an array of negatives and an array of positives.
 
-    `starts` contains the index of the first entry of each cell.
+    `starts` contains the index of the first entry of each cell, followed by the number of entries.
     """
     positive = (e.codes & e.codes.dtype.type(1)).astype(np.bool_)
     return LabelledEntries(
@@ -332,7 +338,7 @@ def _read_cells(
     read: Callable[[LabelledEntries, Any], tuple[Floats, Floats, Floats]],
     alone: Read,
 ) -> CellBounds:
-    """Compute a metric with its limits for every cell.
+    """Return the value of a metric with certified bounds for every cell.
 
     Parameters
     ----------
@@ -342,7 +348,7 @@ def _read_cells(
         The function that computes the value and its lower and upper bounds for many cells in one call. It is called once
         for the cells with exact scores and once for the cells in buckets.
     alone : callable
-        The function that computes a single cell, for cells that need arithmetic beyond int64.
+        The function that computes a state of one cell. It is used for cells that need arithmetic beyond int64.
     """
     bounds = CellBounds(*(np.full(len(state), np.nan) for _ in range(3)))
     inexact = state.read_cells_named("off_grid") != 0
@@ -359,7 +365,7 @@ def _read_cells(
 
 
 class PositiveScores(NamedTuple):
-    """The numbers from which average precision is computed: one entry for each score of each cell that has positives.
+    """The numbers from which average precision is computed: one entry for each distinct score of a cell's positives.
 
     Parameters
     ----------
@@ -368,11 +374,11 @@ class PositiveScores(NamedTuple):
     tp, fp : DoubleDouble
         The weights of the positives (tp) and of the negatives (fp) with a higher score.
     starts : int64 array
-        The index of the first entry of each cell, and the number of entries.
+        The index of the first entry of each cell, followed by the number of entries.
     P : DoubleDouble
         The weight of all positives of each cell.
     step : float
-        The start, in rows, of the integral that bounds the worst order within a bucket: 0.5, or 0 if rows have weights.
+        The number of rows at which the integral in `limits` starts: 0.5, or 0 if rows have weights.
     """
 
     a: DoubleDouble
@@ -404,9 +410,12 @@ class PositiveScores(NamedTuple):
     def limits(self) -> tuple[Floats, Floats]:
         """Return certified lower and upper bounds on the average precision of each cell.
 
-        The order of the rows within a bucket is unknown. The average precision is highest if the positives of every bucket
-        come first, and lowest if they come last. An integral bounds the lowest value from below. Rows of weight 1 form
-        steps, so the integral may start half a row later. In a bucket with one positive, the lowest value is exact.
+        The order of the rows within a bucket is unknown. The average precision is highest if the positives of every
+        bucket come first, and lowest if they come last. The lowest value contains, for each bucket, a sum of precisions
+        over its positives. This sum is bounded from below by the integral of the precision over the weight of the
+        positives. If rows have weight 1, the integral may start half a row later, because the precision is a concave
+        function of the number of positives. It is then at least its mean over one row, from half a row before to half a
+        row after. In a bucket with one positive, the sum has a single term, which needs no bound.
         """
         a, c, tp, fp = (x.high for x in self[:4])
         P = np.repeat(self.P.high, np.diff(self.starts))
@@ -456,7 +465,7 @@ def _precisions_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, Flo
 
 
 def _term_limits(terms: PositiveScores, inexact: bool) -> Limits:
-    """Return the average precision of one cell with its limits.
+    """Return the average precision of one cell with its certified bounds.
 
     `inexact` tells whether a bucket may contain several scores.
     """
@@ -474,7 +483,7 @@ def _term_limits(terms: PositiveScores, inexact: bool) -> Limits:
 
 @cache_readout
 def average_precision(state: ScoresByLabel) -> Limits | None:
-    """Return the average precision of a state of one cell with its limits; None if there are no positives."""
+    """Return the average precision of a state of one cell with its certified bounds; None if there are no positives."""
     a_, c_ = (Mass(m.digits[:, ::-1]) for m in (state.positives, state.negatives))
     has_positives, P = a_.digits.any(axis=0), Mass.from_int(a_.total())
     if not a_.total():
@@ -514,7 +523,7 @@ def _ks_distances_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, F
 
 @cache_readout
 def ks_distance(state: ScoresByLabel) -> Limits | None:
-    """Return the Kolmogorov-Smirnov distance of a state of one cell with its limits; None if a class has no rows."""
+    """Return the KS distance of a state of one cell with its certified bounds; None if a class has no rows."""
     a, c = state.positives, state.negatives
     P, N = a.total(), c.total()
     if not P or not N:
@@ -528,7 +537,8 @@ def ks_distance(state: ScoresByLabel) -> Limits | None:
 def _largest_distance(tp: Mass, fp: Mass, P: int, N: int) -> Fraction:
     """Return the exact maximum of |tp / P - fp / N| over all scores.
 
-    The differences are first computed in floats. The few largest ones are then compared with integer arithmetic.
+    `P` and `N` are the weights of all positives and of all negatives. The differences are first computed in floats. The
+    few largest ones are then compared with integer arithmetic.
     """
     rough = np.abs(tp.to_floats() / float(P) - fp.to_floats() / float(N))
     near = np.flatnonzero(rough >= rough.max() - NEAR)

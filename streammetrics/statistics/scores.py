@@ -1,6 +1,7 @@
-"""The score histogram, from which every binary ranking metric can be computed.
+"""The score histogram, the state of AUC and of all other metrics that depend on 0/1 labels and the order of scores.
 
-It counts rows by label and score. A small number of rows is counted by exact score, a large number by bucket of the score.
+It counts rows by label and score, separately in each cell (such as a slice). A cell with few rows keeps exact scores.
+In a cell with many rows, scores are counted in buckets (ranges of scores).
 """
 
 from __future__ import annotations
@@ -44,25 +45,25 @@ Floats = NDArray[np.float64]
 U4, U8, I8 = np.uint32, np.uint64, np.int64
 
 EXACT = 1 << 16
-"""The default number of rows that a cell keeps exactly, if the histogram has 2**16 buckets or more."""
+"""The default number of rows for which a cell keeps exact scores, if the histogram has 2**16 buckets or more."""
 
 # When a state is read from bytes, this many entries are checked at a time, to limit memory.
 BLOCK = 1 << 16
 BITS = {"probability": 16, "real": 19, "logit": 19}
 """The default value of `bits` (log2 of the number of buckets) for each scale.
 
-A bucket then keeps ten bits of the mantissa of a score, so half-precision scores are exact.
+With these values, a bucket keeps ten bits of the mantissa of a score, so half-precision scores are not rounded.
 """
 
-# In a cell with fewer rows than this, the number of pairs fits in an int64.
+# In a cell with fewer rows than this, the number of pairs of a positive and a negative fits in an int64.
 FEW = 1 << 31
 ENOUGH_LESS = 8
-"""A cell of real scores stays exact while its scores occupy fewer than 2**(bits - ENOUGH_LESS) buckets.
+"""A cell of real scores (not probabilities) is not folded while they occupy under 2**(bits - ENOUGH_LESS) buckets.
 
 With 19 bits, two octaves have this many buckets.
 """
 MAX_EXACT_SCORES = 1 << 20
-"""A cell with more distinct scores than this does not stay exact, even if its scores occupy few buckets."""
+"""A cell with more distinct scores than this is converted to buckets, even if its scores occupy few of them."""
 
 
 class ScoresByLabel(State):
@@ -81,7 +82,8 @@ class ScoresByLabel(State):
     def pairs(self) -> tuple[int, int, int, int]:
         """Return the weights of negatives, of positives, of concordant pairs and of tied pairs.
 
-        The third number is twice the weight of the concordant pairs, where ties count one half.
+        A pair consists of a positive and a negative, and is concordant if the positive has the higher score. The third
+        number is twice the weight of the concordant pairs, where ties count one half.
         """
         positives, negatives = self.positives, self.negatives
         return negatives.total(), positives.total(), *positives.count_pairs_above(negatives)
@@ -126,9 +128,9 @@ class ScoresByLabel(State):
 class DistinctScores(NamedTuple):
     """The distinct scores of one cell in ascending order, with row counts by label.
 
-    If rows are in buckets, these are the buckets that have rows and, above each of them, the next bucket. This next bucket
-    is often empty. It stands for a whole run of empty buckets, so that a cumulative sum reaches a limit at the same bucket
-    as in a complete list of buckets.
+    If rows are in buckets, these are the buckets that have rows and, above each of them, the next bucket. This next
+    bucket is often empty. It stands for a whole run of empty buckets. A cumulative sum over these buckets therefore
+    reaches any given number at the same bucket as a sum over all buckets.
 
     Parameters
     ----------
@@ -151,7 +153,7 @@ class DistinctScores(NamedTuple):
 
 
 class ScoreHistogram(ScoresByLabel, tag="scores"):
-    """Negatives and positives by score: exact while a cell has few rows, in buckets of the score beyond.
+    """Numbers of negatives and positives by score: by exact score in cells with few rows, by bucket of scores in others.
 
     The bucket of a score consists of the leading bits of the score, so buckets are in the order of the scores.
 
@@ -162,25 +164,25 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         p below 1/2, the same octaves of 1 - p above 1/2, and a bucket for 1/2. With `real` and `logit` there are 2**bits
         buckets, which are the leading bits of a float32.
     bits : int or None
-        log2 of the number of buckets. A bucket with more bits lies within one bucket with fewer bits. With None there are
-        no buckets, and every cell keeps all rows exactly.
+        log2 of the number of buckets. A bucket with more bits lies within one bucket with fewer bits. With None there
+        are no buckets, and every cell keeps all exact scores.
     limit : int, optional
-        The number of rows that a cell keeps exactly. If a cell has more rows, it is folded, that is, all of its rows are
-        counted in buckets. The default is 2**16 if `bits` is at least 16, else 0. Cells of real scores may keep more rows
-        exactly (see `select_folded_cells`).
+        The number of rows for which a cell keeps exact scores. If a cell has more rows, it is folded, that is, all of
+        its rows are counted in buckets. The default is 2**16 if `bits` is at least 16, else 0. Cells of real scores may
+        keep the exact scores of more rows (see `select_folded_cells`).
     memory_limit : int
         The largest amount of memory that the scores may take, in bytes, if `bits` is None. A state that needs more raises
         MemoryLimitError.
 
     Notes
     -----
-    An exact score takes 16 bytes, no matter how many rows have it. Newly counted rows take 8 bytes each until the state is
-    next read. Whether a cell is folded depends only on its set of rows (including rows of weight 0), not on their order.
-    Subtracting rows does not restore exact scores.
+    An exact score takes 16 bytes, no matter how many rows have it. Newly counted rows take 8 bytes each until the state
+    is next read. Whether a cell is folded depends only on its set of rows (including rows of weight 0), not on their
+    order. A folded cell stays in buckets even if rows are subtracted from it.
 
-    The part `off_grid` is 1 if a score was rounded to its bucket or lay beyond the last octave. While it is 0, every
-    bucket contains only one score and all results are exact. This is the case for small cells, and for float16 and
-    bfloat16 scores.
+    The flag `off_grid` of a cell is 1 if a score was rounded to its bucket or lay beyond the last octave. While it is
+    0, every bucket of the cell contains only one score and all results are exact. This is the case for small cells, and
+    for float16 and bfloat16 scores.
     """
 
     scale: str = setting(default="probability", choices=("probability", "real", "logit"))
@@ -219,17 +221,17 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def places(self) -> int:
-        """The number of possible codes of a row in buckets. The code is twice the bucket, plus the label."""
+        """The number of possible codes of a row in a bucket; the code is twice the bucket's index, plus the label."""
         return 2 * self.buckets
 
     @property
     def exact_places(self) -> int:
-        """The number of possible codes of an exact row. The code is twice the score (as an integer), plus the label."""
+        """The number of possible codes of an exact score; a code is twice the score (as an integer), plus the label."""
         return 1 << count_exact_bits(self.real)
 
     @property
     def exact_limit(self) -> int | None:
-        """The number of rows that a cell keeps exactly; None if it keeps all rows."""
+        """The number of rows for which a cell keeps exact scores; None if it keeps all of them."""
         return default_exact_limit(self.bits) if self.limit is None else self.limit
 
     @property
@@ -277,19 +279,19 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return not (self.real and self.exact_rows_limit)
 
     def select_folded_cells(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the cells whose rows must be converted to buckets.
+        """Return a mask of the cells whose exact scores must be converted to buckets.
 
         Parameters
         ----------
         exact : Entries
-            The exact rows of all cells.
+            The row counts of all cells by exact score.
         many : bool array
-            A mask of the cells with more exact rows than the limit.
+            A mask of the cells with more rows than `exact_rows_limit`.
 
         Notes
         -----
-        A cell that must be converted must still be converted after more rows are added. The result therefore does not
-        depend on how rows are split and merged.
+        A cell that is converted would also be converted after more rows are added. Whether a cell is in buckets
+        therefore does not depend on how its rows were split into states and merged.
         """
         # Real scores in a narrow range, such as 0.70 to 0.72, fall into few buckets, so using buckets would lose much
         # precision. Such a cell stays exact until its scores occupy enough buckets, or until it has too many distinct
@@ -332,14 +334,14 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return place, lost if exact.excess is None else lost & has_weight(exact)
 
     def _bucket_entries(self, cells: Ints, place: Array, like: Entries) -> Entries:
-        """Return sorted entries in buckets.
+        """Return sorted entries with the row count of each cell, bucket and label.
 
         Parameters
         ----------
         cells : int64 array
             The cell of each entry.
         place : integer array
-            The code of each entry within its cell, 2 x bucket + label.
+            The code of each entry of `like` in the buckets of its cell, 2 x bucket + label.
         like : Entries
             The entries whose row counts and weights are used.
         """
@@ -371,7 +373,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def _score_entries(self) -> Entries:
-        """The row counts of a state of one cell, either by exact score or by bucket."""
+        """The row counts of a state of one cell: by bucket if the cell has buckets, else by exact score."""
         entries: Entries = self.rows if self.has_buckets else self.exact
         return entries
 
@@ -491,9 +493,10 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @staticmethod
     def undo(scores: Floats) -> Floats:
-        """Correct scores for the sampling of negatives.
+        """Return scores corrected for the sampling of negatives.
 
-        By default scores are returned unchanged. `with_sampling_correction` replaces this function.
+        Here scores are returned unchanged, because all negatives were kept. `with_sampling_correction` replaces this
+        function in the state that it returns.
         """
         return scores
 
@@ -507,13 +510,14 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         bits : int
             The new number of bits.
         limit : int, optional
-            The number of rows that a cell of the new histogram keeps exactly. It must not be above the current limit. The
-            default is the smaller of the current limit and the default for the new number of bits.
+            The number of rows for which a cell of the new histogram keeps exact scores. It must not be above the
+            current limit. The default is the smaller of the current limit and the default for the new number of bits.
 
         Raises
         ------
         InvalidInputError
-            `bits` or `limit` is larger than in this state, which no longer has the information that this requires.
+            `bits` or `limit` is larger than in this state, which has already discarded the narrower buckets or the
+            exact scores that are needed.
         """
         if self.bits is not None and bits > self.bits:
             raise InvalidInputError(
@@ -531,7 +535,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return self if new.settings == self.settings else self._convert_to(new)
 
     def _convert_to(self, new: Self) -> Self:
-        """Return a state of the same rows with the settings of `new`, which has fewer bits or a lower limit."""
+        """Return a state of the same rows with the settings of `new`, whose setting `bits` or `limit` is lower."""
         assert new.bits is not None
         assert new.exact_rows_limit is not None
         cells, off_grid = self.cells, self.read_cells_named("off_grid").copy()
@@ -559,9 +563,9 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return self.cells.tallies["exact"]
 
     def _coarsen_buckets(self, rows: Entries, new: Self) -> tuple[Entries, Any]:
-        """Convert entries in buckets to the wider buckets of `new`.
+        """Convert row counts by bucket to the wider buckets of `new`.
 
-        Returns the new entries, and the cells in which a wider bucket may contain several scores.
+        Return the new entries, and the cells in which a wider bucket may contain several scores.
         """
         assert self.bits is not None
         assert new.bits is not None
@@ -572,5 +576,5 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
 
 def default_exact_limit(bits: int | None) -> int | None:
-    """Return the default number of rows that a cell keeps exactly; None, for all rows, if there are no buckets."""
+    """Return the default number of rows for which a cell keeps exact scores; None (all rows) if there are no buckets."""
     return None if bits is None else EXACT if bits >= 16 else 0

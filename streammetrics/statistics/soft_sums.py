@@ -20,7 +20,7 @@ __all__ = ["SoftSums"]
 
 
 class SoftSums(ScoreTerms, tag="soft_sums"):
-    """Exact sums over rows of a target in [0, 1] and a score; settings as for `ScoreSums`.
+    """Exact sums over rows of a target in [0, 1] and a score; the other settings are those of `ScoreTerms`.
 
     Parameters
     ----------
@@ -29,11 +29,11 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
 
     Notes
     -----
-    A row of target t and weight w counts as a positive of weight w t and a negative of weight w (1 - t). Its log loss is
-    therefore w (t L(1) + (1 - t) L(0)), where L(y) is the log loss for the label y. With targets of 0 and 1 every term
-    equals that of `ScoreSums` bit for bit, and numbers are rounded and stored in the same way. The sum of the targets is
-    an additional term, "target". The part `crossed` contains the sums of w**2 x t for terms x. These sums are needed for
-    the standard error of the ratio of a term to the sum of the targets.
+    A row of target t and weight w counts as a positive of weight w t and a negative of weight w (1 - t). Its log loss
+    is therefore w (t L(1) + (1 - t) L(0)), where L(y) is the log loss for the label y. With targets of 0 and 1 every
+    term equals that of `ScoreSums` bit for bit, and numbers are rounded and stored in the same way. The sum of the
+    targets is an additional term, "target". The array `crossed` contains, for each term x, the sum of w**2 x t. The
+    standard error of the ratio of the sum of a term to the sum of the targets needs these sums.
     """
 
     smoothing: float = setting(default=0.0, low=0.0, high=1.0)

@@ -30,17 +30,19 @@ __all__ = ["ScoreSums", "ScoreTerms", "TermSums"]
 # An upper bound on the log loss of a probability. The largest log loss is 745, which is -log of the smallest positive
 # float64.
 MAX_LOSS = 1024
-# If probabilities are clipped to [eps, 1 - eps] with an eps of at least this, no squared log loss exceeds 2**11.
+# If probabilities are clipped to [eps, 1 - eps] with an eps of at least this, no log loss exceeds 45 and no squared log
+# loss exceeds 2**11. The kernel `sum_scores`, which is faster than `sum_unbounded`, requires this.
 SMALLEST_EPS = 2.0**-52
 
 
 class ScoreTerms(State):
-    """The base of states with exact sums of terms of scores: the settings, and checks of sums that are read from bytes.
+    """The base of states with exact sums of terms of scored rows: their settings, and checks of states read from bytes.
 
     Parameters
     ----------
     terms : tuple of {"score", "log_loss", "brier"}
-        The terms whose weighted sums are kept; a collection keeps the union of the terms that its metrics need.
+        The terms whose weighted sums are kept: the score, the log loss and the squared error of a row. A collection keeps
+        the union of the terms that its metrics need.
     scale : {"probability", "logit"}
         The scale of the score. A logit is converted to a probability, except for the log loss, which is computed from the
         logit itself.
@@ -101,17 +103,18 @@ class ScoreTerms(State):
 
 
 class TermSums(ScoreTerms):
-    """Exact sums of terms, and the number and weight of rows, by label in every cell; settings as for `ScoreTerms`.
+    """Exact sums of terms, and the number and weight of rows, by label in each cell, with the settings of `ScoreTerms`.
 
     Notes
     -----
     The term of each row is rounded to a multiple of 2**-60. Sums are then exact integers, so the order of rows does not
     matter. Terms of 2**31 or more are summed separately, in a superaccumulator that holds any float64.
 
-    For standard errors of means and of ratios of means, the state also keeps the sum of (w x)**2 over all rows, for weight
-    w and term x. After the first batch with weights it also keeps the sums of w**2 and w**2 x by label. Squares are
-    rounded to multiples of 2**-52, or of 2**-41 for the log loss. A sum of squares overflows at 2**41, and then stays at
-    this value. It also overflows if a term of 2**31 or more occurs. A state of one cell and three terms takes 300 bytes.
+    For standard errors of means and of ratios of means, the state also keeps the sum of (w x)**2 over all rows, for
+    weight w and term x. After the first batch with weights it also keeps the sums of w**2 and w**2 x by label. Squares
+    are rounded to multiples of 2**-52, or of 2**-41 for the log loss. A sum of squares that reaches 2**41, or that
+    contains a term of 2**31 or more, stays at 2**41, which means that it overflowed. A state of one cell and three
+    terms takes 300 bytes.
     """
 
     rows = Flat(2)
@@ -157,7 +160,7 @@ class TermSums(ScoreTerms):
 
 
 class ScoreSums(TermSums, tag="score_sums"):
-    """Exact sums of terms over the rows of a cell; settings as for `TermSums`.
+    """Exact sums over rows of terms such as the log loss, by label; the other settings are those of `ScoreTerms`.
 
     Parameters
     ----------
