@@ -211,19 +211,19 @@ class ByLabel(KnownClasses):
 
 
 class LabelSums(ByLabel, ScoreSums, tag="label_sums"):
-    """Exact sums over scored rows for every label."""
+    """The sums of `ScoreSums`, such as the sum of the log loss, for every label."""
 
     binary = ScoreSums
 
 
 class LabelSoftSums(ByLabel, SoftSums, tag="label_soft_sums"):
-    """Exact sums over scored rows for every soft label."""
+    """The sums of `SoftSums` for every label, where labels are targets in [0, 1]."""
 
     binary = SoftSums
 
 
 class LabelBins(ByLabel, ScoreBins, tag="label_bins"):
-    """Bins of scores for every label."""
+    """The equal-width score bins of `ScoreBins` for every label."""
 
     binary = ScoreBins
 
@@ -307,4 +307,4 @@ class TopLabel(KnownClasses):
 
 
 class TopBins(TopLabel, ScoreBins, tag="top_bins"):
-    """Bins of the score of the top class."""
+    """The equal-width bins of `ScoreBins` for the predicted probability of the top class of each row."""

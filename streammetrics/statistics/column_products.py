@@ -58,8 +58,8 @@ class ColumnProducts(WeightedRows, tag="column_products"):
     def factors(self) -> list[tuple[int, int]]:
         """The indices of the two columns of each product.
 
-        The first products are each column times the constant 1, which has the index `len(columns)`. All pairs of columns
-        follow.
+        The first products are the columns themselves, each times the constant 1, which has the index `len(columns)`.
+        The products of all pairs of columns follow.
         """
         count = len(self.columns)
         return [(i, count) for i in range(count)] + list(combinations_with_replacement(range(count), 2))

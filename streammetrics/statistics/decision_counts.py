@@ -30,7 +30,7 @@ This is the smallest normal float64. The logarithms of this library do not handl
 
 
 class DecisionCounts(State, tag="decisions"):
-    """Rows by true label and decision: true and false positives and negatives.
+    """Numbers of rows by true label and decision at each threshold: true and false positives and negatives.
 
     Parameters
     ----------

@@ -113,7 +113,7 @@ class DiscoveredNames(State):
 
 
 class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
-    """Rows by pair of true and predicted class, with classes discovered in the data.
+    """Numbers of rows by pair of true and predicted class, with classes that are discovered in the data.
 
     Parameters
     ----------

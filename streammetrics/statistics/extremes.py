@@ -119,8 +119,8 @@ def check_range(state: State, least: str = "low", largest: str = "high", max_siz
         The largest absolute value that an extreme may have.
     """
     low, high = state.read_cells_named(least), state.read_cells_named(largest)
-    # A cell without values has the two initial extremes. In a cell with values, an extreme may also be marked as unknown
-    # after rows have been subtracted.
+    # In a cell without values, both extremes have their initial value, NONE_LOW or NONE_HIGH. In a cell with values, an
+    # extreme has the value UNKNOWN_EXTREME if the row with the extreme may have been subtracted.
     has_values = high != NONE_HIGH
     for bits, form in ((low, least), (high, largest)):
         stored = bits[has_values & (bits != UNKNOWN_EXTREME.get(form, NONE_LOW))]
@@ -148,7 +148,7 @@ def value_of(bits: Any, form: str) -> float:
     bits : int
         The stored integer.
     form : str
-        The form of the part, such as "low" for smallest and "high" for largest values.
+        The form of the stored array: "low" or "least" for smallest values, "high" or "largest" for largest values.
 
     Returns
     -------

@@ -42,18 +42,18 @@ def _rows_by_cell(exact: Entries) -> list[PairRows]:
 
 
 class JointHistogram(State, tag="joint_buckets"):
-    """Rows by two numbers: exact while a cell has few rows, in buckets of adaptive width beyond.
+    """Numbers of rows by pair (x, y): by exact pair in cells with few rows, in buckets of adaptive width in others.
 
     Parameters
     ----------
     columns : tuple of str
         The names of the columns x and y.
     bits : int
-        Sets the width of the buckets. Relative to its values, a bucket of x alone, or of y alone, is at most 2**-bits
-        wide, and there are up to 2**(bits + 6) buckets for each. In the joint table of x and y, the relative width is at
-        most 2**(3 - bits) in either direction, and there are up to 2**(bits + 3) buckets in either direction.
+        Determines the width of the buckets. The width of a bucket of x alone, or of y alone, is at most 2**-bits times
+        the values in it, and there are up to 2**(bits + 6) buckets of each. Buckets of pairs are wider: their sides are
+        at most 2**(3 - bits) times the values in them, and there are up to 2**(bits + 3) sides of x, and of y.
     limit : int
-        A cell with at most this many rows keeps the exact pairs (x, y). All rows of a larger cell are counted in buckets.
+        A cell with at most this many rows keeps exact pairs (x, y). All rows of a larger cell are counted in buckets.
     memory_limit : int
         The largest amount of memory that a state may take, in bytes. A state that needs more raises MemoryLimitError.
 
@@ -65,8 +65,8 @@ class JointHistogram(State, tag="joint_buckets"):
     which y. If two values have the same first hash, the second hash distinguishes them. `state.pair_levels` describes the
     views of rows in buckets.
 
-    An exact row takes 64 bytes. A bucket with rows takes 16 bytes. There are at most 2**(2 bits + 6) buckets with rows,
-    and fewer if x and y are correlated.
+    An exact row takes 64 bytes. A bucket with rows takes 16 bytes. There are at most 2**(2 bits + 6) buckets of pairs
+    with rows, and fewer if x and y are correlated.
     """
 
     columns: tuple[str, ...] = setting(default=("y_true", "y_pred"))
@@ -100,7 +100,7 @@ class JointHistogram(State, tag="joint_buckets"):
 
     @property
     def places(self) -> int:
-        """The number of possible codes of a row, summed over the four views."""
+        """The number of possible codes of a row, summed over the four views (see the notes of the class)."""
         return VIEWS * WIDEST
 
     def needs(self) -> tuple[Need, ...]:
@@ -121,7 +121,7 @@ class JointHistogram(State, tag="joint_buckets"):
         return add_rows(*none, self.decode_rows(exact), self.bits)
 
     def decode_rows(self, exact: Entries) -> PairRows:
-        """Return the pairs of numbers that exact entries stand for."""
+        """Return the pairs (x, y) and their row counts from the entries of cells that keep exact pairs."""
         return concat_rows(_rows_by_cell(exact))
 
     def check(self) -> None:

@@ -60,7 +60,8 @@ def check_key_kinds(ours: State, theirs: State) -> None:
 
 def seen_kinds_of(state: State) -> NDArray[np.bool_]:
     """Return, for each kind in KINDS, whether the state contains keys of this kind."""
-    # A state of unsorted rows by group records the kinds separately. Reading its attribute `cells` would sort the rows.
+    # A `GroupRows` state whose rows are not sorted yet keeps the kinds in its attribute `waiting`. Reading its
+    # attribute `cells` would sort the rows.
     waiting: Any = state.__dict__.get("waiting")
     if waiting is not None:
         return np.asarray(waiting.kinds > 0)

@@ -1,4 +1,4 @@
-"""A random sample of the distinct keys of a column, selected by hash.
+"""A random sample of the distinct keys of a column. The hash of a key determines whether it is in the sample.
 
 The sample estimates the number of distinct keys, and the number of keys that two states have in common.
 """
@@ -117,7 +117,8 @@ class KeySample(KeyKinds, tag="key_sample"):
 def thin_keys(entries: Entries, levels: NDArray[np.uint8], limit: int) -> tuple[Entries, NDArray[np.uint8]]:
     """Raise the level of each cell that has more than `limit` hashes, and drop the hashes that its level excludes.
 
-    Returns the remaining entries and the new level of each cell.
+    Return the remaining entries and the new level of each cell. A cell of level L keeps the hashes with at least L
+    leading zeros.
     """
     entries = _drop_beyond_level(entries, levels)
     starts = entries.cell_starts(len(levels))

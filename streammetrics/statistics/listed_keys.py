@@ -1,4 +1,4 @@
-"""For each item, the number of recommendation lists that show it among their first k items, for exposure metrics."""
+"""The number of recommendation lists that show an item among their first k items, for each item."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 
 class ListedKeys(KeyCounts, tag="listed_keys"):
-    """For each item, the lists that have it among their first k items, and the lists that have it first.
+    """For each item, the number of lists that have it among their first k items, and of those that have it first.
 
     Parameters
     ----------
@@ -39,7 +39,8 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         The number of items at the top of each list that are counted. A list is sorted by descending score; items with
         equal scores are in ascending order.
     limit : int
-        The largest number of distinct items. A batch that exceeds it raises MemoryLimitError and is not counted.
+        The largest number of distinct items among the first k of any list. A batch that exceeds it raises
+        MemoryLimitError and is not counted.
 
     Notes
     -----

@@ -29,7 +29,7 @@ MOST = 256
 
 
 def default_pair_limit(classes: int) -> int:
-    """Return the default number of rows that a cell keeps exactly.
+    """Return the default number of rows for which a cell keeps exact scores.
 
     A row has a score in the histogram of every pair of classes, so the number decreases with the square of the number of
     classes.
@@ -86,13 +86,13 @@ class PairScores(LabelScores, tag="pair_scores"):
     def split_classes(self) -> list[State]:
         """Return a binary state for each pair (i, j) of different classes.
 
-        The state contains the rows of both classes with their scores for class i, and its positives are the rows of class
-        i. The support of the state is the total weight of both classes.
+        The state contains the rows of both classes with their scores for class i, and its positives are the rows of
+        class i. In weighted averages over the pairs, its weight (`support`) is the total weight of both classes.
         """
         entries, off_grid = self._entries, self.cells.flats["off_grid"]
         within = self._strip_labels(entries)
-        # Keep only the positives of each histogram (the last bit of their code is 1). Those of histogram C i + j are the
-        # rows of class i.
+        # Keep only the positives of each histogram (the last bit of their code is 1). With C classes, those of
+        # histogram C i + j are the rows of class i by their score for class j.
         own = (within.codes & within.codes.dtype.type(1)) == 1
         ends = np.searchsorted(self._labels_of(entries), np.arange(self.width + 1))
         parts = [within.select(np.flatnonzero(own[a:b]) + a) for a, b in itertools.pairwise(ends)]

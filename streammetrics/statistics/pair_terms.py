@@ -121,13 +121,13 @@ def score_difference(rows: TermRows) -> Floats:
 
 
 def symmetric_difference(rows: TermRows) -> Floats:
-    """Return 2 |d| / (|a| + |b|), where d = a - b; 0 if both numbers are 0."""
+    """Return 2 |a - b| / (|a| + |b|) for the scores a and b of the model and the baseline; 0 if both are 0."""
     size = np.abs(rows["y_score"]) + np.abs(rows["baseline"])
     return np.where(size > 0, 2.0 * np.abs(score_difference(rows)) / np.where(size > 0, size, 1.0), 0.0)
 
 
 def decision_change(rows: TermRows, threshold: float, *pairs: tuple[bool, bool]) -> Floats:
-    """Return 1 if the pair (old decision, new decision) is one of the given pairs, else 0."""
+    """Return 1 if the pair of decisions (baseline, model) at a threshold is one of `pairs`, else 0."""
     old, new = rows.is_above("baseline", threshold), rows.is_above("y_score", threshold)
     return np.asarray(np.any([(old == a) & (new == b) for a, b in pairs], axis=0), np.float64)
 
@@ -266,7 +266,8 @@ class Term(NamedTuple):
     Parameters
     ----------
     row_kind : str
-        The columns that the term reads, such as "labels" for a label and a score (see `RowTerms.over`).
+        The kind of rows for which the term exists, such as "labels" for a label and a score (see the setting `over` of
+        `RowTerms`).
     compute : callable
         The function that computes the term from the rows and the parameters of the term.
     max_value : float

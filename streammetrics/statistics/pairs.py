@@ -29,14 +29,14 @@ U8 = np.uint64
 HALF = U8(0xFFFFFFFF)
 
 X, Y, OTHER, HASH = range(VIEWS)
-"""The four codes under which an exact row is counted: x, y, the second hashes of both, and the first hashes of both."""
+"""The four views in which an exact row is counted: by x, by y, by second hashes of both and by first hashes of both."""
 SECOND = U8(0x9E3779B97F4A7C15)
 """The constant that is combined with a number before the second hash is computed. The kernel uses the same constant."""
 CONTRADICTION = "the state is corrupt: the views of JointHistogram.exact do not count the same rows"
 
 
 class Pairs:
-    """Weighted counts of pairs of rows from a table that counts rows by x and y.
+    """Weighted counts of concordant, discordant and tied pairs of rows, from a table that counts rows by x and y.
 
     The weight of a pair is the product of the weights of its rows, an integer in units of 1 / `unit` squared. The pairs
     (a, b) and (b, a) are counted separately.
@@ -48,12 +48,13 @@ class Pairs:
     entries : Entries
         The number of rows of each table cell, and the sum of (weight - 1).
     fine : (Mass, Mass)
-        The weight of each distinct x and of each distinct y. If rows are in buckets, these are the weights of the buckets
-        of x alone and of y alone, which are narrower than those of the table.
+        The weight of each distinct x and of each distinct y. If rows are in buckets, these are the weights of the
+        buckets of x alone and of y alone, which are narrower than the cells of the table.
     sure : bools of shape (2,)
-        Whether all rows of a table cell are known to have the same x, and the same y.
+        Two flags, for x and for y: whether all rows of any table cell are known to have the same value.
     sharp : bools of shape (2,)
-        Whether each weight in `fine` belongs to a single value, for x and for y.
+        Two flags, for x and for y: whether each weight in `fine` is known to belong to a single value. The default is
+        `sure`.
     """
 
     def __init__(
@@ -132,8 +133,8 @@ class Pairs:
     def half_tied_pairs(self) -> int:
         """The weight of the pairs that share the bucket of x or the bucket of y, but not both.
 
-        The order of such a pair is unknown in one of the two numbers. If a bucket contains only one value, its pairs are
-        known to be tied and are not counted here.
+        For such a pair, it is unknown which row has the larger x (or y). If every bucket contains only one value, these
+        pairs are known to be tied and are not counted here.
         """
         x, y, both = self.tied_pairs
         return (0 if self.sure[X] else x - both) + (0 if self.sure[Y] else y - both)
@@ -147,12 +148,13 @@ class Pairs:
         return self.half_tied_pairs + (0 if self.sure.any() else self.tied_pairs[2] - self.min_self_pairs)
 
     def differing_pairs(self, side: int) -> tuple[int, int, int]:
-        """Return the weight of the pairs that differ in x (`side` = 0) or in y (1).
+        """Return the weight of the pairs of rows with different x (`side` = 0) or with different y (`side` = 1).
 
         Returns
         -------
         low, by_rank, high : int
-            A lower bound, the weight of the pairs whose buckets in the table differ, and an upper bound.
+            A lower bound on this weight, the weight of the pairs that differ in their rank in the table, and an upper
+            bound.
         """
         least = self.total * self.total - _sum_squares(_integer_weights(self.fine[side]))
         table = self.total * self.total - self.tied_pairs[side]
@@ -178,9 +180,9 @@ class Pairs:
     def local_order(self) -> tuple[Fraction, Fraction]:
         """Estimates of the correlation of x and y among pairs in the same bucket of x, and in the same bucket of y.
 
-        An estimate is the share of concordant minus the share of discordant pairs. It is extrapolated from pairs in
-        adjacent buckets, whose x are three times as far apart on average, under the assumption that y is x plus normal
-        noise.
+        An estimate is the share of concordant minus the share of discordant pairs. It is extrapolated from pairs of
+        rows in adjacent buckets, whose numbers are three times as far apart on average as those of pairs in one bucket.
+        The extrapolation assumes that y is x plus normal noise.
         """
         if self.sure.all():
             return Fraction(0), Fraction(0)
@@ -289,7 +291,8 @@ def read_exact_pairs(entries: Entries) -> Pairs:
 def read_exact_rows(entries: Entries, cell: int) -> PairRows:
     """Return the distinct (x, y) pairs of one cell and the number of rows of each pair.
 
-    `cell` is the number of the cell; the result repeats it for each pair.
+    `entries` has only the rows of this cell. `cell` is the number of the cell, which the result contains once for each
+    pair.
     """
     views = _exact_views(entries)
     x, y, cells = _match_rows(views)

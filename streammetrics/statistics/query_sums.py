@@ -62,7 +62,7 @@ def query_numbers(starts: Ints, n: int) -> Ints:
 def mask_retrieved(columns: Mapping[str, Any]) -> NDArray[np.bool_]:
     """Return a mask of the rows that count as retrieved.
 
-    If the columns `retrieved` and `mask` are present, both must be 1.
+    A row counts as retrieved unless it has a 0 in the optional column `retrieved` or `mask`.
     """
     there = np.ones(len(columns["y_score"].values), bool)
     for name in ("retrieved", "mask"):
@@ -81,12 +81,12 @@ def with_full_mask(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 class QuerySums(State):
     """The base of states with exact sums of measures over queries.
 
-    The state also keeps the weights of the queries with and without a relevant document. A subclass lists its measures in
-    `measures`. Its `derive_columns` computes three columns: "values" contains the measures of the first query, then those
-    of the second query, and so on; "facts" contains five integers for each query; "starts" contains the index of the first
-    row of each query. The first four facts of a query are the numbers of documents that are returned and irrelevant,
-    returned and relevant, not returned and irrelevant, and not returned and relevant. The fifth is 1 if the query has no
-    relevant document, else 0.
+    The state also keeps the weights of the queries with and without a relevant document. A subclass lists its measures
+    in `measures`. Its `derive_columns` computes three columns: "values" contains the measures of the first query, then
+    those of the second query, and so on; "facts" contains five integers for each query; "starts" contains the index of
+    the first row of each query. The first four of the five integers are the numbers of documents that are retrieved and
+    irrelevant, retrieved and relevant, not retrieved and irrelevant, and not retrieved and relevant. The fifth is 1 if
+    the query has no relevant document, else 0.
     """
 
     measures: ClassVar[tuple[str, ...]] = ()
@@ -255,12 +255,12 @@ class QuerySums(State):
     def estimate_means(
         self, empty: float | None, measure: str, k: int | None = None, parameter: float | None = None
     ) -> MeanEstimates:
-        """Estimate the mean of a measure over queries and its variance.
+        """Estimate the mean of a measure over queries, and the variance of this estimate.
 
         Parameters
         ----------
         empty : float or None
-            The value assigned to queries without a relevant document; None leaves these queries out.
+            The value (0 or 1) of queries without a relevant document; None leaves these queries out.
         measure, k, parameter
             As for `total`.
         """
@@ -295,12 +295,12 @@ class QuerySums(State):
         return estimate_means(weight, [total + more], products, overflowed, UNIT)
 
     def estimate_means_within(self, empty: float | None, which: tuple[Any, ...], of: tuple[Any, ...]) -> MeanEstimates:
-        """Estimate the mean of a measure over selected queries, and the variance of this mean.
+        """Estimate the mean of a measure over selected queries, and the variance of this estimate.
 
         Parameters
         ----------
         empty : float or None
-            The value assigned to queries that are not selected; None leaves these queries out.
+            The value (0 or 1) of queries that are not selected; None leaves these queries out.
         which : tuple
             A measure that is 1 for selected queries and 0 for others, given as the arguments of `total`.
         of : tuple

@@ -41,10 +41,10 @@ MORE_UNBOUNDED = (
 )  # fmt: skip
 # These measures use 2^grade.
 POWERS = ("cg_exp", "dcg_exp", "ndcg_exp", "err", "idcg_exp")
-# These measures use the grade of a document, not merely whether the document is relevant. With `relevance_level=`, a query
-# without a relevant document may still have documents with positive grades.
+# These measures use the grade of a document, not merely whether the document is relevant. With `relevance_level=`, a
+# query without a relevant document may still have documents with positive grades, so these measures may be nonzero.
 GRADED = ("ndcg", "ndcg_exp", "err", "any_gain", "opa", "any_pair")
-# These measures may be nonzero for a query without a relevant document, whatever `relevance_level=` is.
+# These measures may be nonzero for a query without a relevant document, even if `relevance_level=` is not set.
 UNFOUND = ("fall_out", "irrelevant", "judged")
 DISCOUNTED = (
     "dcg", "ndcg", "dcg_exp", "ndcg_exp", "idcg", "idcg_exp", "hits_by_misses", "ndcg_of_hits", "ndcg_of_levels",
@@ -61,7 +61,8 @@ LONGEST = 1 << 24
 STEEPEST = 1000.0
 # The smallest positive float64, which is the default level of relevance: any grade above 0 is relevant.
 MIN_POSITIVE = 5e-324
-# The number of keys that are sorted at a time. They take 120 kB, which fits in the cache and which malloc can reuse.
+# The number of keys that are sorted at a time. They take 120 kB, which fits in the cache, and which is small enough for
+# malloc to reuse the memory.
 BLOCK = 15_000
 NO_INTS, NO_FLOATS, NO_FLAGS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.uint8)
 
@@ -227,7 +228,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return [grades, columns["y_score"].values, kept, blank]
 
     def _tie_keys(self, columns: Mapping[str, Any], rows: list[Array]) -> list[Array]:
-        """Return the columns by which rows of equal score are sorted, in the order that `numpy.lexsort` expects.
+        """Return the columns by which rows of equal score are sorted, as `numpy.lexsort` expects: last key first.
 
         The list is empty if rows of equal score keep their order.
         """
@@ -258,8 +259,9 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
         Notes
         -----
-        Queries of similar length form the rows of a table of keys, which one call of `sort` sorts. A key contains the
-        score, the row number and the grade of a document in 64 bits, so kernels need no other columns.
+        Queries of similar length form the rows of a table of 64-bit keys, which one call of `sort` sorts. A key
+        contains the score of a document (only its upper half if scores are float64), its row number in the query and,
+        if grades are small integers, its grade. Kernels sort documents with equal upper halves by the full score.
         """
         pack, rank = (
             kernel_registry.find_kernel("ranking:pack_keys"),
@@ -375,7 +377,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
 
 def base_term(derived: str) -> str:
-    """Return the term from which a term whose measure is in DERIVED is computed."""
+    """Return the term from which `derived`, a term such as "log_ap:1e-05", is computed (see DERIVED)."""
     measure, k, _ = parse_term(derived)
     return format_term(DERIVED[measure], k if k < NO_CUTOFF else None)
 

@@ -50,7 +50,7 @@ DOMAINS: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     "nonnegative": ({"low": 0.0}, {"above": 0.0}),
     "positive": ({"above": 0.0}, {"above": 0.0}),
 }
-"""For each domain, the lower limits of the target and of the prediction: `above` is exclusive, `low` is inclusive."""
+"""For each domain, the lower bounds on the target and on the prediction: `above` is exclusive, `low` is inclusive."""
 
 
 class RegressionSums(WeightedRows, tag="regression_sums"):
@@ -87,8 +87,8 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
 
     Notes
     -----
-    The difference d and each term are computed in float64. They are summed in superaccumulators, which do not round, so
-    the order of rows does not matter. A term takes 552 bytes per output.
+    The difference d and each term are computed in float64. The terms are then summed in superaccumulators, which do not
+    round, so the order of rows does not matter. A term takes 552 bytes per output.
     """
 
     terms: tuple[str, ...] = union(default=("absolute",))
@@ -135,9 +135,10 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         like : Like
             The types of the columns.
         limits : float64 array
-            The valid range of each column, if the kernel checks values (see `value_limits`).
+            The valid range of each column, from `value_limits`; empty if the kernel does not check values.
         *into
-            The parts to which the kernel adds: the row count, the sum of (weight - 1), the sums, and the skipped rows.
+            The arrays of the state to which the kernel adds: the row count, the sum of (weight - 1), the sums of the
+            terms, and the number of rows that each term leaves out.
         """
         named = [parse_loss(term) for term in self.terms]
         terms = np.array([TERMS.index(name) for name, _ in named], np.int64)
@@ -185,8 +186,9 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         output : int
             The index of the output.
         per : {"nonzero"}, optional
-            A second term, which is 0 or 1, and is 1 in every row in which the first term is not 0. If given, the result
-            contains the means of both terms, from which a ratio can be computed.
+            A second term, which is 1 in every row in which the first term is not 0, and 0 or 1 in other rows. The
+            result then contains the means of both terms. Their ratio is the mean of the first term over the rows in
+            which the second is 1.
         """
         if self.excess is not None or squared_term(term) not in self.terms:
             return None

@@ -232,7 +232,7 @@ class RowMeans(WeightedRows):
 
 
 class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
-    """Exact sums over rows of terms that are computed from the true class and from a score or decision of each class.
+    """Exact sums over rows of terms that are computed from the true class and the scores (or the prediction) of a row.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ OCTAVES = 200
 The square of a sum of products of such numbers then does not overflow float64.
 """
 WIDER = {"baselines": ("labels", "baselines"), "logs": ("logs", "rates"), "positive": ("amounts",)}
-"""Maps a value of `over` to the kinds of rows whose terms are available.
+"""Maps a value of the setting `over` to the kinds of rows whose terms are available.
 
 For example, for rows with a label, a score and a baseline ("baselines"), the terms of rows with a label and a score
 ("labels") are also available. A value of `over` that is missing here has only its own terms.
@@ -46,7 +46,7 @@ class RowTerms(RowMeans, tag="row_terms"):
         The terms whose weighted sums are kept, such as "brier" or "focal@2.0:0.25" (with two parameters). The dict
         `pair_terms.TERMS` lists all terms.
     over : str
-        The columns of a row, which all terms share:
+        The kind of rows, that is, the columns from which all terms are computed:
 
         - "labels": a 0/1 label and a score
         - "baselines": a 0/1 label, a score, and the score of a baseline
@@ -65,8 +65,8 @@ class RowTerms(RowMeans, tag="row_terms"):
     scale : {"probability", "logit", "real"}
         The scale of the scores.
     eps : float, optional
-        Probabilities are clipped to [eps, 1 - eps], and the shares of a predicted distribution are raised to at least eps.
-        The default is that of `ScoreSums`.
+        Probabilities are clipped to [eps, 1 - eps], and the shares of a predicted distribution are raised to at least
+        eps. The default is the machine epsilon of their dtype, as in `ScoreSums`.
     width : int, optional
         The length of the vectors, if rows have vectors.
 
@@ -86,7 +86,7 @@ class RowTerms(RowMeans, tag="row_terms"):
         "The targets are so close together that rounding hides their differences: use R2, whose sums are exact and "
         "whose value is nearly equal for such targets."
     )
-    """The advice that the user gets if rounding makes the certified bounds of such a metric wide."""
+    """The advice that a metric gives if rounding of the terms makes its certified bounds wide."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -120,16 +120,17 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         owner, shown = query_of_row[first], is_listed[first]
         useful = np.logical_or.reduceat(is_relevant, first) if n else is_relevant
         useful = useful if self.column == "subtopic" else np.zeros(len(first), bool)
-        # A query has five facts. The first four are the numbers of documents that are retrieved and irrelevant, retrieved
-        # and relevant, not retrieved and irrelevant, and not retrieved and relevant. The fifth is 1 if the query counts as
-        # empty, else 0.
+        # `facts` has five integers for each query, as in `QuerySums`. The first four are the numbers of documents that
+        # are retrieved and irrelevant, retrieved and relevant, not retrieved and irrelevant, and not retrieved and
+        # relevant. The fifth is 1 if the query counts as empty, else 0: it has no relevant subtopic or, with
+        # categories, fewer than two retrieved documents.
         facts = np.zeros((len(starts), 5), np.int64)
         np.add.at(facts, (owner, 2 * ~shown + useful), 1)
         returned = facts[:, 0] + facts[:, 1]
         facts[:, 4] = topics == 0 if self.column == "subtopic" else returned < 2
         of_documents = np.append(np.searchsorted(owner, np.arange(len(starts))), len(owner))
-        # The kernel builds an ideal ranking step by step. It breaks ties by document ID in descending order, so it needs
-        # the documents of each query in that order.
+        # The kernel builds an ideal ranking by adding one document at a time. Among equally good documents it adds the
+        # one with the largest ID, so it needs the documents of each query in descending order of their IDs.
         named = np.lexsort([-columns["document"].values[order][first], owner]) - of_documents[owner]
         out = np.empty(len(starts) * len(self.terms))
         read = [parse_term(t) for t in self.terms]

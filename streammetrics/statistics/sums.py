@@ -31,7 +31,7 @@ __all__ = ["ScoreSums", "ScoreTerms", "TermSums"]
 # float64.
 MAX_LOSS = 1024
 # If probabilities are clipped to [eps, 1 - eps] with an eps of at least this, no log loss exceeds 45 and no squared log
-# loss exceeds 2**11. The kernel `sum_scores`, which is faster than `sum_unbounded`, requires this.
+# loss exceeds 2**11. The kernel `sum_scores` requires this.
 SMALLEST_EPS = 2.0**-52
 
 

@@ -1,4 +1,4 @@
-"""Find a term among the terms whose sums a state keeps."""
+"""The index of a term, such as "log_loss", among the terms whose sums a state keeps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["find_term"]
 
 
 def find_term(state: Any, term: str) -> int:
-    """Return the index of a term among the terms of a state.
+    """Return the index of a term in the setting `terms` of a state.
 
     Raises
     ------

@@ -39,7 +39,7 @@ class Arms(NamedTuple):
 
 
 class UpliftScores(LabelScores, tag="uplift_scores"):
-    """Rows by score, outcome and treatment: exact while a cell is small, in buckets beyond.
+    """Numbers of rows by score, outcome and treatment: by exact score in small cells, by bucket of scores in others.
 
     Notes
     -----
@@ -91,7 +91,7 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
 
 
 def _subtract_digits(whole: Mass, part: Mass) -> Any:
-    """Subtract weights digit by digit. No weight of `part` may exceed that of `whole`."""
+    """Return the digits of `whole` - `part` without borrowing, so digits may be negative; no difference may be."""
     count = max(len(whole.digits), len(part.digits))
     return whole.pad_digits(count) - part.pad_digits(count)
 
@@ -107,15 +107,16 @@ def _are_consistent(histogram: Ints, cells: Ints, within: Entries) -> bool:
     histogram, cells : int64 arrays
         The index of the histogram (0 to 2) and the cell of each entry.
     within : Entries
-        The entries, by score and label.
+        The entries of all three histograms, whose codes contain a score and a 0/1 label.
     """
     labels = (within.codes & within.codes.dtype.type(1)).astype(np.int64)
     at = _number_scores(cells, within)
     counts = _weight_digits(within)
     table = np.zeros((len(counts), 3, 2, int(at.max()) + 1), np.int64)
     table[:, histogram, labels, at] = counts
-    # The weights of the combinations are differences between the histograms. `same` contains the differences between the
-    # totals of the histograms at each score, which must be 0.
+    # The weights of the combinations of outcome and treatment are differences between the histograms. `same` contains
+    # the differences between the totals of the histograms at each score. Each histogram counts all rows, so these must
+    # be 0.
     positive, treated, both = (table[:, i] for i in range(3))
     control_positives, treated_negatives = positive[:, 1] - both[:, 1], treated[:, 1] - both[:, 1]
     control_negatives = positive[:, 0] - treated_negatives

@@ -49,7 +49,8 @@ def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
     def neighbours(slack: int) -> tuple[int, int]:
         """Return the two buckets whose values are averaged to get the quantile.
 
-        They are usually the same bucket. Sums of weights may differ by up to `slack` units from the unrounded ones.
+        They are usually the same bucket, but two buckets if the cumulative weight of one equals the target. `slack` is
+        an upper bound, in units, on the difference between a sum of weights and the sum of the unrounded weights.
         """
         here = _find_bucket(mass, before, target - slack, reach=True)
         return here, _find_bucket(mass, before, target + slack, reach=False)
@@ -71,9 +72,10 @@ def weight_below(
 ) -> NDArray[np.float64] | None:
     """Return three weights of each shard, as an array of shape (3, shards); None if the histogram has several outputs.
 
-    They are the weight below the bucket that contains the quantile of the whole cell, the weight up to the quantile, and
-    the weight up to the end of the bucket. A shard is a part of the rows of a cell. In the bucket of the quantile, the
-    share of weight below the quantile is assumed to be the same for every shard as for the whole cell.
+    They are the weight below the bucket that contains the quantile of the whole cell, the weight up to the quantile,
+    and the weight up to the end of the bucket. A shard has the rows of a random subset of the units (such as users) of
+    a cell. In the bucket of the quantile, the share of weight below the quantile is assumed to be the same for every
+    shard as for the whole cell.
 
     Parameters
     ----------

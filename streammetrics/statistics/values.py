@@ -39,10 +39,11 @@ LOSS_PARTS = ("sums", "skipped", "lossy", "lossy_excess")
 
 
 class ValueHistogram(State, tag="value_buckets"):
-    """Rows by bucket of a value, or of the difference of two columns, and the smallest and largest value.
+    """Numbers of rows by bucket of a value, or of the difference of two columns, and the smallest and largest value.
 
-    The width of the buckets adapts to the values of a cell. It is set by an integer, the level of the cell: 0 for the
-    narrowest buckets, and one more for each doubling. The level depends only on the set of values (see `state.levels`).
+    The width of the buckets adapts to the values of a cell. An integer, the level of the cell, gives this width: level
+    0 has the narrowest buckets, and each further level doubles their width. The level depends only on the set of values
+    (see `state.levels`).
 
     Parameters
     ----------
@@ -52,17 +53,19 @@ class ValueHistogram(State, tag="value_buckets"):
     signed : bool
         Whether the difference keeps its sign. By default its absolute value is counted.
     bits : int
-        A bucket is at most 2**-bits of its value wide. A cell has up to 2**(bits + 6) buckets before they become wider.
+        The width of a bucket is at most 2**-bits times the values in it. If the values of a cell would occupy more than
+        2**(bits + 6) buckets, its buckets become wider.
     num_outputs : int, optional
         The number of values that a row has in each column.
     losses : tuple of str
-        Terms of `RegressionSums`, such as "absolute", whose exact sums the state also keeps. The histogram is then of the
-        targets.
+        Terms of `RegressionSums`, such as "absolute", whose exact sums the state also keeps. The histogram then counts
+        the targets, so `columns` must be ("y_true",).
 
     Notes
     -----
-    Only buckets that contain rows are kept; each takes 16 bytes. At level 0 every bucket contains one value, and quantiles
-    are exact. The extremes are those of rows with nonzero weight. The level does not decrease when rows are subtracted.
+    Only buckets that contain rows are kept; each takes 16 bytes. At level 0 every bucket contains one value, and
+    quantiles are exact. Rows of weight 0 do not affect the smallest and the largest value. The level does not decrease
+    when rows are subtracted.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
@@ -98,7 +101,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     @property
     def loss_statistic(self) -> RegressionSums:
-        """The statistic that defines how losses are summed; this state keeps the sums."""
+        """The statistic whose kernel call and columns this state uses to sum losses into its own arrays."""
         return RegressionSums(terms=self.losses, num_outputs=self.num_outputs)
 
     @property
@@ -154,7 +157,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     @cached_property
     def output_starts(self) -> Ints:
-        """The index of the first entry of each output in the row counts by bucket, and the number of entries."""
+        """The index of the first entry of each output in the row counts by bucket, followed by the number of entries."""
         return levels.find_group_starts(self.rows, self.outputs, self.outputs)
 
     def _output_entries(self, output: int) -> Entries:
@@ -220,8 +223,8 @@ class ValueHistogram(State, tag="value_buckets"):
             )
         if bits == self.bits:
             return self
-        # Of the two edges of a bucket, the one nearer to 0 lies in the wider bucket that contains the whole bucket.
-        # `canonicalize` raises the level of a cell if its values occupy too many buckets.
+        # The edge of a bucket that is nearer to 0 belongs to the bucket, so the wider bucket that contains this edge
+        # contains the whole bucket. `canonicalize` raises the level of a cell if its values occupy too many buckets.
         new, entries = self.with_settings(bits=bits), self.cells.tallies["rows"]
         level = self.read_cells_named("level").reshape(-1)[levels.number_groups(entries, self.outputs)]
         buckets = levels.find_buckets(levels.compute_near_edges(entries.codes, level, self.bits), level, bits)

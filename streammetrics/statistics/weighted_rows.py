@@ -16,8 +16,8 @@ from .step import NOTHING, Like
 
 __all__ = ["WeightedRows", "check_columns"]
 
-# A kernel that checks values while it sums them first copies all sums, so that it can restore them after a bad value. It
-# is used only if a state has at most this many sums.
+# A kernel that checks values while it sums them first copies all sums, so that it can restore them if it finds an
+# invalid value. To limit the cost of this copy, it is used only if a state has at most this many sums.
 MAX_CHECKED_SUMS = 16
 RESERVED_ROLES = ("sample_weight", "at", "front", "ones")
 
@@ -25,8 +25,9 @@ RESERVED_ROLES = ("sample_weight", "at", "front", "ones")
 class WeightedRows(State):
     """The base of states that keep the number of rows and the exact sum of (weight - 1).
 
-    The sum of weights is not rounded. If a variance is much smaller than the mean (for example, 1 and 1e8), it is computed
-    as the difference between two nearly equal numbers, and rounded weights would make it wrong.
+    The sum of weights is not rounded. Subclasses compute a variance as a difference between two numbers. If the
+    variance is much smaller than the mean (for example, 1 and 1e8), these are nearly equal, and a rounded sum of
+    weights would make the difference wrong.
     """
 
     rows = Flat()
@@ -41,10 +42,12 @@ class WeightedRows(State):
         return own.rows, own.excess if like.has_weights else NOTHING
 
     def value_limits(self, like: Like, terms: int) -> NDArray[np.float64]:
-        """Return the valid range of each column of numbers, for a kernel that checks values while it sums them.
+        """Return the valid range of each column of numbers, for a kernel that checks and sums them together.
 
-        Checking and summing together is faster, because the kernel reads each column only once. The result is empty if the
-        check must be separate, that is, if the state has several cells, rows have weights, or there are too many sums.
+        A row of the result contains the smallest and the largest absolute value of nonzero numbers, the lower bound of
+        all numbers, and whether this bound is exclusive. Such a kernel is faster than two separate ones, because it
+        reads each column only once. The result is empty if the check must be separate, that is, if the state has
+        several cells, rows have weights, or `terms`, the number of sums, is too large.
         """
         kinds = [need.kind for need in self.needs() if isinstance(need.kind, Number)]
         if not like.lone or like.has_weights or not 0 < terms <= MAX_CHECKED_SUMS:

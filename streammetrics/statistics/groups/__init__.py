@@ -1,5 +1,5 @@
 """Statistics of rows by group, for metrics such as the mean AUC of users.
 
-While a group is open, more of its rows may come, so the state keeps all of them. When all groups are complete, they are
-closed, and only sums over all groups remain.
+A group is open as long as more of its rows may be counted. A state keeps the scores of all rows of its open groups.
+Once all groups are complete, the state can close them, and then keeps only sums over groups.
 """

@@ -35,7 +35,7 @@ Sums = dict[str, Ints]
 
 
 class Groups(NamedTuple):
-    """Arrays of four weights of every group: negatives, positives, concordant pairs and all pairs.
+    """Four weights of every group: of its negatives, its positives, its concordant pairs (`wins`) and all its pairs.
 
     A pair is a positive and a negative of the same group. It is concordant if the positive has the higher score; a tie
     counts one half. Each number is the exact result, rounded once to float64. Therefore `wins` never exceeds `pairs`, and
@@ -109,7 +109,7 @@ class ClosedSums(State):
         sums, weights, lone, moments = (self.read_cells_named(n) for n in ("sums", "weights", "lone", "moments"))
         both, one = (RowWeight(groups[:, i, None]) for i in (0, 1))
         squares, products, square_weights, square_lone = (moments[:, i] for i in range(4))
-        # Every count is below 2**62. A sum of three counts fits in uint64, but may exceed int64.
+        # Every count is below 2**62. A sum of three counts fits in a uint64, but may exceed the range of int64.
         good = (groups.astype(np.uint64).sum(axis=1) <= rows.astype(np.uint64).sum(axis=1)).all()
         good &= not (both.is_exceeded_by(weights, HEAVIEST) or one.is_exceeded_by(lone, HEAVIEST))
         good &= not (both.is_exceeded_by(square_weights, HEAVIEST**2) or one.is_exceeded_by(square_lone, HEAVIEST**2))
@@ -164,7 +164,7 @@ class SubtractableSums(ClosedSums):
 
 
 class SealedGroups(ClosedSums, tag="sealed_groups"):
-    """Sums over the closed groups of some partitions.
+    """Sums over the closed groups of some partitions, where a partition is a share of all groups.
 
     Parameters
     ----------
@@ -182,7 +182,8 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        # The counts of dropped rows come from states of open groups, which have two more reasons to drop rows.
+        # The counts of dropped rows come from `GroupRows` states, which drop rows for two more reasons: an invalid
+        # weight, and a group outside the sample.
         return (*super().reasons, "sample_weight", "sample")
 
     def check_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
@@ -220,8 +221,8 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         Parameters
         ----------
         partition : (i, n), optional
-            The index of the partition and the number of partitions; (0, 1) stands for all groups. By default the state is
-            returned unchanged.
+            The index of the partition and the number of partitions; (0, 1) stands for all groups as one partition. By
+            default the state is returned unchanged.
         """
         if partition is None:
             return self
@@ -298,8 +299,9 @@ def exact_sum(values: Floats) -> Fraction:
     mantissas, exponents = np.frexp(values)
     whole = (mantissas * 2.0**53).astype(np.int64)
     least = int(exponents.min(initial=0))
-    # Numbers of the same exponent are summed with `bincount`, which adds in float64. To keep its sums exact, each mantissa
-    # of 53 bits is split into two halves of at most 27 bits, and at most 2**26 halves are added at a time.
+    # Mantissas of numbers with the same exponent are summed with `bincount`, which adds in float64. To keep its sums
+    # below 2**53 and therefore exact, each mantissa of 53 bits is split into two halves of at most 27 bits, and at most
+    # 2**26 halves are added at a time.
     total = Fraction(0)
     for start in range(0, len(values), 1 << 26):
         some = slice(start, start + (1 << 26))

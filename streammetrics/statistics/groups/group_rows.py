@@ -42,12 +42,14 @@ __all__ = ["GROUP_WEIGHTS", "SAMPLE", "GroupRows", "WaitingRows", "sample_level"
 Ints = NDArray[np.int64]
 
 HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
-# At most this many bytes of unsorted rows are sorted together. A state with more bytes cannot be written to a file, and
-# its rows are read one partition at a time.
+# Up to this many bytes of unsorted rows are sorted in one step. A state with more bytes cannot be saved, because that
+# requires all rows in sorted order. Its results are computed from one partition of the groups at a time.
 SAVED = 1 << 28
-# Entries that stand for at most this many rows may be expanded to single rows, even if there are only a few entries.
+# Sorted entries (row counts) may be expanded to single rows if there are at most this many rows, or at most four rows
+# per entry.
 SPREAD_ROWS = 1 << 22
-# Groups are added to the sums in batches of about this many groups. All groups together could take gigabytes of memory.
+# Groups are added to the sums over groups whenever about this many of them are waiting. All groups together could take
+# gigabytes of memory.
 MANY = 1 << 20
 # The hash salt of group samples. It is part of saved states and must never change.
 SAMPLE = 0x53414D504C450001
@@ -74,7 +76,7 @@ class WaitingRows:
     spilled : tuple of Spill
         The rows on disk.
     settled : tuple of GroupRows
-        States whose rows are already sorted into entries.
+        States whose rows are already sorted into entries, and that were merged with the unsorted rows.
     """
 
     raws: tuple[RawRows, ...]
@@ -98,7 +100,7 @@ class WaitingRows:
 
     @cached_property
     def weight_excess_bound(self) -> float:
-        """An upper bound on the absolute difference between the total weight of the rows and their number."""
+        """An upper bound on the absolute difference between the total weight of the rows and the number of rows."""
         waiting = sum(float(np.abs(r["weights"] - 1).sum()) for r in self.raws if "weights" in r)
         return (
             waiting
@@ -216,7 +218,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         entries : Entries
             The number of rows of each group, score and label.
         waiting : WaitingRows
-            The source of all other content, such as the number of dropped rows.
+            The rows before sorting, from which all other content is taken, such as the number of dropped rows.
         """
         flats: dict[str, Any] = {"kinds": waiting.kinds[None]}
         if waiting.level:
@@ -305,7 +307,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return WaitingRows((), flats["kinds"][0], dropped, "rounded" in flats, level, (), (self.without_front_parts(),))
 
     def without_front_parts(self) -> Self:
-        """Return a state with the rows of the groups only, without other counts such as the number of dropped rows."""
+        """Return a state with only the rows of the groups, without other counts such as the number of dropped rows."""
         return self.with_cells(replace(self.cells, flats={"kinds": self.cells.flats["kinds"]}))
 
     def canonicalize(self, parts: Mapping[str, Any] | None = None) -> Self:
@@ -313,9 +315,9 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return state._fit_sample(self.sample_rows) if self.sample_rows and len(state) else state
 
     def _fit_sample(self, most: int) -> Self:
-        """Reduce the sample of groups to at most `most` rows, and count the other rows as dropped."""
-        # At level L, the sample contains the groups whose hash begins with at least L zero bits. The lowest level whose
-        # groups fit within the limit depends only on the set of rows, not on their order.
+        """Reduce the sample of groups to at most `most` rows in total, and count all other rows as dropped."""
+        # At level L, the sample contains the groups whose hash begins with at least L zero bits. The lowest level at
+        # which these groups have at most `most` rows depends only on the set of rows, not on their order.
         rows_by_zeros = np.zeros(65, np.int64)
         np.add.at(rows_by_zeros, self.leading_zeros, self.inner_row_counts)
         level = int(self.read_cells(type(self).level).max(initial=0))
@@ -351,9 +353,9 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return Groups.concat(self._iter_groups())
 
     def _iter_groups(self) -> Iterator[Groups]:
-        """Yield the weights and concordant pairs of all groups, in parts if rows are on disk.
+        """Yield the weights and concordant pairs of all groups, in several parts if rows are on disk.
 
-        One thread per processor sorts rows.
+        Rows are sorted by one thread per processor.
         """
         waiting = self.waiting
         if waiting is None or not all(s.can_expand_rows() for s in waiting.settled):
@@ -376,7 +378,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def sorted_rows(self) -> Iterator[SortedGroupRows]:
         """Yield the sorted rows of a state of one cell: all together, or one partition at a time if there are many.
 
-        All rows of a group are in the same part.
+        All rows of a group are in one `SortedGroupRows` object.
         """
         waiting = self.waiting
         if waiting is None or not all(s.can_expand_rows() for s in waiting.settled):
@@ -423,7 +425,8 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def _close_cells(self) -> SealedGroups:
         cells, entries = self.cells, self.cells.tallies["scores"]
         assert cells.inner_keys is not None
-        # A state without axes and without rows still has one cell, so that its partition is recorded as sealed.
+        # A sealed state records its partition in a cell. A state without axes and without rows therefore also gets one
+        # cell.
         fronts = len(self) if self.axes else 1
         groups = scan_groups(sorted_entries(entries), len(cells))
         bounds = np.searchsorted(cells.inner_keys[:, 0], np.arange(fronts + 1))
@@ -521,7 +524,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
             raise StateFormatError("the state is corrupt: GroupRows contains groups of another partition")
 
     def close(self) -> None:
-        """Close the files on disk. This frees the disk space, and the rows in these files are lost."""
+        """Close the files on disk, which frees the disk space. The rows in these files are lost."""
         for spilled in self.waiting.spilled if self.waiting is not None else ():
             spilled.close()
 

@@ -53,7 +53,7 @@ NOTHING = np.zeros(0, np.int64)
 
 
 def split_words(ids: Array) -> tuple[Array, Array]:
-    """Return the first and the second 64-bit words of ids; the second array is empty if ids have only one word."""
+    """Return the first and the second 64-bit words of group IDs; the second array is empty if IDs have only one word."""
     if ids.ndim == 1:
         return ids, NOTHING
     return np.ascontiguousarray(ids[:, 0]), np.ascontiguousarray(ids[:, 1])
@@ -103,7 +103,7 @@ def partition_rows(
 
 
 def collect_groups(raws: Sequence[RawRows], workers: int) -> Groups:
-    """Return the class weights and concordant pairs of every group in these rows.
+    """Return the weights of negatives and positives, and the concordant pairs, of every group in these rows.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def collect_groups(raws: Sequence[RawRows], workers: int) -> Groups:
 
 
 def _concat_rows(raws: Sequence[RawRows]) -> RawRows:
-    """Concatenate blocks of rows whose columns have different types.
+    """Concatenate blocks of rows whose columns may have different types.
 
     If any block has weights or ids of two words, the result has them for all rows.
     """
@@ -138,7 +138,7 @@ def _concat_rows(raws: Sequence[RawRows]) -> RawRows:
 
 
 def widen_ids(ids: Array) -> Array:
-    """Return ids as two 64-bit words."""
+    """Return group IDs as two 64-bit words each; the second word of a one-word ID is 0."""
     return ids if ids.ndim == 2 else np.column_stack([ids, np.zeros(len(ids), np.int64)])
 
 
@@ -153,7 +153,7 @@ def _partition_bits(n: int) -> int:
 
 
 def scan_sorted(raws: Sequence[RawRows]) -> Groups:
-    """Return the class weights and concordant pairs of every group in rows that are already sorted by an integer group."""
+    """Return the class weights and concordant pairs of every group in rows that are sorted by integer group ID."""
     raws = [r for r in raws if len(r["ids"])]
     if not raws:
         return Groups.zeros()
@@ -181,7 +181,7 @@ def _scan_rows(numbers: Array, count: int, scores: Array, labels: Array, weights
 
 
 def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
-    """Do the same as `_collect_any` for the most common kind of rows: ids of one size, float32 scores and no weights.
+    """Return the result of `_collect_any`, faster, for rows whose IDs have one size, with float32 scores and no weights.
 
     The score and the label of such a row fit in one 64-bit key, which makes sorting fast.
     """
@@ -211,14 +211,14 @@ def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
 
 
 def _compare_groups(numbers: NDArray[np.int32], count: int, keys: NDArray[np.uint64]) -> Groups:
-    """Return the class weights and concordant pairs of groups, given the group and the packed score of each row."""
+    """Return class weights and concordant pairs of groups, given the number of the group and the key of each row."""
     begins, ordered = np.zeros(count + 1, np.int64), np.empty(len(numbers), np.uint64)
     kernel_registry.find_kernel("groups:sort_by_group")(numbers, keys, begins, ordered)
     return compare_rows(ordered, begins)
 
 
 def _pack_scores(scores: Array, labels: Array) -> NDArray[np.uint64]:
-    """Return a key for each row. Keys sort by score, then by label, and consist of 32 bits for the score and one bit."""
+    """Return a key for each row: 32 bits that sort like the score, followed by the label as the last bit."""
     keys = np.empty(len(labels), np.uint64)
     with np.errstate(over="ignore"):
         narrow = scores.astype(np.float32, copy=False)

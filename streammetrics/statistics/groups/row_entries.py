@@ -1,4 +1,4 @@
-"""Entries of rows: the number of rows of each group, score and label, in sorted order."""
+"""Conversion of single rows to sorted entries: the number of rows of each group, score and label."""
 
 from __future__ import annotations
 

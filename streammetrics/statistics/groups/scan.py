@@ -1,4 +1,4 @@
-"""Compute the class weights and the concordant pairs of every group from rows sorted by group, score and label.
+"""Computation of class weights and concordant pairs of every group from rows sorted by group, score and label.
 
 A positive and a negative of a group are concordant if the positive has the higher score; a tie counts one half. The
 computation exists as a compiled kernel and in numpy, with the same results bit for bit.
@@ -26,7 +26,7 @@ DIGIT, MASK = 26, (1 << 26) - 1
 
 
 class SortedGroupRows(NamedTuple):
-    """Row counts, sorted by group, score and label.
+    """The number of rows of each group, score and label, as entries in sorted order.
 
     Parameters
     ----------
@@ -51,19 +51,20 @@ class SortedGroupRows(NamedTuple):
 
 
 def compare_rows(keys: NDArray[np.uint64], starts: Ints) -> Groups:
-    """Return the class weights and concordant pairs of groups whose rows have no weights.
+    """Return the numbers of negatives, positives and concordant pairs of groups whose rows have no weights.
 
     Parameters
     ----------
     keys : uint64 array
         Score and label of each row, packed into one integer. The rows of a group are adjacent, in any order.
     starts : int64 array
-        The index of the first row of each group, and the number of rows.
+        The index of the first row of each group, followed by the number of rows.
 
     Notes
     -----
-    If one label is rare in a group, the kernel compares all of its pairs, without sorting. For every other group it sets
-    `wins` to -1. Such a group is sorted here, and its pairs are counted in one pass.
+    If one label is rare in a group, the kernel compares every positive of the group with every negative, without
+    sorting. For any other group it sets `wins` to -1. Such a group is sorted here, in place, and its pairs are counted
+    in one pass.
     """
     groups = Groups.zeros(len(starts) - 1)
     kernel_registry.find_kernel("groups:compare_rows")(keys, starts, *groups[:3])
@@ -89,7 +90,7 @@ def fixed_weights(weights: NDArray[np.float64]) -> Ints:
 
 
 def sorted_entries(entries: Entries) -> SortedGroupRows:
-    """Convert the row counts of a state by group, score and label to `SortedGroupRows`."""
+    """Convert entries of a state (row counts by group, score and label) to `SortedGroupRows`."""
     keys = entries.codes >> np.uint64(1)
     if entries.high is not None and entries.high_place_bits:
         keys |= (entries.high & np.uint32(1)).astype(np.uint64) << np.uint64(63)

@@ -1,4 +1,4 @@
-"""Blocks of rows that have the same group and the same score, with cumulative weights.
+"""Blocks of rows with equal group and equal score, with the weight of each block and cumulative weights.
 
 Metrics that compute a curve or a cut-off for every group, such as average precision, are sums over these blocks.
 """
@@ -57,8 +57,9 @@ def group_score_blocks(rows: SortedGroupRows) -> Blocks:
     starts_group[1:] = rows.numbers[1:] != rows.numbers[:-1]
     starts_block = starts_group.copy()
     starts_block[1:] |= rows.keys[1:] != rows.keys[:-1]
-    # Three kinds of sums are needed: over a block, over a block and all higher scores of its group, and over a group. Each
-    # is the difference of a running sum over all entries at two indices, which `cuts` lists.
+    # Three kinds of sums are needed: over a block, over a block and all higher scores of its group, and over a group.
+    # Each is the difference between the values of a running sum at two indices. For each kind, `cuts` contains these
+    # indices.
     begins, places = np.flatnonzero(starts_group), np.flatnonzero(starts_block)
     ends, group = np.append(begins[1:], n), (np.cumsum(starts_group) - 1)[places]
     block_ends, group_ends = np.append(places[1:], n)[: len(places)], ends[: len(begins)][group]
@@ -72,7 +73,8 @@ def group_score_blocks(rows: SortedGroupRows) -> Blocks:
 def _sum_between(run: list[Ints], first: Ints, last: Ints) -> Floats:
     """Return the weight of the entries from each index of `first` to that of `last`.
 
-    `run` has an integer running sum for each part of the weights (see `_weight_parts`). Only the last step rounds.
+    The entry at the index in `last` is excluded. `run` has an integer running sum for each part of the weights (see
+    `_weight_parts`). Differences of these are exact; only their conversion and addition as float64 rounds.
     """
     out = np.zeros(len(first))
     for i, part in enumerate(run):

@@ -21,7 +21,7 @@ BLOCK = 1 << 16
 
 
 class ScoredGroups(State):
-    """A state that keeps the scores of each open group, until `close_groups` replaces them with sums over groups.
+    """The base of states that keep the scores of each open group; `close_groups` turns them into sums over groups.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class ScoredGroups(State):
 
     @property
     def exact_places(self) -> int:
-        """The number of possible codes of a row within its group: each score with either label."""
+        """The number of possible codes of a row within its group; a code combines a score and a label."""
         return 1 << count_exact_bits(self.real)
 
     def check(self) -> None:

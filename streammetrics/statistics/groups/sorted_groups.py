@@ -1,6 +1,7 @@
 """Groups of a log that is sorted by group.
 
-When a new group begins, the previous group is complete and is added to the sums. Memory is therefore constant.
+When the rows of a new group begin, the previous group is complete and is added to the sums over groups. Memory is
+therefore constant.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SUMS = ("groups", "sums", "weights", "lone", "moments")
 
 
 class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
-    """Sums over all groups except the first and the last of each range of rows, whose scores are kept.
+    """Sums over all groups except the first and the last of each range of rows; of these two, the scores are kept.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
     -----
     A range is a run of consecutive rows of the log that one accumulator counted. Its first and its last group may have
     more rows in another range, so the state keeps the scores of both. Merging raises an error if the group IDs of two
-    ranges overlap. The positions at which a log is cut into ranges change the bytes of a state, but not its results.
+    ranges overlap. Where a log is cut into ranges affects the bytes of a state, but not its results.
     """
 
     begins = Flat()

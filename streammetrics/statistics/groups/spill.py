@@ -1,4 +1,4 @@
-"""Rows on disk, stored by partition in an unnamed temporary file.
+"""Rows on disk, in an unnamed temporary file, in blocks that are ordered by partition (a hash of the group).
 
 The file is unlinked as soon as it is open. The system therefore frees the disk space when the last process that uses the
 file ends, even if a signal kills it. A forked child reads the rows that its parent wrote, and writes to its own file.
@@ -162,7 +162,7 @@ class SpilledRows(NamedTuple):
     places : dict of str to int
         The offset of each column in the file.
     starts : int64 array
-        The index of the first row of each partition, and the number of rows.
+        The index of the first row of each partition, followed by the number of rows.
     sums : uint32 array
         The checksum of each partition, computed over all columns.
     """

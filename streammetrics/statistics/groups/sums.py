@@ -24,7 +24,7 @@ __all__ = ["GroupSums"]
 
 
 class GroupSums(KeyKinds, TermSums, tag="group_sums"):
-    """The sums of `ScoreSums` for every group.
+    """The sums of `ScoreSums`, such as the sum of the log loss, for every group.
 
     Parameters
     ----------
@@ -93,6 +93,6 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
 def _floats(fixed: NDArray[np.int64]) -> NDArray[np.float64]:
     """Convert fixed-point numbers high * 2**-20 + low * 2**-60 to float64.
 
-    Both terms are exact as float64, so the result is rounded only once.
+    Each of the two terms is exact in float64, so only their sum is rounded.
     """
     return np.asarray(np.ldexp(fixed[..., 0].astype(np.float64), -20) + np.ldexp(fixed[..., 1].astype(np.float64), -60))
