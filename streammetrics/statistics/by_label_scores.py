@@ -238,7 +238,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
 
 def exact_labels(exact: Entries) -> Ints:
-    """Return the index of the label of each entry by exact score."""
+    """Return the index of the label to which each exact score belongs."""
     assert exact.high is not None
     return ((exact.high & U4((1 << exact.high_place_bits) - 1)) >> U4(1)).astype(np.int64)
 

@@ -88,7 +88,7 @@ class DecisionCounts(State, tag="decisions"):
 
     def check(self) -> None:
         weight = read_row_weight(self, "counts")
-        # Only the counts at different thresholds can contradict one another.
+        # Any counts are possible at a single threshold. Only counts at different thresholds can contradict one another.
         if weight.rows.shape[-3] == 1:
             return
         labels, above = weight.sum(-1), weight[..., 1]

@@ -114,7 +114,7 @@ def check_range(state: State, least: str = "low", largest: str = "high", max_siz
     state : State
         The state to check.
     least, largest : str
-        The names of the parts with the smallest and the largest values.
+        The names of the arrays with the smallest and the largest values.
     max_size : float
         The largest absolute value that an extreme may have.
     """

@@ -37,7 +37,8 @@ class GroupDecisions(DiscoveredNames, DecisionCounts, tag="group_decisions"):
 
     @property
     def can_vectorize(self) -> bool:
-        # Vectorized computation treats every cell separately. A fairness metric needs all groups of a slice together.
+        # A vectorized computation treats every cell, here each group of a slice, separately. A fairness metric needs
+        # all groups of a slice together.
         return False
 
     def needs(self) -> tuple[Need, ...]:

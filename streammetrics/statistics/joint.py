@@ -27,12 +27,12 @@ from .weighted_rows import check_columns
 __all__ = ["JointHistogram"]
 
 
-# When a state is read from bytes, its exact rows are checked only if it has at most this many cells.
+# When a state is read from bytes, the pairs (x, y) of its cells are checked only if it has at most this many cells.
 MAX_CHECKED_CELLS = 256
 
 
 def _rows_by_cell(exact: Entries) -> list[PairRows]:
-    """Return, for each cell that keeps its rows exactly, the (x, y) pairs with their counts."""
+    """Return, for each cell that keeps exact pairs (x, y), these pairs with their row counts."""
     names, begins = np.unique(exact.cells, return_index=True)
     ends = [*begins[1:], len(exact)]
     return [
@@ -60,10 +60,10 @@ class JointHistogram(State, tag="joint_buckets"):
     Notes
     -----
     A pair of float64 numbers does not fit in the 64-bit codes by which rows are counted. Each row is therefore counted
-    four times, in four views. If rows are kept exactly, the views are x, y, a pair of 32-bit hashes of x and y, and a
+    four times, in four views. In a cell with exact pairs, the views are x, y, a pair of 32-bit hashes of x and y, and a
     second such pair from another hash function. The first two views give all values. The hashes tell which x belongs to
-    which y. If two values have the same first hash, the second hash distinguishes them. `state.pair_levels` describes the
-    views of rows in buckets.
+    which y. If two values have the same first hash, the second hash distinguishes them. `state.pair_levels` describes
+    the views of rows in buckets.
 
     An exact row takes 64 bytes. A bucket with rows takes 16 bytes. There are at most 2**(2 bits + 6) buckets of pairs
     with rows, and fewer if x and y are correlated.

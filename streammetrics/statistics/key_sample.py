@@ -63,7 +63,7 @@ class KeySample(KeyKinds, tag="key_sample"):
 
     @property
     def hashes(self) -> int:
-        """The number of possible hash values, which are the codes in the part `keys`."""
+        """The number of possible hash values, which are the codes in the histogram `keys`."""
         return 1 << 64
 
     def needs(self) -> tuple[Need, ...]:

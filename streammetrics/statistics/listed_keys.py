@@ -137,14 +137,14 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
             )
 
     def _weight_units(self, rows: str, excess: str) -> NDArray[Any]:
-        """Return the weight of each item, in units of 2**-60, from two parts of the state.
+        """Return the weight of each item, in units of 2**-60, from two arrays of the state.
 
         Parameters
         ----------
         rows : {"counts", "firsts"}
-            The name of the part with the row counts.
+            The name of the array of row counts.
         excess : {"excess", "firsts_excess"}
-            The name of the part with the sums of (weight - 1).
+            The name of the array of sums of (weight - 1).
         """
         flats = self.cells.flats
         return (

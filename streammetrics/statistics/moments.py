@@ -44,7 +44,8 @@ kernel derives, split into parts so that third and fourth powers are exact.
 POWER_SCALES = {"xxx": 2**75, "xxxx": 2**100}
 """The factor by which stored third and fourth powers are too large.
 
-The kernel computes them from x times 2**25.
+The kernel computes them from x times 2**25, because products of powers of x with weights could otherwise have bits
+below 2**-1074, the smallest float64.
 """
 # Numbers whose third or fourth power is summed must lie between 2**-POWERS and 2**POWERS in absolute value.
 POWERS = 200

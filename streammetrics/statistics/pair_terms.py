@@ -25,7 +25,7 @@ POWERS = 50
 The square of their tenth power then does not overflow float64.
 """
 TINY = 2.0**-1000
-"""The smallest number whose logarithm is computed here."""
+"""Smaller numbers are raised to this one before their logarithm or power is computed."""
 # log(2 pi) / 2
 HALF_LOG_TAU = 0.91893853320467274178
 

@@ -114,7 +114,7 @@ class Pairs:
 
     @property
     def min_self_pairs(self) -> int:
-        """A lower bound on the weight of the pairs of a row with itself, which is 0 if rows have weights."""
+        """A lower bound on the weight of the pairs of a row with itself; simply 0 if rows have weights."""
         return 0 if self.weighted else self.self_pairs
 
     @property
@@ -272,7 +272,7 @@ def _dense_ranks(values: Array) -> Ints:
 
 
 def read_exact_pairs(entries: Entries) -> Pairs:
-    """Return the pair counts of a cell that keeps its rows exactly."""
+    """Return the pair counts of a cell that keeps the exact x and y of its rows."""
     views = _exact_views(entries)
     x, y, cells = _match_rows(views)
     has_positive_weight = has_weight(cells)

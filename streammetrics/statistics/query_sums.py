@@ -146,8 +146,8 @@ class QuerySums(State):
         return int(order[1:][is_repeated].min()) if is_repeated.any() else None
 
     def steps(self, like: Like) -> Iterable[Step]:
-        # The kernel receives empty arrays for parts that are not needed: sums of unbounded measures if no term is
-        # unbounded, and sums of squared weights until the first batch with weights.
+        # The kernel receives an empty array in place of sums that are not needed: sums of measures that may exceed 1 if
+        # there are no such terms, and sums of squared weights until the first batch with weights.
         own = type(self)
         unbounded = np.array([parse_term(t)[0] in self.unbounded for t in self.terms], np.int64)
         exact, heavy = bool(unbounded.any()), like.has_weights or "w2" in like.present

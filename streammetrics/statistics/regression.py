@@ -36,10 +36,10 @@ PLAIN = tuple(term for term in TERMS if term not in WITH_PARAMETER)
 SHARES = ("nonzero", "hit", "either", "below")
 # These terms leave out rows with a target of 0.
 LEFT_OUT = ("relative", "signed_relative")
-# An upper bound on any term of valid numbers; input checks reject larger numbers.
+# An upper bound on any term. Input checks limit the numbers from which terms are computed.
 LARGEST = 2.0**992
 SQUARE = "^2"
-# The kernel number of the square of a term is the number of the term plus OFFSET.
+# Kernels identify the square of a term by the index of the term in TERMS plus OFFSET.
 OFFSET = 32
 # If squares of losses are summed, numbers must lie between 2**-240 and 2**240, so that no square overflows float64.
 SQUARED = 240

@@ -32,13 +32,13 @@ def count_distinct(cells: Ints, numbers: Array, count: int) -> Ints:
 
 
 def high_bits(exact: Entries) -> Array:
-    """Return the high word of the code of each entry by exact score, which is stored as two words."""
+    """Return the high word of the code of each exact score; these codes are stored as two words."""
     assert exact.high is not None
     return exact.high
 
 
 def score_keys(exact: Entries, real: bool) -> NDArray[np.uint64]:
-    """Return the score of each entry by exact score, as an integer that sorts like the score.
+    """Return the exact score of each entry, as an integer that sorts like the score.
 
     The low word of the code of an entry has 64 bits: 63 bits of the score, and the label as the last bit. A real score
     (not a probability) has one more bit, which is in the high word of the code.

@@ -58,9 +58,10 @@ With these values, a bucket keeps ten bits of the mantissa of a score, so half-p
 # In a cell with fewer rows than this, the number of pairs of a positive and a negative fits in an int64.
 FEW = 1 << 31
 ENOUGH_LESS = 8
-"""A cell of real scores (not probabilities) is not folded while they occupy under 2**(bits - ENOUGH_LESS) buckets.
+"""A cell of real scores keeps all of them exactly while they occupy fewer than 2**(bits - ENOUGH_LESS) buckets.
 
-With 19 bits, two octaves have this many buckets.
+Real scores are scores that need not be probabilities. With 19 bits, two octaves (such as 0.25 to 1) have this many
+buckets.
 """
 MAX_EXACT_SCORES = 1 << 20
 """A cell with more distinct scores than this is converted to buckets, even if its scores occupy few of them."""
@@ -322,7 +323,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return self._bucket_entries(exact.cells, place, exact), self.find_flags(exact.select(lost))
 
     def _bucket_places(self, exact: Entries) -> tuple[Array, Array]:
-        """Return the code in buckets of each exact entry (2 x bucket + label), and whether the bucket rounds its score."""
+        """Return the code (2 x bucket + label) of each exact score, and whether its bucket rounds the score."""
         assert self.bits is not None
         if kernel_registry.has_kernels():
             place, lost = np.empty(len(exact), U4), np.empty(len(exact), np.bool_)

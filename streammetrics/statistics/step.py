@@ -36,10 +36,10 @@ class ColumnType(NamedTuple):
 
 
 class ShardPart(NamedTuple):
-    """A kernel argument that stands for a part of the state of the shards.
+    """A kernel argument that stands for an array of a second state, which has a cell for each shard.
 
-    Users are divided into shards for jackknife intervals. One kernel call can update the state of all rows and the state
-    of the shards together.
+    A shard is a random subset of the users, for jackknife intervals. One kernel call can update the state of all rows
+    and the state of the shards together.
     """
 
     part: Any
@@ -58,10 +58,11 @@ class Like:
         Whether the state has only one cell, to which all rows belong. The column "at" (the cell of each row) is then
         empty.
     dense : frozenset of str
-        The names of the parts whose row counts are kept in an array with a counter for every possible code. For such a
-        part a kernel receives this array, flattened cell by cell, and the array of the sums of (weight - 1).
+        The names of the histograms whose row counts are kept in an array with a counter for every possible code (place
+        in the histogram). For such a histogram a kernel receives this array, flattened cell by cell, and the array of
+        the sums of (weight - 1).
     present : frozenset of str
-        The names of the optional parts that the state already has.
+        The names of the optional arrays that the state already has.
     """
 
     columns: Mapping[str, ColumnType]
@@ -92,11 +93,11 @@ class Step:
         The module and the function, separated by a colon. The module is relative to `streammetrics.kernels`
         ("checks:find_bad_label"), or has its full path ("acme.kernels:count").
     *arguments
-        A string stands for the column of this role. There are four special columns: "sample_weight" is empty if rows have
-        no weights; "at" contains the cell of each row, and is empty if the state has only one cell; "ones" contains a
-        weight of 1 for each row; "front" contains the cell of each row along the axes of the state (such as slices). A
-        part of the statistic, such as ``type(self).rows``, stands for its array, flattened cell by cell. All other
-        arguments are passed unchanged.
+        A string stands for the column of this role. There are four special columns: "sample_weight" is empty if rows
+        have no weights; "at" contains the cell of each row, and is empty if the state has only one cell; "ones"
+        contains a weight of 1 for each row; "front" contains the cell of each row along the axes of the state (such as
+        slices). A declared array of the statistic, such as ``type(self).rows``, stands for its values, flattened cell
+        by cell. All other arguments are passed unchanged.
     checks : bool
         Whether, in a state with only one cell, the kernel itself checks labels and scores. If it finds a bad value, it
         returns 1 and leaves every array unchanged. All other kernels return 0 and cannot fail.

@@ -81,7 +81,7 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         return None
 
     def _sort_rows(self, columns: Mapping[str, Any]) -> tuple[Ints, NDArray[np.bool_], Ints]:
-        """Sort the rows by query, rank, document and topic.
+        """Sort the rows by query, rank, document and topic (the subtopic or the category).
 
         Returns
         -------

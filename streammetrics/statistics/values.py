@@ -35,7 +35,7 @@ Floats = NDArray[np.float64]
 Buckets = NDArray[np.uint64]
 
 LOSS_PARTS = ("sums", "skipped", "lossy", "lossy_excess")
-"""The names of the parts that exist only if the setting `losses` is not empty."""
+"""The names of the arrays that a state has only if its setting `losses` is not empty."""
 
 
 class ValueHistogram(State, tag="value_buckets"):
@@ -198,7 +198,7 @@ class ValueHistogram(State, tag="value_buckets"):
         return value_of(self.least[output], "least"), value_of(self.largest[output], "largest")
 
     def sample_entries(self, columns: Mapping[str, Column], rows: int) -> Entries:
-        """Return the values of the first `rows` rows of a batch as entries at level 0, with one value per bucket.
+        """Return the values of the first `rows` rows of a batch as entries at level 0, where a bucket has one value.
 
         Rows of weight 0 are left out.
         """

@@ -34,9 +34,9 @@ class WeightedRows(State):
     excess = Flat(form="exact", excess_of="rows")
 
     def row_arguments(self, like: Like) -> tuple[Any, Any]:
-        """Return the parts `rows` and `excess` as kernel arguments.
+        """Return the arrays of row counts and of sums of (weight - 1) as kernel arguments.
 
-        If rows have no weights, an empty array takes the place of `excess`.
+        If rows have no weights, the second one is an empty array.
         """
         own = type(self)
         return own.rows, own.excess if like.has_weights else NOTHING

@@ -132,7 +132,8 @@ class WaitingRows:
 class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     """The rows of every group: the number and weight of rows of each score and label.
 
-    Groups may come in any order, so the state keeps the rows of all groups until `close_groups`.
+    Rows of a group may come at any time, so the state keeps the rows of all groups. `close_groups` turns them into sums
+    over groups.
 
     Parameters
     ----------
@@ -214,7 +215,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         Parameters
         ----------
         inner : int64 array
-            The key of each group.
+            The slice number (here 0) and the two 64-bit words of the ID of each group.
         entries : Entries
             The number of rows of each group, score and label.
         waiting : WaitingRows
@@ -349,11 +350,11 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def groups(self) -> Groups:
-        """Return the weights and concordant pairs of all groups; the state must have only one cell."""
+        """Return the weights of negatives, positives and pairs of all groups; the state must have only one cell."""
         return Groups.concat(self._iter_groups())
 
     def _iter_groups(self) -> Iterator[Groups]:
-        """Yield the weights and concordant pairs of all groups, in several parts if rows are on disk.
+        """Yield the weights of negatives, positives and pairs of all groups, in several parts if rows are on disk.
 
         Rows are sorted by one thread per processor.
         """

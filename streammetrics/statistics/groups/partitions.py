@@ -1,4 +1,4 @@
-"""Compute the concordant pairs of every group from unsorted rows, in parallel.
+"""Counts of the concordant pairs of every group, computed in parallel from unsorted rows.
 
 Rows are first partitioned by a hash of their group, so that all rows of a group are in the same partition. Threads then
 process one partition at a time: they number its groups, sort its rows by group and count concordant pairs.
@@ -35,7 +35,7 @@ __all__ = [
 
 Array = NDArray[Any]
 RawRows = dict[str, Array]
-"""The columns of unsorted rows by name: "ids" (the groups), "scores", "labels" and, optionally, "weights"."""
+"""The columns of unsorted rows by name: "ids" (the group IDs), "scores", "labels" and, optionally, "weights"."""
 
 T = TypeVar("T")
 # The target number of rows of a partition.
@@ -103,7 +103,7 @@ def partition_rows(
 
 
 def collect_groups(raws: Sequence[RawRows], workers: int) -> Groups:
-    """Return the weights of negatives and positives, and the concordant pairs, of every group in these rows.
+    """Return the weights of negatives, positives and concordant pairs of every group in these rows.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def collect_groups(raws: Sequence[RawRows], workers: int) -> Groups:
 def _concat_rows(raws: Sequence[RawRows]) -> RawRows:
     """Concatenate blocks of rows whose columns may have different types.
 
-    If any block has weights or ids of two words, the result has them for all rows.
+    If any block has weights, or IDs of two 64-bit words, the result has them for all rows.
     """
     if len(raws) == 1:
         return raws[0]
@@ -153,7 +153,7 @@ def _partition_bits(n: int) -> int:
 
 
 def scan_sorted(raws: Sequence[RawRows]) -> Groups:
-    """Return the class weights and concordant pairs of every group in rows that are sorted by integer group ID."""
+    """Return the weights of negatives, positives and concordant pairs of every group, from rows sorted by integer ID."""
     raws = [r for r in raws if len(r["ids"])]
     if not raws:
         return Groups.zeros()
@@ -211,7 +211,7 @@ def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
 
 
 def _compare_groups(numbers: NDArray[np.int32], count: int, keys: NDArray[np.uint64]) -> Groups:
-    """Return class weights and concordant pairs of groups, given the number of the group and the key of each row."""
+    """Return the negatives, positives and concordant pairs of groups, given the group number and the key of each row."""
     begins, ordered = np.zeros(count + 1, np.int64), np.empty(len(numbers), np.uint64)
     kernel_registry.find_kernel("groups:sort_by_group")(numbers, keys, begins, ordered)
     return compare_rows(ordered, begins)
@@ -291,7 +291,7 @@ def _can_start_threads(pool: ThreadPoolExecutor) -> bool:
     """Return whether new threads can start. While the interpreter exits, as in `atexit` functions, they cannot."""
     try:
         pool.submit(int)
-    # The interpreter exits.
+    # New threads cannot start because the interpreter exits.
     except RuntimeError:
         return False
     return True

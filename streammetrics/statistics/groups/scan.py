@@ -1,4 +1,4 @@
-"""Computation of class weights and concordant pairs of every group from rows sorted by group, score and label.
+"""Counts of negatives, positives and concordant pairs of every group, from rows sorted by group, score and label.
 
 A positive and a negative of a group are concordant if the positive has the higher score; a tie counts one half. The
 computation exists as a compiled kernel and in numpy, with the same results bit for bit.
@@ -20,7 +20,7 @@ __all__ = ["SortedGroupRows", "compare_rows", "fixed_weights", "scan_groups", "s
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
-# In a group with fewer rows than this, the number of pairs fits in an int64.
+# In a group with fewer rows than this, the number of pairs of a positive and a negative fits in an int64.
 FEW = 1 << 31
 DIGIT, MASK = 26, (1 << 26) - 1
 
@@ -103,7 +103,7 @@ def sorted_entries(entries: Entries) -> SortedGroupRows:
 
 
 def scan_groups(rows: SortedGroupRows, count: int) -> Groups:
-    """Return the class weights and the concordant pairs of each of `count` groups."""
+    """Return the weights of negatives, positives and concordant pairs of each of `count` groups."""
     if not count:
         return Groups.zeros()
     # Use the compiled kernels only if they are already loaded. Loading them just for a merge would be slow.
