@@ -234,9 +234,9 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
     Parameters
     ----------
     top_k : int, optional
-        The labels with the `top_k` highest scores of a row are predicted. Of labels with equal scores, the first are
-        chosen. Without `above`, the threshold should then be 0.5, because it is compared with the decision (1 or 0) for
-        each label. By default every label whose score reaches the threshold is predicted.
+        The number of labels of a row that are predicted: those with the highest scores. Of labels with equal scores,
+        the first are chosen. Without `above`, the threshold should then be 0.5, because it is compared with the
+        decision (1 or 0) for each label. By default every label whose score reaches the threshold is predicted.
     above : bool
         With `top_k`: whether the score of a predicted label must also reach the threshold.
     """

@@ -40,7 +40,7 @@ class TermRows:
     scale : {"probability", "logit", "real"}
         The scale of the scores.
     eps : float, optional
-        The distance from 0 and 1 to which probabilities are clipped; by default the machine epsilon of their dtype.
+        The distance from 0 and 1 to which probabilities are clipped; the default depends on their dtype (see `eps_of`).
     """
 
     def __init__(self, columns: Mapping[str, Column], scale: str, eps: float | None) -> None:

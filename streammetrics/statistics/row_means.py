@@ -139,7 +139,7 @@ A term has the value 0 in rows where it is undefined.
 
 
 class RowMeans(WeightedRows):
-    """The base of states with exact sums over rows of terms, which are computed in float64 for each row.
+    """The base of states with exact sums over rows of terms (values of a row, such as a loss), computed in float64.
 
     Parameters
     ----------
@@ -253,8 +253,8 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     scale : {"probability", "logit", "real"}
         The scale of the scores. With "real", terms that need probabilities, such as "log_loss", are not available.
     eps : float, optional
-        The log loss clips probabilities to [eps, 1 - eps]. The default is the machine epsilon of their dtype, as in
-        `ScoreSums`.
+        The log loss clips probabilities to [eps, 1 - eps]. The default is the machine epsilon of float32 or float64,
+        depending on their dtype, as in `ScoreSums`.
     num_outputs : int, optional
         The number of outputs of a row. Each output has a true and a predicted class in place of scores.
 

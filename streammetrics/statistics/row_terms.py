@@ -38,7 +38,7 @@ WIDE = ("distributions", "vectors", "forecasts", "ratings")
 
 
 class RowTerms(RowMeans, tag="row_terms"):
-    """Exact sums over rows of terms of two columns or two vectors.
+    """Exact sums over rows of terms (values such as a loss) that are computed from two columns or two vectors.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class RowTerms(RowMeans, tag="row_terms"):
         The scale of the scores.
     eps : float, optional
         Probabilities are clipped to [eps, 1 - eps], and the shares of a predicted distribution are raised to at least
-        eps. The default is the machine epsilon of their dtype, as in `ScoreSums`.
+        eps. The default is the machine epsilon of float32 or float64, depending on their dtype, as in `ScoreSums`.
     width : int, optional
         The length of the vectors, if rows have vectors.
 

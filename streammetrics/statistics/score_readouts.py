@@ -138,7 +138,7 @@ class LabelledEntries(NamedTuple):
 
 
 def areas(state: ScoreHistogram) -> CellBounds:
-    """Return the area under the ROC curve of every cell, where ties count one half.
+    """Return the area under the ROC curve of every cell, where ties count one half, with certified bounds.
 
     The value of a cell is a quotient of two integers, rounded once. The bounds assume the best and the worst order of
     the scores within each bucket.
@@ -321,7 +321,7 @@ def split_by_label(e: Entries, starts: Ints) -> LabelledEntries:
 
 
 def average_precisions(state: ScoreHistogram) -> CellBounds:
-    """Return the average precision of every cell.
+    """Return the average precision of every cell, with certified bounds.
 
     Each distinct score, or each bucket if rows are in buckets, is a threshold.
     """
@@ -329,7 +329,7 @@ def average_precisions(state: ScoreHistogram) -> CellBounds:
 
 
 def ks_distances(state: ScoreHistogram) -> CellBounds:
-    """Return the Kolmogorov-Smirnov distance between the score distributions of the classes of every cell."""
+    """Return the Kolmogorov-Smirnov distance between the scores of both classes in every cell, with certified bounds."""
     return _read_cells(state, _ks_distances_of_cells, ks_distance)
 
 

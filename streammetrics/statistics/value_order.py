@@ -49,8 +49,9 @@ def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
     def neighbours(slack: int) -> tuple[int, int]:
         """Return the two buckets whose values are averaged to get the quantile.
 
-        They are usually the same bucket, but two buckets if the cumulative weight of one equals the target. `slack` is
-        an upper bound, in units, on the difference between a sum of weights and the sum of the unrounded weights.
+        They are the same bucket, unless the cumulative weight of a bucket equals the target. If cumulative weights
+        differ from the unrounded ones by up to `slack` units, the quantile lies between the two buckets or in one of
+        them.
         """
         here = _find_bucket(mass, before, target - slack, reach=True)
         return here, _find_bucket(mass, before, target + slack, reach=False)

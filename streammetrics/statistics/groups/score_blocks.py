@@ -71,10 +71,10 @@ def group_score_blocks(rows: SortedGroupRows) -> Blocks:
 
 
 def _sum_between(run: list[Ints], first: Ints, last: Ints) -> Floats:
-    """Return the weight of the entries from each index of `first` to that of `last`.
+    """Return the weight of the entries from each index in `first` up to, but not including, the index in `last`.
 
-    The entry at the index in `last` is excluded. `run` has an integer running sum for each part of the weights (see
-    `_weight_parts`). Differences of these are exact; only their conversion and addition as float64 rounds.
+    `run` has an integer running sum for each part of the weights (see `_weight_parts`). The differences are exact. Only
+    their conversion to float64, and the addition of the parts, round.
     """
     out = np.zeros(len(first))
     for i, part in enumerate(run):

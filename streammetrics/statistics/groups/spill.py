@@ -158,7 +158,7 @@ class SpilledRows(NamedTuple):
     file : SpillFile
         The file that contains the rows.
     dtypes : dict of str to dtype
-        The dtype of each column; ids of two words have a subarray dtype.
+        The dtype of each column; group IDs of two 64-bit words have a subarray dtype.
     places : dict of str to int
         The offset of each column in the file.
     starts : int64 array
