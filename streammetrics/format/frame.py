@@ -1,4 +1,6 @@
-"""Frames: files or messages with any number of states. They need only the standard library and numpy, not pickle.
+"""Frames: files or messages with any number of states, which are the contents of metrics such as counts and sums.
+
+Reading and writing frames needs only the standard library and numpy, not pickle.
 
 ::
 
@@ -58,7 +60,7 @@ MAX_CACHED_HEADER = 1 << 14
 HEADER_ROOM = 64
 """A parsed header takes at most this many times the memory of its text."""
 SMALL = 1 << 16
-"""Of larger sections, only this many bytes are decompressed at first, to check the memory that reading would take."""
+"""A larger section is first decompressed only up to this many bytes, to check the memory that reading it would take."""
 BATCH, PORTION = 1 << 23, 1 << 24
 """When frames are merged, a batch is closed when its sections exceed BATCH bytes. Decoding a batch takes about PORTION
 bytes of memory at a time."""
@@ -167,7 +169,7 @@ class FrameKind:
 
 
 def _inflate(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
-    """Decompress at most the first `size` bytes of a section."""
+    """Decompress at most the first `size` bytes of a section with `unpacker`, a zlib decompressor."""
     try:
         plain: bytes = unpacker.decompress(data, size)
     except zlib.error as error:
@@ -390,7 +392,7 @@ def _check_memory(need: int, limit: int) -> None:
 
 
 def hash_registry() -> int:
-    """Return a number that changes whenever a class of states is registered or removed."""
+    """Return a number that changes whenever a subclass of State is registered or removed."""
     return hash(tuple(State.by_tag.values()))
 
 
@@ -444,7 +446,7 @@ def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) ->
     Parameters
     ----------
     frames : iterable of bytes or Frame
-        Frames with equal descriptions, and with the same statistics in the same order.
+        Frames with equal descriptions ("about"), and with states of the same classes and settings in the same order.
     max_bytes : int
         The most memory, in bytes, that the states of a single frame may take.
 
@@ -527,7 +529,8 @@ def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> It
         size = 0
         for n in where:
             section = frames[n].read_section(i, room[n])
-            # The limit applies to the decoded states, because a section that is mostly zeros compresses to a few bytes.
+            # Limit the memory of the decoded states rather than the bytes of the sections, because a state that is
+            # mostly zeros has a section of a few bytes.
             need = estimate_section_memory(schema, section.plain)
             if some and size + need > PORTION:
                 yield some, unpack_sections(schema, sections, max(room[some[0]], 8 * BATCH))

@@ -110,10 +110,10 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[A
         The stored numbers of all sections.
     at : array, optional
         The gaps between the positions of the numbers in sparse sections; None if no section stores positions.
-    counts : tuple of two numbers by section
-        The number of stored numbers, and the number of stored positions.
-    whole : number by section
-        The total number of numbers, whether stored or not.
+    counts : tuple of two int64, or int for a single section
+        How many numbers and how many positions each section stores.
+    whole : int64, or int for a single section
+        How many numbers each section has, whether stored or not.
     """
     stored_counts, places, whole = map(np.atleast_1d, (*counts, whole))
     neutral = _is_identity(flat, numbers)
@@ -149,7 +149,7 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[A
 
 
 def _is_ascending(where: Ints, counts: Ints) -> bool:
-    """Whether the positions ascend within each section; `counts` gives the number of positions by section."""
+    """Return whether the positions ascend within each section; `counts` gives the number of positions by section."""
     up = where[1:] > where[:-1]
     begins = np.cumsum(counts)[:-1]
     up[begins[(begins > 0) & (begins < len(where))] - 1] = True
@@ -162,7 +162,7 @@ def _is_identity(flat: Flat, numbers: Array) -> Array:
 
 
 def is_redundant(state: State, flat: Flat, rows: Any) -> bool:
-    """Whether any section stores an optional flat that it should have omitted.
+    """Return whether any section stores an optional flat that it should have omitted.
 
     A section omits an optional flat if all its numbers are zero or, for some flats, if they equal those of another part:
     with weights of 1, for example, the sum of squared weights is the number of rows. `rows` gives the number of cells by

@@ -134,8 +134,9 @@ def read_vocabulary(reader: SectionReader, i: int) -> ColumnVocabulary:
 def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], keys: Ints) -> None:
     """Raise an error unless the keys of every axis are possible.
 
-    The keys of epochs (time windows) must be starts of epochs, and the keys of shards must be shard numbers. The negative
-    ranks that stand for the merged remainder of a limit, or for expired epochs, must be possible for their axis.
+    The keys of epochs (time windows) must be starts of epochs, and the keys of shards must be shard numbers. One
+    negative rank stands for the slices beyond the limit of an axis, which were merged, another for expired epochs. They
+    are errors if the axis has no limit, or if its epochs do not expire.
     """
     column = 0
     for axis in axes:
@@ -160,8 +161,8 @@ def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], k
 def _check_marks(axis: Axis, keys: Ints) -> None:
     """Raise an error if keys have a negative rank with a special meaning that is impossible for the axis.
 
-    One of these ranks stands for the slices that a limit merged, another for expired epochs. These ranks are errors if the
-    axis has no limit, or if its epochs do not expire.
+    One of these ranks stands for the slices beyond the limit of an axis, which were merged, another for expired epochs.
+    These ranks are errors if the axis has no limit, or if its epochs do not expire.
     """
     if keys.min(initial=0) >= NULL:
         return

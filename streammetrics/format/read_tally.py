@@ -120,7 +120,10 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
 
 
 def _encode_cells(entry_counts: Ints, shift: int) -> Array:
-    """Return the high words of wide codes, which contain the cells above the lowest `shift` bits."""
+    """Return the high words of wide codes (two words each), which contain the cells above the lowest `shift` bits.
+
+    `entry_counts` gives the number of entries of each cell.
+    """
     require(len(entry_counts) << shift < 1 << 32, "there are more cells than the format allows")
     if len(entry_counts) == 1:
         return np.zeros(entry_counts[0], np.uint32)
@@ -190,7 +193,7 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
 
 
 def _is_without_common_zeros(keys: Array, entries: Ints, zeros: Ints) -> bool:
-    """Whether the writer removed, in every section, all trailing zero bits that the places share.
+    """Return whether the writer removed, in every section, all trailing zero bits that the places share.
 
     `keys` contains the stored places of all sections, `entries` their number by section, and `zeros` the number of shared
     zero bits that the writer removed. If all places of a section are 0, the writer must have removed none.

@@ -62,7 +62,7 @@ class Schema:
         return hashlib.sha256(self.text.encode() + b"\0")
 
     def begin_digest(self) -> Any:
-        """Return the hash object for the digest of a state; add its uncompressed section."""
+        """Return a hash object that contains the schema; the caller adds the uncompressed section of a state to it."""
         return self._hash_prefix.copy()
 
     def digest(self, *pieces: bytes | memoryview) -> bytes:
@@ -145,7 +145,7 @@ def _encode_extent(state: State, axis: int | str) -> Any:
 
 
 def parse_schema(head: Any) -> Schema:
-    """Return the schema that a member of the header describes.
+    """Return the schema that is described by `head`, an element of "sections" in the header of a frame.
 
     If the class of the state is not imported, the schema has an `OpaqueState`, which can be merged but not evaluated.
 

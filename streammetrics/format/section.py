@@ -4,7 +4,7 @@
 
     header              u32 sizes of all variable-length pieces (see `SectionLayout.header_names`)
     small numbers       of all parts, one after the other, in the variable-length encoding of `varint`
-    rest                bytes: strings of keys, IDs of groups, large words of sums, high bytes of wide places
+    rest                bytes: strings of keys, IDs of groups, words and low limbs of sums, high bytes of wide places
     noise               low bytes of wide places, which frames do not compress
 
 A state has one front cell for each slice. It may have inner cells, one for each group or class within a slice. A cell has
@@ -26,8 +26,8 @@ element (0 for sums). A sparse flat stores only these numbers and the gaps betwe
 A wide place has more than 48 bits, such as an exact score with its label. It is split. Its last bit (the label) becomes
 the last bit of the number of rows. The gaps between the other bits of adjacent places are shifted right by the number of
 trailing zero bits that they share, which is 29 for scores that were float32. The gaps are then written as planes: the
-first bytes of all gaps, then the second bytes, and so on. A place of more than 65 bits contains the number of an output
-label in its highest bits; the numbers of entries are then stored for each cell and output label.
+first bytes of all gaps, then the second bytes, and so on. In a place of more than 65 bits, the highest bits are the
+number of an output label; the numbers of entries are then stored for each cell and output label.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ Ints = NDArray[np.int64]
 
 HEADER = np.dtype("<u4")
 LIMB = 5
-"""The bytes of the second of the two integers (limbs) of a fixed-point number. It is below 2**40."""
+"""The number of bytes of the second of the two integers (limbs) of a fixed-point number, which is below 2**40."""
 SPARSE = 32
 """A flat, such as the sums of a cell, may be written sparsely if it has at least this many numbers per cell."""
 NAMES = [*KINDS, *SHARDS.values()]
@@ -116,12 +116,15 @@ class SectionLayout:
 
     @cached_property
     def irregular_flats(self) -> list[Flat]:
-        """The flats for which the header of a section says how much the section stores of them."""
+        """The flats of which a section may store more or fewer numbers or words; its header says how many."""
         return [f for f in self.flats if self.extents[f.name] >= SPARSE or f.form == "exact"]
 
     @cached_property
     def regular_sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """How many small numbers and low limbs all other flats have: for each front cell, and for each inner cell."""
+        """How many small numbers and low limbs a cell has in all flats but `irregular_flats`.
+
+        The first pair of counts is for a front cell (a slice), the second for an inner cell (a group or class).
+        """
         sizes = [[0, 0], [0, 0]]
         for flat in self.flats:
             if flat not in self.irregular_flats:
@@ -132,7 +135,7 @@ class SectionLayout:
 
     @cached_property
     def flat_bytes(self) -> tuple[int, int]:
-        """The memory of the arrays of all flats, in bytes: for each front cell, and for each inner cell."""
+        """The bytes that the arrays of all flats take for each front cell (a slice), and for each inner cell."""
         sizes = [0, 0]
         for flat in self.flats:
             numbers = self.extents[flat.name] * max(flat.limbs, 1)
@@ -167,9 +170,9 @@ class SectionLayout:
 
 
 def is_sparse(some: Any, total: Any) -> Any:
-    """Whether a flat is written sparsely: less than a quarter of its numbers differ from the neutral element, such as 0.
+    """Return whether a flat is written sparsely: less than a quarter of its numbers differ from the neutral element.
 
-    `some` is the number of those that differ, and `total` is the number of all numbers.
+    `some` is how many numbers differ from it (it is 0 for sums), and `total` is how many numbers there are.
     """
     return 4 * some < total
 
@@ -273,9 +276,10 @@ def _take_blocks(pieces: deque[Array | _LowLimbs]) -> Iterator[bytes]:
 
 
 class _LowLimbs:
-    """The second of the two integers (limbs) of each of some fixed-point numbers, which is below 2**40, as five bytes.
+    """The low limbs of an array of fixed-point numbers, encoded as five bytes each.
 
-    A slice is an array of these bytes, so that only a part of them is in memory at a time.
+    A fixed-point number consists of two integers (limbs), of which the second, low one is below 2**40. Limbs are
+    encoded when a slice of this object is taken, so that the bytes of only one block are in memory at a time.
     """
 
     def __init__(self, values: Ints) -> None:
@@ -408,7 +412,7 @@ class _Writer:
 
     def _encode_wide(self, name: str, e: Entries, begins: Ints) -> Iterator[Array]:
         union = most = 0
-        # The gaps of several blocks are computed again rather than kept in memory.
+        # If there are several blocks, compute their gaps a second time below rather than keep all of them in memory.
         blocks = list(_iterate_wide_gaps(e, begins)) if len(e) <= BLOCK else None
         for _, keys, gaps in blocks or _iterate_wide_gaps(e, begins):
             union, most = union | int(np.bitwise_or.reduce(keys)), max(most, int(gaps.max()))
@@ -437,7 +441,7 @@ def _cut_blocks(length: int) -> Iterator[slice]:
 
 
 def _select_within(begins: Ints, at: slice) -> Ints:
-    """Return the numbers, of some ascending ones, that lie within a slice."""
+    """Return those of the ascending indices `begins` that lie within a slice."""
     if not at.start and len(begins) and begins[-1] < at.stop:
         return begins
     first, last = np.searchsorted(begins, (at.start, at.stop))
@@ -445,7 +449,10 @@ def _select_within(begins: Ints, at: slice) -> Ints:
 
 
 def _iterate_wide_gaps(e: Entries, begins: Ints) -> Iterator[tuple[slice, Array, Array]]:
-    """Yield blocks of wide entries: a slice, the places without their last bits, and the gaps between these."""
+    """Yield blocks of wide entries: a slice, the places without their last bits, and the gaps between these.
+
+    At the first entry of each cell (the indices `begins`), the gap is the place itself.
+    """
     before = np.uint64(0)
     for at in _cut_blocks(len(e)):
         keys, _ = split_last_bits(e.select(at))

@@ -1,4 +1,7 @@
-"""Read the headers of sections. A header contains the sizes of all pieces of its section, so their offsets follow."""
+"""Read the headers of sections, the encodings of states.
+
+A header contains the sizes of all pieces of its section, from which the offsets of the pieces follow.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from .varint import Pieces, VarintStreams, sum_up
 __all__ = ["SectionReader", "estimate_memory", "estimate_section_memory", "get_layout"]
 
 KEY_BYTES = 320
-"""An upper bound on the memory in bytes of the Python object for a key, in addition to the bytes of its text."""
+"""An upper bound on the memory in bytes of the Python object for a slice key, in addition to the bytes of its text."""
 IS_TEXT = np.array([False, *KINDS.values(), *(False for _ in SHARDS)])
 
 Ints = NDArray[np.int64]
@@ -36,7 +39,7 @@ def get_layout(schema: Schema) -> SectionLayout:
 def estimate_section_memory(schema: Schema, begin: bytes) -> int:
     """Return an upper bound on the memory in bytes that reading a section takes, not counting the section itself.
 
-    `begin` contains the first bytes of the section, which may be untrusted. If that is shorter than a header, return 0.
+    `begin` contains the first bytes of the section, which may be untrusted. If it is shorter than the header, return 0.
     """
     layout = get_layout(schema)
     # No error is necessary here, because reading the section raises one for a truncated header.
@@ -60,8 +63,8 @@ def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
     for tally in layout.tallies:
         wide, weighted = layout.places[tally.name][2], header[f"excess {tally.name}"] > 0
         size += header[f"entries {tally.name}"] * (16 + 4 * wide + 16 * weighted)
-        # If a tally has several output labels, the numbers of entries are stored for each cell and label rather than
-        # for each cell.
+        # A tally (counts by place) with several output labels has a number of entries for each cell and label, rather
+        # than for each cell.
         size += 16 * cells * (layout.label_slots[tally.name] - 1)
     for i in range(len(layout.columns)):
         size += KEY_BYTES * header[f"words {i}"] + header[f"letters {i}"]
@@ -72,8 +75,8 @@ class SectionReader:
     """Reads sections with equal schemas together.
 
     The constructor reads the headers. The methods then read the pieces in the order in which they were written.
-    Attributes and arguments that count something for each section are arrays with one element a section. A single section
-    has Python integers instead, because arithmetic with arrays of one element takes twenty times as long.
+    Attributes and arguments that are counts by section are arrays with one element for each section. For a single
+    section they are Python integers, because arithmetic with arrays of one element takes twenty times as long.
     """
 
     def __init__(self, schema: Schema, sections: Sequence[Section], max_bytes: int) -> None:
@@ -99,7 +102,8 @@ class SectionReader:
     def count_rows(self, flat: Flat) -> tuple[Any, int]:
         """Return the number of cells for which a flat has numbers: the number by section, and the total.
 
-        These are the front cells (slices), or the inner cells (groups or classes within slices).
+        A flat is a part of the state with a fixed number of integers for each cell. Some flats have numbers for front
+        cells (slices), others for inner cells (groups or classes within slices).
         """
         return (self.fronts, self.front_total) if self.layout.is_by_front(flat) else (self.cells, self.cell_total)
 
@@ -120,7 +124,7 @@ class SectionReader:
         return self.numbers.read(counts)
 
     def adds_up(self, numbers: Array, rows: Any, counts: Any) -> bool:
-        """Whether the sum of the numbers of each section is the element of `counts` for that section.
+        """Return whether the numbers of each section add up to the element of `counts` for that section.
 
         `rows` gives how many elements of `numbers` belong to each section.
         """
@@ -152,7 +156,7 @@ class SectionReader:
     def _locate_pieces(self, size: int) -> None:
         """Compute the offsets of all pieces; raise an error unless the pieces fill the sections exactly.
 
-        `size` is the length of a header.
+        `size` is the length of a header in bytes.
         """
         header, fronts, cells = self.header, self.fronts, self.cells
         rest: Any = 0
@@ -196,7 +200,8 @@ class SectionReader:
         self._noise_end = noise + 0 * fronts
         noises = [section.noise for section in self.sections]
         if not self._is_each(self._end, map(len, self.plains)):
-            # The writer of this frame left other bytes uncompressed than `PackedSection` does. Split the sections again.
+            # Each section was split where its compressed bytes end. The writer of this frame did not compress the same
+            # bytes as `PackedSection`, so join the two parts of each section, and split it where its noise begins.
             ends = [self._end] if self.is_single else self._end.tolist()
             wholes = [b"".join(section) for section in self.sections]
             self.plains = [whole[:end] for whole, end in zip(wholes, ends, strict=True)]
@@ -208,13 +213,13 @@ class SectionReader:
         self.noise = Pieces(noises, 0 * fronts)
 
     def _is_each(self, sizes: Any, wanted: Iterator[int]) -> bool:
-        """Whether a number of each section equals the wanted one."""
+        """Return whether the size of each section equals the wanted size."""
         return bool(sizes == next(wanted)) if self.is_single else sizes.tolist() == list(wanted)
 
     def count_written(self, flat: Flat) -> tuple[Any, Any]:
-        """Return how many numbers of a flat each section stores, and how many positions of numbers it stores before them.
+        """Return how many numbers of a flat, and how many positions of these numbers, each section stores.
 
-        Only a section that is written sparsely stores positions, one for each number.
+        Only a section that stores a flat sparsely (without neutral numbers such as 0) stores positions, one a number.
         """
         whole, name = self.count_rows(flat)[0] * self.layout.extents[flat.name], f"some {flat.name}"
         if name not in self.header:

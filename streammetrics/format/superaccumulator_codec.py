@@ -4,8 +4,9 @@ A superaccumulator is a fixed-point number wide enough to hold an exact sum of f
 which are int64. In this encoding it has 69 words of 32 bits in two's complement: one for each chunk except the last, and
 two for the last, which may be larger. In a sum of ordinary numbers, nearly all words are zero or repeat the sign.
 
-The encoding contains the index of the first nonzero word, with the sign as its last bit; the number of words from there
-on, without the highest words that only repeat the sign; and these words.
+The stored words are those from the first nonzero word on, without the highest words that only repeat the sign. The
+encoding of a superaccumulator has three parts: the index of its first nonzero word, with the sign as the last bit, the
+number of its stored words, and these words.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Sections(Sequence[State]):
         return self._prepend_axis(np.arange(len(self)), Vocabulary("integer", np.arange(len(self))))
 
     def sum_by_section(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Return the sum for each section of an array that has one element for each front cell (slice)."""
+        """Return the sum over each section of an array with one element for each front cell (slice)."""
         out = np.zeros((len(self), *numbers.shape[1:]), numbers.dtype)
         some = np.diff(self.fronts) > 0
         if some.any():
@@ -176,7 +176,7 @@ def _unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int
     state = like.with_cells(Cells(*table, entries))
     _check_state(state, reader)
     if reader.is_single:
-        # The new objects do not contain what the checks have cached in the old ones.
+        # Build the state again, to free what the checks have cached in the objects of the first one.
         state = like.with_cells(Cells(*table, {n: tallies_.narrow_types(e) for n, e in entries.items()}))
     return Sections(state, reader.find_boundaries(reader.fronts), reader.find_boundaries(reader.cells))
 

@@ -40,7 +40,7 @@ Array = NDArray[Any]
 BLOCK = 1 << 16
 """The number of integers that are decoded at a time, to limit temporary memory."""
 FIRST, SECOND = 255, 65535
-"""The values in the first and the second tier that refer to the next tier for the number."""
+"""The values in the first and the second tier which mean that the number continues in the next tier."""
 LARGE = bytes([FIRST])
 LEAST = FIRST + SECOND
 """The smallest number of the third tier."""
@@ -93,17 +93,17 @@ def cumsum_by_section(steps: Array, counts: Any) -> Array:
     `counts` gives the number of steps of each section.
     """
     if not (is_single(counts) or len(counts) == 1) and len(steps):
-        # Subtract the sum of each section from the first step of the next one, then sum over all sections at once.
-        # Unsigned sums may wrap around, but the differences are right.
+        # Subtract the sum of each section from the first step of the next one, so that a single running sum over all
+        # sections starts again in each of them. The unsigned difference may wrap around; the running sum undoes this.
         begins = (np.cumsum(counts) - counts)[counts > 0]
         steps[begins[1:]] -= np.add.reduceat(steps, begins, dtype=steps.dtype)[:-1]
     return steps.cumsum(out=steps)
 
 
 def count_by_section(index: Array, lengths: Any) -> Any:
-    """Return how many of the ascending indices into an array lie in each section of the array.
+    """Return how many of the ascending indices (`index`) into an array lie in each section of the array.
 
-    `lengths` gives the length of each section. The array contains one section after the other.
+    The array contains one section after the other, and `lengths` gives the length of each section.
     """
     if is_single(lengths):
         return len(index)
@@ -111,15 +111,15 @@ def count_by_section(index: Array, lengths: Any) -> Any:
 
 
 def is_single(counts: Any) -> bool:
-    """Whether the argument, a number for each section, belongs to a single section: then it is a Python integer.
+    """Return whether `counts` belongs to a single section, and is therefore a Python integer.
 
-    Otherwise it is an array with one element for each section.
+    For several sections it is an array with one element for each section.
     """
     return isinstance(counts, int)
 
 
 def total(counts: Any) -> int:
-    """Return the sum over all sections of a number that each of them has."""
+    """Return the total over all sections, given a number for each section."""
     return counts if is_single(counts) else int(counts.sum())
 
 
@@ -165,7 +165,7 @@ class Pieces:
         return np.frombuffer(b"".join(pieces), dtype)
 
     def is_at(self, ends: Any) -> bool:
-        """Whether every section was read exactly up to its offset in `ends`."""
+        """Return whether every section was read exactly up to its offset in `ends`."""
         return bool(self.at == ends) if self.one else np.array_equal(self.at, ends)
 
 
@@ -188,7 +188,7 @@ class VarintStreams:
         self.third = Pieces(plains, at + small + 2 * two)
         self.ends = (at + small, at + small + 2 * two, at + small + 2 * two + 8 * three)
         self.deep = is_single(three) and three > 0
-        # Decode all numbers of a small section at once, because a call of numpy takes longer than a few numbers do.
+        # Decode all numbers of a small section at once, because a numpy call takes longer than decoding a few numbers.
         self.decoded: Array | None = None
         self.used = 0
         if self.first.one and small <= BLOCK:
