@@ -123,9 +123,9 @@ class KernelLowering(NativeLowering):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class StepTyping(NopythonTypeInference):
-    """Infer the types in a step (a function that kernels call), which may return a slice of an array.
+    """The pass that infers the types in a step (a function that kernels call), which may return a slice of an array.
 
-    numba does not allow this for functions that are compiled without its run-time library.
+    numba's own pass rejects such a return value in functions that are compiled without its run-time library.
     """
 
     _name = "streammetrics_step_typing"
@@ -139,7 +139,7 @@ class StepTyping(NopythonTypeInference):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class StepLowering(NativeLowering):
-    """Translate a step (a function that kernels call) to LLVM IR, without optimising it."""
+    """The last pass of the compiler of steps (functions that kernels call), which writes unoptimised LLVM IR."""
 
     _name = "streammetrics_step_lowering"
 
@@ -199,7 +199,8 @@ def cache_operator_types() -> Iterator[None]:
     """Cache numba's type inference for operators and functions, for all kernels.
 
     Each time a kernel indexes an array or adds two numbers, numba tries dozens of typing rules, and tries them again when
-    it translates the line. The lock of numba's compiler is held, so other functions are compiled without the cache.
+    it translates the line. The lock of numba's compiler is held until the context ends, so that no other thread compiles
+    a function with the cache.
     """
     look_up = types.Function.get_call_type
 
@@ -224,7 +225,7 @@ def compile_overloads_as_steps(options: dict[str, Any]) -> Iterator[None]:
     """Compile functions of numba that are written in Python, such as `max`, with the options of a step.
 
     numba would otherwise optimise each of them and write machine code, which takes three times as long. The lock of
-    numba's compiler is held, so functions that are not kernels are compiled as usual.
+    numba's compiler is held until the context ends, so that no other thread compiles a function in this way.
     """
     template = templates._OverloadFunctionTemplate
     choose = template._get_jit_decorator

@@ -27,7 +27,7 @@ LIBRARIES = sys.stdlib_module_names | {"llvmlite", "numba", "numpy"}
 """Packages whose functions enter the digest by name only, because the versions of these packages are part of it."""
 
 STEPS: dict[Any, tuple[Callable[..., Any], ...]] = {}
-"""For each Python function that numba replaces when a kernel calls it, the functions that numba compiles instead."""
+"""For each Python function that is replaced when a kernel calls it, the functions that numba compiles instead."""
 
 
 class UnfollowedError(TypeError):

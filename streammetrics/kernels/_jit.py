@@ -132,7 +132,7 @@ def _compile_step(function: Any, *, forceinline: bool) -> Any:
 
 
 def choose_by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Return a function of one number, for use in kernels, that runs the given version for the dtype of the number."""
+    """Return a function of one number, for use in kernels, that calls `float32` or `float64`, by the number's dtype."""
 
     def step(z: Any) -> Any:
         """Do nothing if Python calls this. In compiled code, numba calls the overload for the dtype of the argument."""
@@ -213,7 +213,7 @@ class Kernel:
 
     @contextmanager
     def _process_lock(self) -> Iterator[None]:
-        """Lock this kernel against compilation by other processes, which wait and then load the cached result.
+        """Lock this kernel, so that other processes wait rather than compile it too, and then load it from the cache.
 
         The wait is limited, because the other process may be suspended by Ctrl-Z or a debugger.
         """

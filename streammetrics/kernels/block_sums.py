@@ -1,4 +1,4 @@
-"""Exact sums over a block of scored rows: of the terms of rows, such as log-loss, by label, and of their squares.
+"""Exact sums over a block of scored rows: sums by label of terms, such as log-loss, and sums of their squares.
 
 Sums are fixed-point numbers that consist of two integers ("limbs"): high * 2**-20 + low * 2**-60. Adding a large
 constant (a "magic number") to a float rounds it, so that the low bits of the result form an integer. Integer sums do not
@@ -6,7 +6,10 @@ depend on the order of rows.
 
 A square is rounded once, to a multiple of 2**-52 (score, squared error) or 2**-41 (log-loss). The squares of a block are
 summed in one int64, and only the sum of the block is added to the two limbs. Sums of squares are over rows of both labels,
-because no interval needs them by label. A sum of squares that reaches CEILING stays there: it is saturated.
+because no confidence interval needs them by label. A sum of squares that reaches CEILING stays there: it is saturated.
+
+In all functions, `y` holds the labels of a block, `positives` is the number of positives among them, `loss` says whether
+the term is log-loss, and the bits of a magic number are the float64 read as an integer.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ ONE, LOSS = 1.0, 2.0**11
 ONE_BITS, LOSS_BITS = i8(0x3FF0000000000000), i8(0x40A0000000000000)
 # A mask of the 32 bits below 2**-20 of a number in units of 2**-52; these bits belong to the second limb.
 UNITS = i8((1 << 32) - 1)
-# The remainder after the first limb may be negative. Adding these magic numbers rounds it to a multiple of 2**-52 or, for
-# log-loss, of 2**-41.
+# Adding these magic numbers rounds the remainder after the first limb to a multiple of 2**-52 or, for log-loss, of 2**-41.
+# The remainder may be negative, and the factor 1.5 keeps the exponent of the sum the same in this case.
 FINE, FINE_LOSS = 1.5, 1.5 * 2.0**11
 FINE_BITS, FINE_LOSS_BITS = i8(0x3FF8000000000000), i8(0x40A8000000000000)
 
@@ -45,9 +48,9 @@ def add_saturating(numbers: Any, at: Any, high: Any, low: Any) -> None:
 
 @inline
 def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
-    """Add an integer number of units to the saturating sum at index `at`.
+    """Add the integer `units` to the saturating sum at index `at`; its unit is 2**-41 for log-loss, else 2**-52.
 
-    A unit is 2**-41 for log-loss (`loss`), and 2**-52 for other terms.
+    The integer is the sum of the rounded squares of a block.
     """
     if loss:
         add_saturating(numbers, at, units >> i8(21), (units & i8((1 << 21) - 1)) << i8(19))
@@ -59,7 +62,7 @@ def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
 def large_limb(q: Any) -> Any:
     """Return the first limb, in units of 2**-20, of a number of 2**31 or more; CEILING if the number is 2**41 or more.
 
-    The second limb of such a number is 0.
+    The caller uses 0 as the second limb, because such a number has at most one bit below 2**-20.
     """
     return i8(q * 2.0**20) if q < 2.0**41 else CEILING
 
@@ -99,9 +102,10 @@ def is_any_from(v: Any, least: Any) -> Any:
 
 @inline
 def add_bits(x: Any, positive: Any, h: Any, l: Any, h1: Any, l1: Any) -> Any:  # noqa: E741 - first and second limbs
-    """Add the two limbs of the number x to sums over all rows (h, l), and if `positive` to sums over positives (h1, l1).
+    """Add the limbs of the number x to sums over all rows (h, l) and, if `positive`, to sums over positives (h1, l1).
 
-    The sums also contain the bits of the magic numbers, modulo 2**64; `subtract_magic` removes them once per block.
+    Each limb is added together with the bits of its magic number, which saves a subtraction for each row. The function
+    `subtract_magic` removes these bits once per block. Sums are modulo 2**64.
     """
     t = x + HIGH
     high, low = f8(t).view(i8), f8((x - (t - HIGH)) + LOW).view(i8)
@@ -135,7 +139,7 @@ def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
 def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any) -> Any:
     """Return the result of `sum_by_class`, and the sum of all squares as an integer.
 
-    The magic number `magic` determines the unit of this integer, the value of its last bit: 2**-52 or 2**-41.
+    The unit of this integer is the value of the last bit of the magic number `magic`: 2**-52 or 2**-41.
     """
     h, l, h1, l1, q = i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -167,9 +171,9 @@ def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
 
 @outline
 def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
-    """Return the sum of the squares v, which are below 2**31, as two integers.
+    """Return the sum of the numbers v, which are squares below 2**31, as two integers.
 
-    The first is in units of 2**-20. The unit of the second is the value of the last bit of `magic`.
+    The first is in units of 2**-20. The unit of the second is the value of the last bit of the magic number `magic`.
     """
     h, l = i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -203,7 +207,8 @@ def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
 def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits: Any, out: Any) -> Any:
     """Write the sums of x = v w and of x w by label, and the sum of x**2, to `out`; each sum is two limbs.
 
-    Return whether any product is 2**31 or more; the sums are then wrong.
+    Return whether any of these products is 2**31 or more; the sums are then wrong. The magic number `magic` determines
+    the unit of the second limb of the last sum.
     """
     h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     a, b = i8(0), i8(0)
@@ -227,8 +232,8 @@ def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits:
 def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
     """Add the values v of 2**31 or more to an exact sum of any size, and set them to 0.
 
-    `large` holds these exact sums (superaccumulators), and `at` is the index of one. The sum of squares at index `square`
-    is set to CEILING.
+    `large` holds these exact sums (superaccumulators), and `at` is the index of one. The sum squares[square] is set to
+    CEILING, because the square of such a value is too large for it.
     """
     for j in range(v.shape[0]):
         if v[j] >= LARGE:
@@ -341,7 +346,7 @@ def may_clip_block(eps: Any, s: Any) -> Any:
 
 @outline
 def split_block(v: Any, high: Any, low: Any) -> None:
-    """Write the two limbs of each number, which must be below 2**31. As a separate function, this loop vectorises."""
+    """Write the two limbs of each number v, which must be below 2**31, in a separate loop, so that it vectorises."""
     for j in range(v.shape[0]):
         high[j], low[j] = split_limbs(v[j])
 
@@ -377,7 +382,8 @@ def count_square_units(v: Any, loss: Any, units: Any) -> None:
 def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, units: Any) -> None:
     """Add squares of log-losses v that are 2**11 or more to the sums of their cells, and set them to 0 in `units`.
 
-    `here` holds the cell of each row. Such squares are too large for `count_square_units`.
+    Such squares are too large for `count_square_units`. `here` holds the cell of each row. A cell has `n_terms` terms, of
+    which log-loss is number t.
     """
     for j in range(v.shape[0]):
         q = v[j] * v[j]
@@ -390,7 +396,8 @@ def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, uni
 def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares: Any) -> None:
     """Add values v of term t that are 2**31 or more to the exact sums `large` of their cells, and set them to 0.
 
-    `here` holds the cell of each row. The sums of squares of these cells are set to CEILING.
+    `here` holds the cell of each row, and a cell has `n_terms` terms. The sums of squares of term t in these cells are set
+    to CEILING.
     """
     for j in range(v.shape[0]):
         if v[j] >= LARGE:

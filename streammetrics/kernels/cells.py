@@ -137,8 +137,9 @@ def find_known_cells(
 ) -> Any:  # fmt: skip
     """Write the cell of each row, given its parent and its key, an integer; return 1 if a row needs a new cell, else 0.
 
-    `stored` and `slots` are the keys with codes and their hash table (see `encode_ints`). If `extent` is 0, `table` is a
-    hash table; otherwise it has a slot for every pair of a parent and a code from `low` to `low + extent - 1`.
+    `values` holds the key of each row. `stored` and `slots` are the keys that have a code, and their hash table (see
+    `encode_ints`). If `extent` is 0, `table` is a hash table; otherwise it has a slot for every pair of a parent and a
+    code from `low` to `low + extent - 1`. `parents` and `codes` contain these two numbers for each cell.
     """
     is_lone = row_parents.shape[0] == 0
     for i in range(values.shape[0]):
@@ -161,7 +162,7 @@ def find_known_cells(
 def find_shard(first: Any, second: Any, i: Any, one_word: Any, salt: Any, shards: Any) -> Any:
     """Return the shard of unit i, from 0 to `shards` - 1; it is determined by the hash of the unit's ID and a salt.
 
-    The ID is first[i], with the second word second[i] unless `one_word`.
+    A unit is, for example, a user. Its ID is first[i], with the second word second[i] unless `one_word`.
     """
     word = mix_bits(u8(first[i]) + u8(salt))
     if not one_word:
@@ -203,7 +204,8 @@ def find_shard_cells(unit: Any, salt: Any, cells: Any, out: Any) -> Any:
 def set_cell_flags(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> Any:
     """Set flag number `which` of the cell of each row; `flags` holds `width` flags for each cell.
 
-    If `at` is empty, the state has one cell. Cells are those of the outer axes, such as slices, not of an inner axis.
+    If `at` is empty, the state has one cell, whose flag is set if there are any `rows`. Cells are those of the outer axes,
+    such as slices, not of an inner axis.
     """
     if at.shape[0] == 0 and rows.shape[0] > 0:
         flags[which] = 1

@@ -124,7 +124,7 @@ def mark_rounded_weights(w: Any, at: Any, terms: Any, mass: Any, flags: Any) -> 
 
     If `at` is empty, the state has one cell. If `terms`, the state also sums products w x, and the flag is set for any
     weight below 2**-8, because rounding w x to 2**-60 then loses more bits than a float64 would. mass[1] is 0 if
-    `has_bad_weight` found no such weight.
+    `has_bad_weight` found no weight below 2**-8; then there is nothing to do.
     """
     is_lone = at.shape[0] == 0
     if mass[1] == 0.0 or (is_lone and flags[0]):

@@ -1,7 +1,8 @@
 """Group the exact rows of many cells by cell, and sort them when they are read.
 
-The code of a row has two words (see module `exact_rows`). A run is a range of low words whose codes have the same high
-word. Many batches add rows to each cell, so the runs of a high word lie in several arrays until they are united.
+The exact score and label of a row are encoded in a low word, and its cell in a high word (see module `exact_rows`). A run
+is a range of low words whose codes have the same high word. Many batches add rows to each cell, so the runs of a high word
+lie in several arrays until they are united.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ i8, u4, u8 = np.int64, np.uint32, np.uint64
 
 @kernel(out=("used", "counts"))
 def count_high_words(high: Any, used: Any, counts: Any) -> Any:
-    """Count the high words from index used[1] to used[0], and set used[1] to used[0]."""
+    """Count how often each high word occurs from index used[1] to used[0] of a buffer, and set used[1] to used[0].
+
+    used[0] is the length of the buffer, and the high words before used[1] have been counted already.
+    """
     for i in range(used[1], used[0]):
         counts[u8(high[u8(i)])] += 1
     used[1] = used[0]
@@ -57,7 +61,7 @@ def move_runs(values: Any, first: Any, last: Any, order: Any, to: Any, out: Any)
 
 @kernel(out=("low", "weights"))
 def sort_short_runs(low: Any, weights: Any, ends: Any, longest: Any) -> Any:
-    """Sort each run of at most `longest` codes in place, together with the weights if there are any.
+    """Sort each run of at most `longest` codes in place by insertion sort, together with the weights if there are any.
 
     Run k ends before ends[k], where run k + 1 begins.
     """
@@ -83,11 +87,16 @@ def unite_runs(
     old: Any, rows: Any, excess: Any, first: Any, last: Any, order: Any, fresh: Any, weights: Any, ends: Any,
     high: Any, lows: Any, counts: Any, sums: Any, bounds: Any,
 ) -> Any:  # fmt: skip
-    """Merge entries with sorted codes of single rows, run by run; bounds[k] becomes the end of run k in the result.
+    """Merge sorted entries (distinct codes with their numbers of rows) and sorted codes of single rows, run by run.
 
-    Run k consists of the entries old[first[h]:last[h]] for h = order[k], with their numbers of rows and, if `excess` is
-    not empty, sums of w - 1; and of the codes before fresh[ends[k]], with their weights if there are any. Its high word is
-    k in the result. If there are no entries, `lows` may be the array `fresh`.
+    Run k of the result, whose high word is k, merges two ranges:
+
+    - The entries old[first[h]:last[h]], where h = order[k]. `rows` holds their numbers of rows, and `excess` their sums of
+      w - 1, or is empty.
+    - The codes of single rows in `fresh` from ends[k - 1] (or 0) to ends[k]. `weights` holds their weights, or is empty.
+
+    The result is written to `high`, `lows`, `counts` and `sums`, and the end of run k in it to bounds[k]. If there are no
+    entries, `lows` may be the array `fresh`.
     """
     m, j = u8(0), u8(0)
     for k in range(order.shape[0]):

@@ -36,7 +36,8 @@ def convert_half_floats(halves: Any, out: Any) -> Any:
     for i in range(halves.shape[0]):
         h = u4(halves[i])
         # Shift exponent and fraction to their positions in a float32. Multiplying by 2**112 corrects the bias of the
-        # exponent. The product is exact even for subnormal numbers, which therefore need no branch.
+        # exponent, which is 15 in a float16 and 127 in a float32. The product is exact even for subnormal numbers, which
+        # therefore need no branch.
         size = h & u4(0x7FFF)
         v = f4(u4(size << u4(13)).view(f4) * f4(2.0**112))
         bits = f4(v).view(u4) | ((h & u4(0x8000)) << u4(16))

@@ -58,9 +58,9 @@ def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any,
 def count_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
     """Count rows by cell, threshold, label and decision, which is positive if s >= threshold.
 
-    `counts` is flat, with four counters for each cell and threshold. Without weights, `w` is empty; with one cell, `at` is
-    empty. With one cell and no weights, rows are also checked: if a label or score is invalid, return 1 and count
-    nothing.
+    `counts` is flat, with four counters for each cell and threshold, and `excess` holds the sum of w - 1 for each counter.
+    Without weights, `w` is empty; with one cell, `at` is empty. With one cell and no weights, rows are also checked: if a
+    label or score is invalid, return 1 and count nothing.
     """
     return add_decisions(y, s, w, at, thresholds, counts, excess)
 

@@ -23,7 +23,10 @@ MULTIPLIER = u8(0x9E3779B97F4A7C15)
 
 @inline
 def encode_score(x: Any, real: Any) -> Any:
-    """Encode a float32 or float64 score as a 64-bit integer that sorts like the score; -0.0 becomes 0.0."""
+    """Encode a float32 or float64 score as a 64-bit integer that sorts like the score; -0.0 becomes 0.0.
+
+    Scores may be negative if `real`; otherwise they are probabilities, whose bits already sort like the scores.
+    """
     word = f8(x + 0.0).view(u8)
     if real:
         # As integers, negative numbers sort in reverse order, so invert all of their bits. Set the first bit of positive
@@ -34,7 +37,10 @@ def encode_score(x: Any, real: Any) -> Any:
 
 @inline
 def decode_score(key: Any, high: Any, real: Any) -> Any:
-    """Decode a score from its lower 63 bits, `key`. If `real`, its first bit is the last bit of the high word."""
+    """Decode a score from the lower 63 bits of its encoding, `key`.
+
+    If `real` (scores may be negative), the first bit of the encoding is the last bit of the high word.
+    """
     if real:
         word = key | (u8(high & u4(1)) << u8(63))
         return u8(word & ~TOP if word >> u8(63) else ~word).view(f8)
@@ -48,7 +54,7 @@ def buffer_lone_rows(
     """Append the rows of a state with one cell to the buffer. If a value is invalid, append nothing and return 1.
 
     Scores are real numbers if `real`, else probabilities. `high`, `low` and `weights` are the buffer, and used[0] is its
-    length.
+    length. `folded` is not used: all kernels that append to the buffer get the same arrays.
     """
     m, n = u8(used[0]), u8(s.shape[0])
     # Write and check rows in one pass. If a row is invalid, the length of the buffer stays the same.

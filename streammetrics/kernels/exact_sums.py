@@ -26,8 +26,8 @@ MANTISSA_MASK = i8(0xFFFFFFFFFFFFF)
 # either sign does not change the exponent, so the low bits of the sum are the smaller number as an integer.
 HALF = i8(1) << i8(51)
 SPLIT = 2.0**27 + 1.0
-# The smallest biased exponent with which a block is split, even if its largest number has a smaller one. All magic
-# numbers are thus in the range of float64.
+# The smallest biased exponent with which a block is split, even if its largest number has a smaller one, so that the
+# exponents of the magic numbers, which are up to 97 lower, stay positive.
 LEAST = i8(120)
 # The position, counted from the lowest bit, of the bit of a superaccumulator that has the value 1.
 UNITS = i8(1088)
@@ -80,10 +80,11 @@ def largest_exponent(v: Any) -> Any:
 
 @inline
 def measure(x: Any, top: Any, least: Any) -> Any:
-    """Include the absolute value of a number in the largest (`top`) and the smallest one, and return both.
+    """Update the largest (`top`) and the smallest (`least`) absolute value of a block with a number x, and return both.
 
-    They are the bits of floats, read as integers, which sort like the floats; infinity and NaN are the largest. 1 is
-    subtracted from the smallest. Zeros do not count in it, because 0 - 1 is the largest unsigned integer.
+    They are the bits of floats, read as integers, which sort like the floats; infinity and NaN are the largest. The
+    smallest is stored minus 1, as an unsigned integer. A zero thus becomes the largest integer, 2**64 - 1, and does not
+    count as the smallest value.
     """
     size = f8(x).view(i8) & SIZE_MASK
     return max(top, size), min(least, u8(size) - u8(1))
@@ -94,7 +95,7 @@ def exponents_in_range(top: Any, least: Any, smallest: Any, most: Any) -> Any:
     """Return the biased exponents of the largest and the smallest number of a block, given the results of `measure`.
 
     The first is at least LEAST, or it is -1 if the absolute value of a number is neither 0 nor between `smallest` and
-    `most`. The second may be too low by 1.
+    `most`. The second may be too low by 1, because `measure` subtracts 1 from the bits of the smallest number.
     """
     valid = top <= f8(most).view(i8) and least >= u8(max(f8(smallest).view(i8), i8(1))) - u8(1)
     return max(top >> i8(52), LEAST) if valid else i8(-1), i8(least >> u8(52))
@@ -137,7 +138,7 @@ def copy_in_range(v: Any, out: Any, smallest: Any, most: Any) -> Any:
 
 @inline
 def magic_bits(e: Any) -> Any:
-    """Return the bits of the two magic numbers that split numbers whose biased exponents are at most e."""
+    """Return the bits of the two magic numbers with which `split_number` splits numbers of biased exponents up to e."""
     return ((e + i8(3)) << i8(52)) | HALF, ((e - i8(47)) << i8(52)) | HALF
 
 
@@ -156,7 +157,10 @@ def split_number(x: Any, magic1: Any, magic2: Any) -> Any:
 
 @inline
 def add_parts(first: Any, second: Any, n: Any, e: Any, numbers: Any, at: Any) -> None:
-    """Add the sums of both parts of n numbers, without the bits of the magic numbers that they include."""
+    """Add the sums of both parts of n numbers (see `split_number`), minus the bits of the magic numbers in each part.
+
+    e is the biased exponent with which the numbers were split.
+    """
     bits1, bits2 = magic_bits(e)
     add_integer(numbers, at, first - n * bits1, e + i8(16))
     add_integer(numbers, at, second - n * bits2, e - i8(34))

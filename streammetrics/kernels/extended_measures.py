@@ -106,10 +106,11 @@ def first_relevant_place(hit: Any, end: Any, n: Any) -> Any:
 def count_measure(
     code: Any, k: Any, p: Any, n: Any, R: Any, irrelevant: Any, hit: Any, judged: Any, sums: Any, info: Any, end: Any
 ) -> Any:
-    """Return the measure with this code that depends on counts or sums over documents, in most cases over the first k.
+    """Return the measure with this code, which must be one that depends only on counts or sums over documents.
 
-    For each tie group, `hit` holds the number of relevant documents, `judged` the number of judged documents, `sums` the
-    sum of gains, and `info` the sum of information (-log2 of a share). p is the parameter of the measure.
+    k is the cut-off, n the number of returned documents, and p the parameter of the measure. For each tie group, `hit`
+    holds the number of relevant documents, `judged` the number of judged documents, `sums` the sum of gains, and `info`
+    the sum of information (-log2 of a share).
     """
     m = min(k, n)
     if code == IRRELEVANT:
@@ -164,8 +165,8 @@ def position_measure(
 ) -> Any:  # fmt: skip
     """Return the measure of module `position_measures` with this code, computed rank by rank.
 
-    `worth` holds the gains in rank order; a gain of at least `level` is relevant. `un` marks unjudged documents. p is the
-    parameter of the measure.
+    `worth` holds the gains in rank order and `best` in the ideal order; a gain of at least `level` is relevant. `un` marks
+    unjudged documents. k is the cut-off, n the number of returned documents, and p the parameter of the measure.
     """
     if R == 0:
         return 0.0
@@ -214,9 +215,10 @@ def compute_extended_measures(
     level: Any, average: Any, relevant: Any, extra_gain: Any, extra_power: Any, discount: Any, codes: Any, ks: Any,
     parameters: Any, numbers: Any, places: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Write the requested measures (`codes`) of some queries (`which`), whose keys are sorted.
+    """Write the requested measures (`codes`) of some queries (`which`).
 
-    Most arguments are those of `query_sums.compute_measures`. `infos` holds the information (-log2 of a share) of each
+    `keys` has a row for each of these queries: the sorted keys of its documents (see module `ranking`). Most other
+    arguments are those of `query_sums.compute_measures`. `infos` holds the information (-log2 of a share) of each
     document, by grade or by row like `powers`; it may be empty. `unjudged` holds a number for each row, or is empty: 0 for
     a judged document, 1 for an unjudged document of the pool, 2 for a document outside the pool. `numbers` and `places`
     are scratch arrays of zeros, with eight and five rows that are longer than a query and than `discount`.

@@ -66,7 +66,7 @@ def update_cell(v: Any, cell: Any, low: Any, high: Any) -> None:
 
 @inline
 def update_by_values(values: Any, low: Any, high: Any) -> None:
-    """Update, with all values, the minimum and maximum of a state that has only one cell.
+    """Update the minimum and maximum of a state that has only one cell, given the values of a batch.
 
     Values are compared as integers of the same size, int32 or int64, in a loop that vectorises.
     """
@@ -82,9 +82,9 @@ def update_by_values(values: Any, low: Any, high: Any) -> None:
 
 @inline
 def update_by_differences(first: Any, second: Any, low: Any, high: Any) -> None:
-    """Update, with all |second - first|, the minimum and maximum of a state that has only one cell.
+    """Update the minimum and maximum of a state that has only one cell, given values |second - first| of a batch.
 
-    These absolute differences are not negative, so their bits, as integers, sort like the numbers.
+    The absolute differences are not negative, so their bits, as integers, sort like the numbers.
     """
     least, most = low[0], high[0]
     for j in range(first.shape[0]):

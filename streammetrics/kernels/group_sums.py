@@ -202,7 +202,7 @@ def add_groups(
 
 @kernel(out=("counts",))
 def count_leading_zeros(a: Any, b: Any, salt: Any, counts: Any) -> Any:
-    """Count IDs by the number of leading zero bits of their salted hash.
+    """Count IDs by the number of leading zero bits of their salted hash, which decides which IDs a sample keeps.
 
     An ID is the integer a[j], with the second integer b[j] unless `b` is empty.
     """

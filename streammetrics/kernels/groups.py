@@ -46,10 +46,10 @@ def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
 
 @inline
 def accumulate_counts(counts: Any) -> None:
-    """Replace the number of rows of each partition, in place, by the position after its last row.
+    """Replace the number of rows of each partition (or group), in place, by the position after its last row.
 
-    A caller that fills each partition from its end decreases this position, which in the end is the start of the
-    partition.
+    The caller fills each partition from its end, and decreases this position with every row. In the end, the position is
+    therefore the start of the partition.
     """
     for p in range(1, counts.shape[0]):
         counts[p] += counts[p - 1]
@@ -57,9 +57,9 @@ def accumulate_counts(counts: Any) -> None:
 
 @kernel(out=("places", "starts"))
 def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
-    """Write the position of each row if rows are sorted by partition, and the start of each partition.
+    """Write the position that each row has when rows are sorted by partition, and the start of each partition.
 
-    The partition of a row is the number in the first `bits` bits of its hash.
+    The partition of a row is the number in the first `bits` bits of its hash. On entry, `starts` holds zeros.
     """
     shift = u8(64) - u8(bits)
     for j in range(hashes.shape[0]):
@@ -102,8 +102,8 @@ def find_partitions(ids: Any, bits: Any, where: Any, counts: Any) -> Any:
 def scatter_rows(where: Any, ids: Any, s: Any, y: Any, ends: Any, out_a: Any, out_b: Any, out_keys: Any) -> Any:
     """Copy rows into their partitions: the ID to `out_a` and `out_b`, and a key of score and label to `out_keys`.
 
-    `where` holds the partition of each row. `out_b` is empty if IDs have one integer. Partitions are filled from the end,
-    so in the end `ends` contains their starts.
+    `where` holds the partition of each row, and `ends` the position after the last row of each partition. Partitions are
+    filled from the end, so in the end `ends` contains their starts. `out_b` is empty if IDs have one integer.
     """
     n, width = ids.shape[0], ids.shape[1]
     for start in range(0, n, FETCH_ROWS):

@@ -1,4 +1,4 @@
-"""MurmurHash3 (x64, 128 bits, seed 0) of strings, which identifies a group or query whose ID is a string.
+"""MurmurHash3 (x64, 128 bits, seed 0) of strings. The hash identifies a group or query whose ID is a string.
 
 The hash never changes, so that states from all machines and releases can be merged.
 """

@@ -38,12 +38,12 @@ LARGEST = i4(0x7F7FFFFF)
 
 
 def _half_word32(z: Any) -> Any:
-    """Return the bits of the float32 z, and 0 because no bits are dropped."""
+    """Return the bits of the float32 z, and 0, because the conversion to float32 drops no bits."""
     return f4(z).view(i4), i4(0)
 
 
 def _half_word64(z: Any) -> Any:
-    """Return the bits of z truncated to float32, and whether bits are dropped."""
+    """Return the bits of the float64 z truncated to float32, and whether this drops bits that are not 0."""
     bits = f8(z).view(i8)
     top = (bits >> i8(29)) - i8(896 << 23)
     # A number below the normal range of float32 is in the lowest bucket, as 0. If it is not 0, bits are dropped.
@@ -53,12 +53,12 @@ def _half_word64(z: Any) -> Any:
 
 
 def _real_word32(z: Any) -> Any:
-    """Return the bits of the absolute value of a float32, and 0 because no bits are dropped."""
+    """Return the bits of the absolute value of a float32, and 0, because the conversion to float32 drops no bits."""
     return f4(z).view(i4) & i4(0x7FFFFFFF), i4(0)
 
 
 def _real_word64(z: Any) -> Any:
-    """Return the absolute value of a float64 as truncated float32 bits, and whether bits are dropped.
+    """Return the absolute value of a float64 as truncated float32 bits, and whether this drops bits that are not 0.
 
     A number that is subnormal in float32 is also truncated correctly. A number above the largest float32 becomes the
     largest float32.
@@ -147,7 +147,8 @@ def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place
 def find_probability_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
     """Do what `find_probability_places` does with the mark 0, without being inlined.
 
-    A kernel that inlines that function calls this one everywhere else, because the kernel then compiles faster.
+    A kernel inlines `find_probability_places` where speed matters, and calls this function in all other places, because
+    the kernel then compiles faster.
     """
     return find_probability_places(y, s, a, n, bits, u4(0), place)
 
@@ -199,7 +200,8 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
-        # Once a score is off the grid, which is usual after one block, ignore `off`, so that it is not computed.
+        # Once a score is off the grid, which is usual after one block, ignore `off`, so that the compiler removes its
+        # computation from this call.
         if off_grid[0]:
             bad, _ = find_probability_places(y, s, a, n, bits, u4(0), place)
         else:
@@ -304,10 +306,10 @@ def count_scores_multilabel(
 
 @inline
 def are_all_marked(last: Any, rows: Any, marks: Any) -> Any:
-    """Return whether all cells from 0 to `last` are marked: as inexact (off the grid), or as folded.
+    """Return whether all cells from 0 to `last` have a mark in `marks`: as inexact (off the grid), or as folded.
 
-    If so, which is usual after some batches, the mark of each row need not be read or written. If there are more cells
-    than `rows`, the cells are not checked, and the result is False.
+    If so, which is usual after some batches, the caller need not read or write the mark of the cell of each row. If there
+    are more cells than `rows`, checking them takes longer than it saves, so the result is False.
     """
     sure = last < rows
     for i in range(last + 1 if sure else 0):
@@ -386,8 +388,8 @@ def find_coarse_places(
 ) -> Any:
     """Convert places (buckets and labels) to those of a histogram with `down` fewer bits per bucket.
 
-    The result, `here`, includes the offset of the row's cell, which is `stride` times the cell number. Return the largest
-    cell number.
+    The result, `here`, includes the offset of the row's cell, which is `stride` times the cell number. The cells of the n
+    rows start at at[a]. Return the largest cell number.
     """
     # A bucket above 1/2 is the mirror image of the bucket of 1 - p. Dropping bits of 1 - p means rounding the bucket of
     # p up.
@@ -418,7 +420,8 @@ def undo_counts(
 ) -> None:
     """Subtract the counts of the rows before `stop` from `rows` and from `low`, the byte counters of the shards.
 
-    Codes in the buffer need not be removed, because the caller does not increase the length of the buffer.
+    Codes that were appended to the buffer need not be removed: the caller sets the length of the buffer only if all rows
+    are valid.
     """
     place, here = scratch(BLOCK, u4), scratch(BLOCK, u4)
     for a in range(0, stop, BLOCK):
@@ -495,8 +498,8 @@ def count_label_scores(
 ) -> Any:  # fmt: skip
     """Count valid rows of each label, by score bucket or by exact score, as `count_scores` does for one label.
 
-    `at` is the cell number times `width` (the number of labels) plus the label number. The counters of the labels of a
-    cell are consecutive. An empty `folded` means that all cells are folded.
+    `at` is the cell number times `width` (the number of labels) plus the label number. The counters of all labels of a
+    cell are consecutive. An empty `folded` means that all cells are folded, that is, count scores by bucket.
     """
     here, place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, u8), scratch(BLOCK, i8), scratch(BLOCK, f8)
     places_per_label, weighted, all_folded = u8(stride) // u8(width), w.shape[0] != 0, folded.shape[0] == 0

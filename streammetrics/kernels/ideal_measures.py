@@ -19,9 +19,10 @@ f8, i8 = np.float64, np.int64
 
 @outline
 def gain_over_cost(worth: Any, n: Any, best: Any, n_best: Any) -> Any:
-    """Return the sum of gains, each divided by log2(2 + I - A), where I and A sum ideal and actual gains up to its rank.
+    """Return the sum over documents of gain / log2(2 + I - A), the sum of gains discounted by how much was missed.
 
-    `worth` holds the gains in rank order, and `best` in the ideal order. An ideal gain below 1 counts as 1.
+    I and A are the sums of the gains up to the document's rank, in the ideal order (`best`) and in the actual one
+    (`worth`). An ideal gain below 1 counts as 1.
     """
     total, missed = 0.0, 2.0
     for i in range(n):
@@ -34,7 +35,7 @@ def gain_over_cost(worth: Any, n: Any, best: Any, n_best: Any) -> Any:
 def hits_by_misses(worth: Any, level: Any, n: Any, discount: Any) -> Any:
     """Return the sum over relevant documents of 1 / log2(2 + number of irrelevant documents ranked above).
 
-    `worth` holds the gains in rank order; a gain of at least `level` is relevant.
+    `worth` holds the gains in rank order; a gain of at least `level` is relevant. discount[i] is 1 / log2(2 + i).
     """
     total, missed = 0.0, i8(0)
     for i in range(n):

@@ -1,4 +1,4 @@
-"""Collect rows of two numbers in buffers: exact codes for cells with few rows, pairs of numbers for other cells.
+"""Collect rows of two numbers in one of two buffers: as exact codes in cells with few rows, else as pairs of numbers.
 
 So that equal rows can be counted, an exact row is stored as four codes: the first number, the second number, and two
 different hashes of both. Module `statistics.joint` explains their use.

@@ -63,7 +63,7 @@ def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, 
 
 @inline
 def hash_text(data: Any, start: Any, stop: Any) -> Any:
-    """Return a hash of a byte string; no state contains it."""
+    """Return a hash of a byte string. It is used only in memory: no state contains it, so it may change."""
     size = stop - start
     if size < 8:
         return mix_bits(u8(size) ^ (read_word(data, start, stop) * FACTOR if size else u8(0)))
@@ -72,13 +72,13 @@ def hash_text(data: Any, start: Any, stop: Any) -> Any:
     for at in range(start, stop - 15, 16):
         g = (rotate_left(g, 5) ^ load_word(data, at)) * FACTOR
         h = (rotate_left(h, 5) ^ load_word(data, at + 8)) * FACTOR
-    # The last words may contain bytes of the words before, so that the loop needs no shorter words.
+    # The last two words may overlap words that the loop has read, so that no word is shorter than eight bytes.
     return mix_bits((rotate_left(g, 5) ^ load_word(data, max(start, stop - 16))) * FACTOR + h)
 
 
 @inline
 def are_equal(data: Any, start: Any, stop: Any, others: Any, other: Any) -> Any:
-    """Return whether two byte strings of the same size are equal."""
+    """Return whether two byte strings of the same size are equal: data[start:stop], and that at others[other]."""
     size = stop - start
     if size < 8:
         return size == 0 or read_word(data, start, stop) == read_word(others, other, other + size)
@@ -166,18 +166,20 @@ def write_texts(texts: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
 
 @kernel(out=("starts", "stops"))
 def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
-    """Write where each of the strings begins and ends that were joined with a zero byte between them.
+    """Write where each string begins and ends in `data`, which contains strings with a zero byte between them.
 
-    Return the number of strings, or -1 if there are more than elements of `starts`.
+    Return the number of strings, or -1 if there are more strings than `starts` has elements.
     """
     m, size = i8(0), i8(data.shape[0])
     starts[0] = 0
     for at in range(0, size, 8):
         word = read_word(data, at, size)
-        # The highest bit of each byte of `zeros` is 1 if the byte of the word is 0, as bytes after the last one are.
+        # The highest bit of each byte of `zeros` is 1 if that byte of the word is 0. Bytes after the end of the data are
+        # also read as 0.
         zeros = ~(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS)
         while zeros:
-            # Multiplying the lowest bit, which is in byte k, moves the number k to the highest byte.
+            # Find the number k of the byte that contains the lowest bit of `zeros`. This bit, moved to the start of its
+            # byte and multiplied by BYTE_NUMBERS, moves the number k to the highest byte.
             k = at + i8((((zeros & (~zeros + u8(1))) >> u8(7)) * BYTE_NUMBERS) >> u8(56))
             if k >= size:
                 break
@@ -192,10 +194,10 @@ def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
 
 @kernel(out=("starts", "stops"))
 def find_view_bounds(sizes: Any, first: Any, step: Any, starts: Any, stops: Any) -> Any:
-    """Write where the string of each view begins and ends; return the size of the longest string.
+    """Write where the string of each Arrow string view begins and ends; return the size of the longest string.
 
-    The first string begins at `first`, and each string `step` bytes after the one before. The size of each string is in
-    the first column of `sizes`.
+    A view, a row of `sizes`, has the size of its string in the first column, and contains the string itself if it is
+    short. The string of the first view begins at `first`, and each string begins `step` bytes after the one before.
     """
     at, longest = i8(first), i8(0)
     for j in range(starts.shape[0]):

@@ -90,7 +90,11 @@ def log_cosh(d: Any) -> Any:
 
 @outline
 def fill_rare_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write one of the less common terms for every row of a block, given targets y, predictions p and a parameter k."""
+    """Write one of the less common terms for every row of a block; k is its parameter, such as the exponent.
+
+    y holds the targets and p the predictions. HIT, EITHER and BELOW are 1 or 0: whether both numbers reach the threshold
+    k, whether at least one of them does, and whether the target is at most the prediction.
+    """
     n = out.shape[0]
     if term == LOG_COSH:
         for j in range(n):

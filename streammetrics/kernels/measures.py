@@ -1,9 +1,9 @@
 """Measures of one ranked query, computed from the documents with a gain above 0, in rank order.
 
 `place` holds the ranks of these documents, counted from 0, and c is their number. For each of them, `rel` is 1 if the
-document is relevant, and `worth` is its gain. In a ranking with ties, every document is given the mean gain of the
-documents that have its score. This is enough for some measures. All other measures are averaged over all orders of tied
-documents (module `ties`).
+document is relevant, and `worth` is its gain. `discount` holds the discount of each rank, and `ideal` the gains in the
+ideal (descending) order. In a ranking with ties, every document is given the mean gain of the documents that have its
+score. This is enough for some measures. All other measures are averaged over all orders of tied documents (module `ties`).
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def untied_measure(
     """Return a measure that depends on the order of tied documents, such as MRR, for a ranking without ties.
 
     `code` is the measure, k its cut-off, n the number of returned documents, and `everything` the number of relevant
-    documents.
+    documents. For ERR, a user who looks at document j stops there with probability stop[j] / top.
     """
     m = count_before(place, c, min(k, n))
     if code == HIT:
@@ -178,7 +178,8 @@ def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any,
     """Return a measure that depends on the order of tied documents, such as MRR, averaged over all of their orders.
 
     `code` is the measure, k its cut-off, n the number of returned documents, and `everything` the number of relevant
-    documents. The tie group that starts at `a` ends before end[a], and has hit[a] relevant documents.
+    documents. The tie group that starts at `a` ends before end[a], and has hit[a] relevant documents. For ERR, a user who
+    looks at document j stops there with probability stop[j] / top. `mean` is scratch.
     """
     cut = min(k, n)
     total, hits, going, a = 0.0, i8(0), 1.0, i8(0)

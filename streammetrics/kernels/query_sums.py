@@ -152,10 +152,11 @@ def add_queries(
 ) -> Any:  # fmt: skip
     """Add the measures of each query to the sums of its cell.
 
-    `at` holds the cell of each document and `w` the weight of each query; both may be empty. For a measure x between 0 and
-    1, w x is added to `sums`, and (w x)**2 to `squares`. For a measure that may exceed 1 (`unbounded`), these are added
-    to `large` and `large_squares`. For standard errors, `w2` and `w2x` hold the sums of w**2 and w**2 x, or are empty
-    while all weights are 1. `more` holds the sum of w**2 x - w x of measures that may exceed 1.
+    `values` holds the measures of each query, and `facts` its five numbers from `compute_measures`. `at` holds the cell of
+    each document and `w` the weight of each query; both may be empty. For a measure x between 0 and 1, w x is added to
+    `sums`, and (w x)**2 to `squares`. For a measure that may exceed 1 (`unbounded`), these are added to `large` and
+    `large_squares`. For standard errors, `w2` and `w2x` hold the sums of w**2 and w**2 x, or are empty while all weights
+    are 1. `more` holds the sum of w**2 x - w x of measures that may exceed 1.
     """
     n_terms = unbounded.shape[0]
     heavy, lone = w2.shape[0] > 0, at.shape[0] == 0

@@ -43,10 +43,11 @@ average_group = outline(ties.average_group)
 
 @kernel(out=("keys",))
 def pack_keys(grades: Any, s: Any, returned: Any, which: Any, starts: Any, keys: Any) -> None:
-    """Write the keys of the documents of each query (`which`) to one row of `keys`.
+    """Write the keys of the documents of each of the queries `which` to one row of `keys`.
 
-    `starts` holds the first document of each query. `grades` may be empty. `returned` is 0 for documents that were not
-    returned; it is empty if all were returned.
+    `starts` holds the first document of each query. `grades` holds the grade of each document if grades are small
+    integers; otherwise it is empty. `returned` is 0 for documents that were not returned; it is empty if all of them
+    were returned.
     """
     for j in range(which.shape[0]):
         q = which[j]

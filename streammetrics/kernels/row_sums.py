@@ -57,7 +57,10 @@ SCALE = 2.0**25
 
 @inline
 def carry_from(numbers: Any, at: Any, first: Any) -> None:
-    """Propagate carries in the superaccumulator at index `at`, where only the three integers from `first` have changed."""
+    """Propagate carries in the superaccumulator at index `at`, of which only three integers have changed.
+
+    `first` is the position of the first of them in the superaccumulator.
+    """
     k, end, over = at + u8(first), at + CHUNKS - u8(1), i8(0)
     # After these three integers, continue only while the carry is not 0. The carry usually becomes 0 soon.
     near = min(k + u8(3), end)
@@ -134,8 +137,9 @@ def sum_losses(
     terms, and `parameters` their parameters. `sums` and `skipped` (the number of rows whose relative error is undefined)
     are flat arrays of cells x terms x outputs.
 
-    With `limits`, which requires one cell, one output and few terms, values are checked while they are added. If a value
-    is invalid, nothing is added, and 1 is returned.
+    If `limits` is not empty, which requires one cell, one output and few terms, values are checked while they are added.
+    Its two rows are the bounds of targets and of predictions (see `gather_in_range`). If a value is out of bounds, nothing
+    is added, and 1 is returned.
     """
     yy, pp = y.reshape(y.size), p.reshape(p.size)
     n, n_terms = yy.shape[0] // width, terms.shape[0]
@@ -259,7 +263,7 @@ def load_column(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any,
     """Copy column c of m rows, which start at row `a`, to column q of a block, and split the numbers into halves.
 
     Store the largest and the smallest exponent of the column in sizes[:, q]; the first is -1 if a value is outside
-    `limits`.
+    `limits`, the bounds of the column (see `gather_in_range`), which may be empty.
     """
     out, high, low = block[0, q], block[1, q], block[2, q]
     if limits.shape[0]:
@@ -284,8 +288,8 @@ def split_column(block: Any, sizes: Any, q: Any, m: Any) -> None:
 def gather_in_range(values: Any, a: Any, out: Any, limits: Any) -> Any:
     """Copy rows, which start at row `a`, as float64 to `out`, and return whether all values are within `limits`.
 
-    The limits are the smallest and the largest absolute value of numbers other than 0, the lowest value, and whether the
-    lowest value itself is excluded.
+    `limits` holds four numbers: the smallest and the largest absolute value of numbers other than 0, the lowest value, and
+    whether the lowest value itself is excluded.
     """
     size = copy_in_range(values[a : a + out.shape[0]], out, limits[0], limits[1])
     return size >= 0 and are_all_from(out, limits[2], limits[3] != 0.0)

@@ -213,9 +213,9 @@ def add_weighted(
 def sum_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any) -> Any:
     """Add the terms (such as log-loss) of unweighted rows of one cell, and count the rows.
 
-    Scores are probabilities, which are clipped to [eps, 1 - eps] for log-loss; no log-loss may exceed 45. `sums` holds the
-    sums of each term by label, `squares` the sums of squares, and `clipped` the number of clipped rows. If a value is
-    invalid, the function adds nothing and returns 1.
+    `terms` holds the codes of the terms: SCORE, LOG_LOSS or BRIER. Scores are probabilities, which are clipped to
+    [eps, 1 - eps] for log-loss; no log-loss may exceed 45. `sums` holds the sums of each term by label, `squares` the sums
+    of squares, and `clipped` the number of clipped rows. If a value is invalid, the function adds nothing and returns 1.
     """
     return add_scores(y, s, terms, eps, rows, sums, squares, clipped)
 
@@ -238,7 +238,8 @@ def sum_unbounded(
 ) -> Any:  # fmt: skip
     """Do what `sum_scores` does for terms of any size, such as the log-loss of logits.
 
-    Values of 2**31 or more are added to `large`. If a value is invalid, return 1 and add nothing.
+    Scores are logits if `logit`. Values of 2**31 or more are added to `large`. If a value is invalid, return 1 and add
+    nothing.
     """
     return add_unbounded(y, s, terms, logit, eps, rows, sums, large, squares, clipped)
 

@@ -52,7 +52,8 @@ def fill_soft_term(
 ) -> None:  # fmt: skip
     """Write one term (target, score, log-loss or squared error) of some rows with targets y from 0 to 1.
 
-    `labels` holds a row of ones and a row of zeros; `k`, `f` and `other` are scratch.
+    `labels` holds a row of ones and a row of zeros: the labels for which log-loss is computed. Probabilities are clipped
+    for log-loss if `clip`. `k`, `f` and `other` are scratch.
     """
     n = s.shape[0]
     if term == TARGET:

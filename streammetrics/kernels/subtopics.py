@@ -63,7 +63,7 @@ def greedy_ideal_gain(
     """Return the discounted gain of a greedy ideal ranking of m documents.
 
     At each rank, the greedy ranking takes the document with the largest gain. Among documents with equal gains, it takes
-    the first one in `by_name`.
+    the first one in `by_name`, the order of the `docs` documents by name. `remaining` and `used` are scratch.
     """
     remaining[:] = 1.0
     used[:] = 0

@@ -153,10 +153,10 @@ def count_runs(fresh: Any, codes: Any, counts: Any) -> Any:
 
 @kernel(out=("codes", "counts"))
 def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
-    """Merge one or more sorted codes with counts and sorted codes of single rows; return the number of merged codes.
+    """Merge sorted codes with counts and sorted codes of single rows; return the number of merged codes.
 
-    `old` and `rows` are the codes and their counts, and `fresh` holds the codes of single rows, which may repeat. The
-    result is written to `codes` and `counts`.
+    `old` and `rows` are the codes and their counts, and `fresh` holds the codes of single rows, which may repeat. Neither
+    may be empty. The result is written to `codes` and `counts`.
     """
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(old.shape[0]), u8(fresh.shape[0])
     last, run = min(old[0], fresh[0]), u4(0)
@@ -321,9 +321,10 @@ def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
 
 @inline
 def inverted_bits(code: Any) -> Any:
-    """Return the bits that are inverted in a code: all of them for a negative score.
+    """Return the mask of the bits that are inverted in the code of an exact score: all of them for a negative score.
 
-    The code of a float32 has 29 equal bits above its label: 0, or 1 if they are inverted.
+    If the score is a float32, the 29 bits of its code above the label are all 0 or, if they are inverted, all 1. The
+    function therefore looks at one of them.
     """
     return u8(0) - ((u8(code) >> u8(29)) & u8(1))
 

@@ -1,9 +1,9 @@
 """Count numbers in buckets whose width adapts to the numbers of a cell.
 
-The level of a cell, an integer L, gives the width of its buckets, 2**(L - 512); buckets close to 0 are narrower. A state
-with one cell has a counter for each bucket in a range (a window). The buckets of other numbers, and of states with several
-cells, are appended to a buffer. The numbers of one column of a block of rows are converted to buckets first, in a loop
-that vectorises, and counted afterwards.
+The level of a cell, an integer L, gives the width of its buckets, 2**(L - 512). Buckets close to 0 are narrower, because
+no bucket may be wider than 2**-bits times its numbers. A state with one cell has a counter for each bucket in a range (a
+window). The buckets of other numbers, and of states with several cells, are appended to a buffer. The numbers of one
+column of a block of rows are converted to buckets first, in a loop that vectorises, and counted afterwards.
 """
 
 from __future__ import annotations
@@ -299,8 +299,8 @@ def joining_level(a: Any, b: Any, bits: Any) -> Any:
     """Return the lowest level (bucket width) at which two different numbers are in the same bucket, under two rules.
 
     The first result is for buckets that all have the width of the level. The second result is for buckets that are
-    narrower close to 0; it is NEVER if their leading bits keep the numbers in different buckets at every level. The
-    numbers are given as bits.
+    narrower close to 0, because they keep the exponent and the first `bits` bits of the fraction; it is NEVER if the
+    numbers differ in these bits, and so are in different buckets at every level. The numbers, a and b, are given as bits.
     """
     differ = a ^ b
     ours, theirs = ((a & SIZE) >> FRACTION) - FIRST, ((b & SIZE) >> FRACTION) - FIRST
@@ -315,7 +315,8 @@ def joining_level(a: Any, b: Any, bits: Any) -> Any:
 def select_level(counts: Any, most: Any) -> Any:
     """Return the level of the pair with the `most`-th highest level, given the number of pairs at each level.
 
-    If there are fewer pairs, return 0. The counts are set to 0.
+    At this level, sorted numbers are in at most `most` buckets, because fewer than `most` adjacent pairs are still in
+    different buckets. If there are fewer pairs, return 0. The counts are set to 0.
     """
     passed, level = i8(0), i8(0)
     for k in range(LEVELS - 1, -1, -1):
@@ -332,10 +333,13 @@ def find_lowest_levels(
 ) -> Any:  # fmt: skip
     """Write the lowest level (bucket width) that is sufficient for the numbers of each group.
 
-    The numbers of a group are given by their buckets (`codes`) at the group's current level. A group with at most `few`
-    different numbers gets level 0. Otherwise, the level must be such that the numbers are in at most `most` buckets, and
-    in at most `few` buckets if the width were 2**less times larger. If `lossless`, a group at level 0 stays there if all
-    of its numbers are edges of buckets at the new level.
+    The numbers of a group are given by their buckets (`codes`) at the group's current level. There are two rules:
+
+    - The numbers must be in at most `most` buckets, each of which is no wider than 2**-floor times its numbers.
+    - If a group has more than `few` different numbers, they must be in at most `few` buckets that are 2**less times as
+      wide as those of its level.
+
+    If `lossless`, a group at level 0 stays there if all of its numbers are edges of buckets at the new level.
     """
     linear, limited = scratch(LEVELS, i8), scratch(LEVELS, i8)
     for k in range(LEVELS):
