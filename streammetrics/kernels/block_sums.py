@@ -297,9 +297,9 @@ def add_weighted_term(
     y: Any, v: Any, w: Any, positives: Any, loss: Any, t: Any,
     parts: Any, sums: Any, large: Any, squares: Any, w2x: Any,
 ) -> None:  # fmt: skip
-    """Add the values v of one term (such as log-loss), times their weights, over a block of rows.
+    """Add the values v of one term (such as log-loss), times their weights, over a block of rows to the sums of term t.
 
-    For standard errors, the sums of w**2 v (`w2x`) and of (w v)**2 (`squares`) are added as well. `parts` is scratch.
+    Values of 2**31 or more are added to `large`. For standard errors, the sums of w**2 v (`w2x`) and of (w v)**2 (`squares`) are added as well. `parts` is scratch.
     """
     magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
     # If there are products of 2**31 or more, which is rare, add the rows of these products one by one, and sum the rest of
@@ -318,7 +318,10 @@ def add_weighted_term(
 def move_large_products(
     y: Any, v: Any, w: Any, loss: Any, t: Any, sums: Any, large: Any, squares: Any, w2x: Any
 ) -> None:  # fmt: skip
-    """Add the rows that have a product of 2**31 or more one by one, and set their values v to 0."""
+    """Add the rows that have a product of 2**31 or more one by one, and set their values v to 0.
+
+    The products are v w, v w**2 and (v w)**2; see `add_weighted_term` for the sums.
+    """
     for j in range(v.shape[0]):
         x, to = v[j] * w[j], u8(4) * t + u8(2) * u8(y[j])
         z, q = x * w[j], x * x

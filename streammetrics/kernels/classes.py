@@ -64,9 +64,9 @@ def compute_log_odds(s: Any, odds: Any) -> Any:
 def find_highest_of_many(row: Any) -> Any:
     """Do what `find_highest` does for long rows, in loops that vectorise.
 
-    The first loop finds the span that contains the highest score, and the second finds the score in this span. Both
-    compare bits: as signed integers, numbers of 0 and more sort like the numbers, and negative numbers in reverse order;
-    as unsigned integers, negative numbers are larger than all others.
+    The first loop finds the span that contains the highest score, and the second finds the score in this span. The first
+    one compares bits: as signed integers, the bits of numbers of 0 and more sort like the numbers, and those of negative
+    numbers in reverse order; as unsigned integers, those of negative numbers are larger than all others.
     """
     top, at, bad = row[0], 0, False
     for a in range(0, row.shape[0], SPAN):
@@ -201,7 +201,7 @@ def compute_label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) ->
     The codes of terms are 0 for coverage, 1 for average precision and 2 for ranking loss. Codes 3 (average precision)
     and 5 (AUC) are 0 in rows where these terms are undefined; codes 4 and 6 are 1 in rows where 3 and 5, respectively,
     are defined. `rising` holds the labels of each row in ascending order of their scores. As in scikit-learn, tied labels
-    all get the last of their ranks, and tied pairs count as pairs in the wrong order.
+    all get the last of their ranks, and tied pairs count as pairs in the wrong order, but one half in the AUC.
     """
     width = s.shape[1]
     for j in range(s.shape[0]):

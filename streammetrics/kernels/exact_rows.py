@@ -169,7 +169,7 @@ def count_sorted_codes(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, 
     """Count equal codes among low words that are sorted within segments; return the number of distinct codes.
 
     Segment k ends before ends[k], and all of its codes have the high word high_of[k]. The distinct codes are written to
-    `high` and `lows`.
+    `high` and `lows`, and how often each occurs to `counts`.
     """
     m, i = u8(0), 0
     for k in range(ends.shape[0]):
@@ -189,7 +189,7 @@ def count_sorted_codes(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, 
 
 @kernel(out=("l", "c"))
 def insert_sorted(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  # noqa: E741 - low words, and counts
-    """Merge a long sorted array of codes (`la`) and a short one (`lb`), and add the counts of equal codes.
+    """Merge a long sorted array of codes (`la`, with counts `ca`) and a short one (`lb`, `cb`), and add equal codes.
 
     The merged codes and counts are written to `l` and `c`; return their number.
     """

@@ -38,7 +38,10 @@ FULL = 1 << 18
 
 @inline
 def add_integer(numbers: Any, at: Any, v: Any, place: Any) -> None:
-    """Add the integer v times 2**(place - 1088) to the superaccumulator at index `at`; the caller propagates carries."""
+    """Add v times 2**(place - UNITS), where v is an integer, to the superaccumulator at index `at`.
+
+    The caller propagates carries.
+    """
     shift = place & i8(31)
     low = (v & CHUNK_MASK) << shift
     high = (v >> i8(32)) << shift
@@ -171,8 +174,8 @@ def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at
     """Add up to 1,024 numbers, and return the biased exponent of the largest one, or -1 if a number is out of range.
 
     The absolute value of each number must be 0 or lie between `smallest` and `most`; otherwise nothing is added. The
-    argument e is a guess, such as the result for the block before. If it fits, numbers are checked and added in a single
-    loop. The caller propagates carries.
+    argument e is a guess of the result, such as the one for the block before. If it is right, numbers are checked and
+    added in a single loop. The caller propagates carries.
     """
     bits1, bits2 = magic_bits(e)
     magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)
@@ -197,7 +200,7 @@ def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at
 def add_bounded_block(v: Any, e: Any, numbers: Any, at: Any) -> None:
     """Add up to 1,024 numbers whose biased exponents are at most e; the caller propagates carries.
 
-    All numbers are below 2**1000.
+    The absolute values of all numbers must be below 2**1000, so that the magic numbers are in the range of float64.
     """
     bits1, bits2 = magic_bits(e)
     magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)

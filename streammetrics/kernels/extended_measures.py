@@ -110,7 +110,7 @@ def count_measure(
 
     k is the cut-off, n the number of returned documents, and p the parameter of the measure. For each tie group, `hit`
     holds the number of relevant documents, `judged` the number of judged documents, `sums` the sum of gains, and `info`
-    the sum of information (-log2 of a share).
+    the sum of the information of its documents (-log2 of their shares of users).
     """
     m = min(k, n)
     if code == IRRELEVANT:
@@ -218,8 +218,8 @@ def compute_extended_measures(
     """Write the requested measures (`codes`) of some queries (`which`).
 
     `keys` has a row for each of these queries: the sorted keys of its documents (see module `ranking`). Most other
-    arguments are those of `query_sums.compute_measures`. `infos` holds the information (-log2 of a share) of each
-    document, by grade or by row like `powers`; it may be empty. `unjudged` holds a number for each row, or is empty: 0 for
+    arguments are those of `query_sums.compute_measures`. `infos` holds the information of each document
+    (-log2 of its share of users), by grade or by row like `powers`; it may be empty. `unjudged` holds a number for each row, or is empty: 0 for
     a judged document, 1 for an unjudged document of the pool, 2 for a document outside the pool. `numbers` and `places`
     are scratch arrays of zeros, with eight and five rows that are longer than a query and than `discount`.
     """

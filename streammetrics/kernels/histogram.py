@@ -102,8 +102,8 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
     yy, ss = y[a : a + n], s[a : a + n]
     most = score_bits(smaller_probability(ss[0])[0])
     for j in range(n):
-        # Above 1/2, take the bucket of 1 - p, and mirror it below, so that probabilities close to 1 have buckets as narrow
-        # as probabilities close to 0.
+        # Above 1/2, find the bucket of 1 - p, and subtract it from the number of buckets at the end of the loop, so that
+        # probabilities close to 1 have buckets as narrow as probabilities close to 0.
         z, up = smaller_probability(ss[j])
         w, lost = half_word(z)
         labels |= u4(yy[j])
@@ -195,7 +195,7 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
     """Count rows of a single cell by place (bucket and label); scores are probabilities.
 
     If a value is invalid, undo the counts of all earlier blocks and return 1. off_grid[0] becomes 1 if a bucket of `bits`
-    bits drops bits of a score.
+    bits drops bits of a score. `excess` is for weights, and stays unchanged here.
     """
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
@@ -243,7 +243,10 @@ def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 
 @outline
 def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> None:
-    """Count valid rows of one cell by place (bucket and label), and add w - 1 of each row to `excess`."""
+    """Count valid rows of one cell by place (bucket and label), and add w - 1 of each row to `excess`.
+
+    off_grid[0] becomes 1 if a score has bits that its bucket drops, unless its weight is 0.
+    """
     place, highs, lows = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, i8)
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)

@@ -78,7 +78,7 @@ def hash_text(data: Any, start: Any, stop: Any) -> Any:
 
 @inline
 def are_equal(data: Any, start: Any, stop: Any, others: Any, other: Any) -> Any:
-    """Return whether two byte strings of the same size are equal: data[start:stop], and that at others[other]."""
+    """Return whether two byte strings of the same size are equal: data[start:stop] and others[other:other + size]."""
     size = stop - start
     if size < 8:
         return size == 0 or read_word(data, start, stop) == read_word(others, other, other + size)
@@ -97,8 +97,8 @@ def encode_texts(
     """Write the code of each string, `data[starts[j]:stops[j]]`, and return the number of codes.
 
     A string without a code gets -1 or, if `learn`, the next code. The string of code i is the part of `stored` from
-    `stored_starts[i]` to `stored_stops[i]`; for a new code, both are set to the position of the string in `data`. `slots`
-    is a hash table as in `encode_ints`. If more than half of its slots would be used, return -1.
+    `stored_starts[i]` to `stored_stops[i]`; for a new code, these are set to where the string begins and ends in `data`.
+    `slots` is a hash table as in `encode_ints`. If more than half of its slots would be used, return -1.
     """
     mask = u8(slots.shape[0] - 1)
     for j in range(starts.shape[0]):
@@ -166,7 +166,7 @@ def write_texts(texts: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
 
 @kernel(out=("starts", "stops"))
 def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
-    """Write where each string begins and ends in `data`, which contains strings with a zero byte between them.
+    """Write where each string begins and ends in `data`, which contains strings separated by zero bytes.
 
     Return the number of strings, or -1 if there are more strings than `starts` has elements.
     """

@@ -58,10 +58,11 @@ def compute_measures(
       has the corresponding 2**g - 1 for each gain g; it may be empty. A gain of at least `level` is relevant.
     - `average` tells whether measures are averaged over the orders of tied documents.
     - `relevant` holds the number of relevant documents of each query, or is empty. The number includes documents without a
-      row, whose gain is `extra_gain`.
+      row, whose gain is `extra_gain`; `extra_power` is 2**extra_gain - 1. `discount` holds the discount of each rank.
     - If `halves`, a key has only the upper half of the bits of the score; `s` holds the full scores.
-    - `facts` gets five numbers for each query: returned irrelevant, returned relevant, missing irrelevant and missing
-      relevant documents, and whether the query has no relevant document.
+    - `facts` gets five numbers for each query: the numbers of returned irrelevant, returned relevant, missing irrelevant
+      and missing relevant documents (missing means judged but not returned), and whether the query has no relevant
+      document.
     - `numbers` and `places` are scratch arrays of zeros, with eight and three rows that are longer than a query and than
       `discount`.
     """

@@ -198,8 +198,8 @@ def sum_products(
     - 2 is `first` times SCALE. Its square is column 3 (rounded) plus column 4 (the rounding error), and column 5 is twice
       column 4. With these columns, third and fourth powers are summed exactly.
 
-    A row of data has `width` values, one for each output. `sums` is a flat array of cells x terms x outputs. With
-    `limits`, values are checked while they are added, as in `sum_losses`.
+    A row of data has `width` values, one for each output. `sums` is a flat array of cells x terms x outputs. If `limits`
+    is not empty, values are checked while they are added, as in `sum_losses`.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, count = ff.shape[0] // width, products.shape[0]

@@ -398,7 +398,7 @@ def sum_cells(
 def flush_weighted_lanes(
     lanes: Any, cells: Any, n_terms: Any, rows: Any, excess: Any, sums: Any, squares: Any, w2: Any, w2x: Any
 ) -> None:
-    """Add the lanes, which are partial sums of weighted rows, to all counters, and set the lanes to 0."""
+    """Add the lanes, partial sums of weighted rows, to the sums and counts, and set them to 0 (see `flush_lanes`)."""
     width = 5 + 6 * n_terms
     for k in range(2 * LANES * cells):
         # i is twice the cell plus the label.

@@ -102,9 +102,9 @@ def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any
 
 @outline
 def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
-    """Add products v, rounded to 2**-60, to the saturating sums at their indices `at`.
+    """Add products v, rounded to 2**-60, to the sums at their indices `at`; a sum that reaches CEILING stays there.
 
-    Products of 2**31 or more are added one by one, and set to 0 in `v`.
+    Products of 2**31 or more are added one by one, and set to 0 in `v`. If `lone`, there is one sum.
     """
     if is_any_from(v, LARGE):
         move_heavy_rows(v, at, numbers)
@@ -113,9 +113,10 @@ def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
 
 @outline
 def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None:
-    """Add squares v, rounded to 2**-41 (log-loss) or 2**-52, to the saturating sums at their indices `at`.
+    """Add squares v, rounded to 2**-41 if `loss` (log-loss) or 2**-52, to the sums at their indices `at`.
 
-    Squares of 2**31 or more are added one by one, and set to 0 in `v`.
+    A sum that reaches CEILING stays there. Squares of 2**31 or more are added one by one, and set to 0 in `v`. If `lone`,
+    there is one sum.
     """
     if is_any_from(v, LARGE):
         move_heavy_rows(v, at, numbers)
@@ -127,7 +128,10 @@ def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None
 
 @outline
 def count_rows(w: Any, at: Any, lone: Any, v: Any, rows: Any, excess: Any, w2: Any) -> None:
-    """Count rows in their cells `at`; with weights, also add w - 1 to `excess` and w**2 to `w2`. `v` is scratch."""
+    """Count rows in their cells `at`; with weights, also add w - 1 to `excess` and w**2 to `w2`.
+
+    If `lone`, there is one cell. `v` is scratch.
+    """
     n = at.shape[0]
     for j in range(0 if lone else n):
         rows[at[j]] += 1

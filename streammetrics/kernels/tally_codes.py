@@ -120,7 +120,7 @@ def collect_bytes(low: Any, stride: Any, shift: Any, cells: Any, codes: Any, cou
 def collect_counters(rows: Any, codes: Any, counts: Any) -> Any:
     """Write the index and the count of each counter that is not 0, and return how many there are.
 
-    If a count exceeds 32 bits, return -1.
+    If a count has more than 32 bits, return -1.
     """
     m, most = u8(0), i8(0)
     # Write every counter. If it is 0, the next one overwrites it. A branch would often be mispredicted.

@@ -136,7 +136,8 @@ def update_value_extremes(
 def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, rest: Any, place: Any) -> Any:
     """Write the slot of each of n values in a hash table of exact numbers, or `rest` if the value is not in the table.
 
-    `slot_words` holds the bits of the number in each slot. Return the largest result.
+    `slot_words` holds the bits of the number in each slot. The slot of a number consists of the first bits of the product
+    of its bits and `multiplier`. Return the largest result.
     """
     most = i8(0)
     for j in range(n):
@@ -233,7 +234,8 @@ def count_values(
     cell; and the first bucket and the number of buckets, for positive and for negative numbers. If a cell has few distinct
     numbers, it has counters for these exact numbers instead, in slots that are determined by their hashes. The last
     counter of a column counts all values without another counter, so that each value increments a counter; the buckets of
-    these values are appended to the buffer `high`, `low` and `weights`, whose length is used[0].
+    these values are appended to the buffer `high`, `low` and `weights`, whose length is used[0]. The high word of a code
+    contains the cell from bit `top` on, and the column below it.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     value, place = scratch(BLOCK, f8), scratch(BLOCK, i8)
@@ -392,8 +394,9 @@ def find_near_edges(buckets: Any, levels: Any, bits: Any, numbers: Any) -> Any:
 def raise_levels(codes: Any, high: Any, counts: Any, starts: Any, old: Any, new: Any, bits: Any) -> Any:
     """Convert the buckets of each group from its old level to its new, higher level (a larger bucket width), in place.
 
-    The buckets of a group are sorted; buckets that become equal are joined, and their counts are added. Return the number
-    of buckets that remain.
+    `codes` holds the buckets, `high` the high words of their codes, and `counts` their numbers of rows. The buckets of a
+    group are sorted; buckets that become equal are joined, and their counts are added. Return the number of buckets that
+    remain.
     """
     m = u8(0)
     for g in range(starts.shape[0] - 1):
