@@ -486,7 +486,7 @@ def split_last_bits(e: Entries) -> tuple[Array, Array]:
 
 
 def count_noise_planes(width: Any, zeros: Any) -> Any:
-    """Return how many of the low byte planes of gaps between places are not worth compressing.
+    """Return how many byte planes of the gaps between places, from the lowest one on, are not worth compressing.
 
     Plane k holds byte k of every gap, which has `width` bytes. Only the two highest planes are worth compressing, unless
     at least 16 trailing zero bits (`zeros`) were removed from the gaps: then all planes are.

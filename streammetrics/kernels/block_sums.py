@@ -299,7 +299,8 @@ def add_weighted_term(
 ) -> None:  # fmt: skip
     """Add the values v of one term (such as log-loss), times their weights, over a block of rows to the sums of term t.
 
-    Values of 2**31 or more are added to `large`. For standard errors, the sums of w**2 v (`w2x`) and of (w v)**2 (`squares`) are added as well. `parts` is scratch.
+    Values of 2**31 or more are added to `large`. For standard errors, w**2 v is added to `w2x`, and (w v)**2 to `squares`.
+    `parts` is scratch.
     """
     magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
     # If there are products of 2**31 or more, which is rare, add the rows of these products one by one, and sum the rest of

@@ -218,10 +218,14 @@ def compute_extended_measures(
     """Write the requested measures (`codes`) of some queries (`which`).
 
     `keys` has a row for each of these queries: the sorted keys of its documents (see module `ranking`). Most other
-    arguments are those of `query_sums.compute_measures`. `infos` holds the information of each document
-    (-log2 of its share of users), by grade or by row like `powers`; it may be empty. `unjudged` holds a number for each row, or is empty: 0 for
-    a judged document, 1 for an unjudged document of the pool, 2 for a document outside the pool. `numbers` and `places`
-    are scratch arrays of zeros, with eight and five rows that are longer than a query and than `discount`.
+    arguments are those of `query_sums.compute_measures`. The others:
+
+    - `infos` holds the information of each document (-log2 of its share of users), by grade or by row like `powers`. It
+      may be empty.
+    - `unjudged` holds a number for each row, or is empty: 0 for a judged document, 1 for an unjudged document of the pool,
+      2 for a document outside the pool.
+    - `numbers` and `places` are scratch arrays of zeros, with eight and five rows that are longer than a query and than
+      `discount`.
     """
     n_terms = codes.shape[0]
     worth, info, sums, infosum = numbers[0], numbers[1], numbers[2], numbers[3]

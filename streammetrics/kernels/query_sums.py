@@ -182,7 +182,8 @@ def add_queries(
                 if w.shape[0]:
                     add_exact(more, cell * CHUNKS, v * weight)
                     add_exact(more, cell * CHUNKS, -v)
-                # Propagate carries after each addition. With a single cell, it is enough to do so at the end.
+                # With several cells, propagate carries after each addition, in the changed sums only. With one cell, it is
+                # enough to do so at the end.
                 if not lone:
                     carry(large, cell * CHUNKS)
                     carry(large_squares, cell * CHUNKS)

@@ -66,7 +66,7 @@ def add_rows(
             cell = u8(0) if lone else u8(at[a + j])
             m = count_row(low, cell * u8(stride) + u8(place[j]), (cell << u8(shift)) | u8(place[j]), codes, m)
         for j in range(n if weighted else 0):
-            # The counters of a row are often not in the cache. Load those of a later row.
+            # The counters of a row are often not in the cache, so prefetch those of a later row.
             i = min(j + SOON, n - 1)
             later = u8(place[i]) if lone else u8(at[a + i]) * u8(stride) + u8(place[i])
             prefetch(low, later, 1)

@@ -72,7 +72,8 @@ def edge_bits(place: Any, level: Any, bits: Any) -> Any:
     elif steps < i8(1) << bits:
         octave, fraction = (steps >> bits) + bits - i8(1), (steps & ((i8(1) << bits) - i8(1))) << (FRACTION - bits)
     else:
-        # The edge is this number of steps times the width. The exponent of the number as a float64 is its leading bit.
+        # The edge is this number of steps times the width. Find the position of the leading bit of the number: it is the
+        # exponent of the number as a float64.
         octave = (f8(steps).view(i8) >> FRACTION) - i8(1023)
         fraction = (steps - (i8(1) << octave)) << (FRACTION - octave)
     word = ((octave + level + FIRST) << FRACTION) | fraction
@@ -179,7 +180,8 @@ def find_in_window(value: Any, n: Any, own: Any, bits: Any, rest: Any, place: An
             place[j] = i8(0) if value[j] == 0.0 else here
             most = max(most, place[j])
     else:
-        # All numbers of the window have the same sign. A number of the other sign is replaced by 0, which is before it.
+        # All buckets of the window are on one side of 0. A number on the other side gets the size 0, which is below all of
+        # these buckets, so it has no counter.
         begin, count, first, signed = (down, downs, down_first, -scale) if downs else (up, ups, up_first, scale)
         for j in range(n):
             size = min(max(value[j] * signed, 0.0), FAR)
