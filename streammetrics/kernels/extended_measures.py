@@ -217,8 +217,8 @@ def compute_extended_measures(
 ) -> None:  # fmt: skip
     """Write the requested measures (`codes`) of some queries (`which`).
 
-    `keys` has a row for each of these queries: the sorted keys of its documents (see module `ranking`). Most other
-    arguments are those of `query_sums.compute_measures`. The others:
+    `keys` has a row for each of these queries: the sorted keys of its documents (see module `ranking`). Only these
+    arguments differ from those of `query_sums.compute_measures`:
 
     - `infos` holds the information of each document (-log2 of its share of users), by grade or by row like `powers`. It
       may be empty.

@@ -102,8 +102,8 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
     yy, ss = y[a : a + n], s[a : a + n]
     most = score_bits(smaller_probability(ss[0])[0])
     for j in range(n):
-        # Above 1/2, find the bucket of 1 - p, and subtract it from the number of buckets at the end of the loop, so that
-        # probabilities close to 1 have buckets as narrow as probabilities close to 0.
+        # Above 1/2, find the bucket of 1 - p, which is subtracted from the number of buckets at the end (`top - b`), so
+        # that probabilities close to 1 have buckets as narrow as probabilities close to 0.
         z, up = smaller_probability(ss[j])
         w, lost = half_word(z)
         labels |= u4(yy[j])
