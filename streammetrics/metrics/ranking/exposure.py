@@ -57,7 +57,7 @@ class ExposureMetric(Metric[ListedKeys, float]):
 
 
 class OfLists(OwnReading):
-    """Value and bounds for recommended lists; the value is undefined if the lists contain no items."""
+    """Value and bounds of an `ExposureMetric`; undefined if its `reason` finds a problem, such as lists without items."""
 
     def _raw_value(self) -> float | None:
         value: float | None = None if self._reason() else self.metric.of(self.state)
@@ -143,7 +143,7 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
 
 
 class OfDifferences(OfLists):
-    """Value and bounds of a sum of differences of weights, divided by the sum of these weights."""
+    """Value and bounds of the Gini index: a sum of differences of weights, divided by the sum of these weights."""
 
     def _bounds(self) -> tuple[float, float]:
         # Rounded weights can make the relative error of a small sum of differences arbitrarily large. The absolute error

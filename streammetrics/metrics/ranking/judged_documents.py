@@ -22,8 +22,8 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of `Judged` of
-    ir_measures. The value is undefined without queries.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
+    of `Judged` of ir_measures. The value is undefined without queries.
 
     Examples
     --------
@@ -47,8 +47,8 @@ class OneOrder(RelevanceMetric):
     Parameters
     ----------
     ties : {"pessimistic", "optimistic", "order", "document"}
-        How documents with equal scores are ranked: the lowest grade first, the highest grade first, in the order of their
-        rows, or by the column `document`, descending, as in trec_eval.
+        How documents with equal scores are ranked. "pessimistic": the lowest grade first. "optimistic": the highest grade
+        first. "order": in the order of their rows. "document": by the column `document`, descending, as in trec_eval.
     """
 
     k: int | None = setting(default=None, choices=(None,))
@@ -64,9 +64,9 @@ class BPref(OneOrder, tag="bpref"):
 
     Notes
     -----
-    Documents without a judgement do not count. Counting takes as long as for `CumulativeGain`, and the state takes 120
-    bytes. With `ties="document"`, the definition is that of trec_eval's `bpref`. The value is undefined without queries.
-    Source: Buckley and Voorhees, "Retrieval evaluation with incomplete information" (2004).
+    Documents without a judgement do not count. An update takes about 7 ns per document, as for `CumulativeGain`, and the
+    state takes 120 bytes. With `ties="document"`, the definition is that of trec_eval's `bpref`. The value is undefined
+    without queries. Source: Buckley and Voorhees, "Retrieval evaluation with incomplete information" (2004).
 
     Examples
     --------
@@ -99,9 +99,10 @@ class InferredAP(OneOrder, tag="inferred_ap"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. With `ties="document"`, the definition
-    is that of trec_eval's `infAP`; pass null where trec_eval expects the grade -1. The value is undefined without queries.
-    Source: Yilmaz and Aslam, "Estimating average precision with incomplete and imperfect judgments" (2006).
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. With
+    `ties="document"`, the definition is that of trec_eval's `infAP`; pass null where trec_eval expects the grade -1. The
+    value is undefined without queries. Source: Yilmaz and Aslam, "Estimating average precision with incomplete and
+    imperfect judgments" (2006).
 
     Examples
     --------

@@ -49,9 +49,9 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. With `ties="document"`, the definition
-    is that of trec_eval's `iprec_at_recall`, including its rounding: with three relevant documents, recall 0.7 requires
-    two of them. The value is undefined without queries.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. With
+    `ties="document"`, the definition is that of trec_eval's `iprec_at_recall`, including its rounding: with three relevant
+    documents, recall 0.7 requires two of them. The value is undefined without queries.
 
     Examples
     --------
@@ -82,8 +82,8 @@ class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. With `ties="document"`, the definition
-    is that of trec_eval's `11pt_avg`. The value is undefined without queries.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. With
+    `ties="document"`, the definition is that of trec_eval's `11pt_avg`. The value is undefined without queries.
 
     Examples
     --------
@@ -112,8 +112,9 @@ class QMeasure(RankingMetric, tag="q_measure"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The value is undefined without queries.
-    Source: Sakai, "New performance metrics based on multigrade relevance" (2004), and his program NTCIREVAL.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The value is undefined
+    without queries. Source: Sakai, "New performance metrics based on multigrade relevance" (2004), and his program
+    NTCIREVAL.
 
     Examples
     --------
@@ -208,9 +209,9 @@ class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 150 bytes. The definition is that of trec_eval's
-    `gm_map`. Logarithms in float64 are summed exactly; the exponential of their mean may be off by an ulp or two. The
-    value is undefined without queries. Source: Robertson, "On GMAP and other transformations" (2006).
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 150 bytes. The definition is that
+    of trec_eval's `gm_map`. Logarithms in float64 are summed exactly; the exponential of their mean may be off by an ulp
+    or two. The value is undefined without queries. Source: Robertson, "On GMAP and other transformations" (2006).
 
     Examples
     --------
@@ -283,8 +284,8 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 64 bytes for each i. The definition is that of
-    torchmetrics' `RetrievalPrecisionRecallCurve`. The values are NaN without queries.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 64 bytes for each i. The
+    definition is that of torchmetrics' `RetrievalPrecisionRecallCurve`. The values are NaN without queries.
 
     Examples
     --------
@@ -307,8 +308,8 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
         return tuple((what, i) for what in ("precision", "recall") for i in range(1, self.k + 1))
 
     def _precisions_and_recalls(self, state: RankingSums) -> Floats:
-        # `weight` is the divisor of the mean. It includes queries without a relevant document unless they are skipped. If
-        # the value of these queries is 1, they also add their weight to each sum.
+        # `weight` is the denominator of the mean. It includes queries without a relevant document unless they are skipped.
+        # If the value of these queries is 1, they also add their weight to each sum.
         empty = state.weight(empty=True)
         weight, more = state.weight() + (0 if self.empty == "skip" else empty), empty if self.empty == 1.0 else 0
         return np.array([to_float(state.total(*t) + more, weight) for t in self.terms]).reshape(2, self.k)
@@ -340,15 +341,15 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
     Parameters
     ----------
     k : int
-        The largest number of documents i.
+        The largest cut-off i, a number of documents.
     precision : float
-        The smallest sufficient precision.
+        The lowest precision allowed.
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 64 bytes for each i. The definition is that of
-    torchmetrics' `RetrievalRecallAtFixedPrecision`. `explain()` gives the i of the value. The value is undefined without
-    queries.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 64 bytes for each i. The
+    definition is that of torchmetrics' `RetrievalRecallAtFixedPrecision`. `explain()` gives the cut-off i that has this
+    recall. The value is undefined without queries.
 
     Examples
     --------

@@ -26,8 +26,9 @@ class IDCG(GainMetric, tag="idcg"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 700 bytes. `NDCG` divides by this value for each
-    query separately, so the quotient of the means DCG and IDCG is not NDCG. The value is undefined without queries.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 700 bytes. `NDCG` divides by this
+    value for each query separately, so the quotient of the means DCG and IDCG is not NDCG. The value is undefined without
+    queries.
 
     Examples
     --------
@@ -56,9 +57,9 @@ class MeanRank(MeanWithin, tag="mean_rank"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 750 bytes. The definition is that of TFMA's
-    `min_label_position`, and of the mean rank of link prediction (`ties="average"` gives PyKEEN's "realistic"). Documents
-    that were not returned have no rank: the value is undefined if no query returned a relevant document.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 750 bytes. The definition is that
+    of TFMA's `min_label_position`, and of the mean rank of link prediction (`ties="average"` gives PyKEEN's "realistic").
+    Documents that were not returned have no rank: the value is undefined if no query returned a relevant document.
 
     Examples
     --------
@@ -115,12 +116,13 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
     Parameters
     ----------
     average : {"pooled", "queries"}
-        All queries together (TF-Ranking's `ARPMetric`), or the mean over the queries with a grade above 0.
+        "pooled": one quotient for all queries together (TF-Ranking's `ARPMetric`). "queries": the mean of the quotients of
+        the queries that have a grade above 0.
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 1,300 bytes. The value is undefined if no returned
-    document has a grade above 0.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 1,300 bytes. The value is
+    undefined if no returned document has a grade above 0.
 
     Examples
     --------
@@ -150,10 +152,11 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
     Parameters
     ----------
     ties : {"average", "order", "document", "optimistic", "pessimistic"}
-        How pairs with equal scores count: as one half; by the order of the rows; by the column `document`; as right; or as
-        wrong (as in TF-Ranking).
+        How pairs with equal scores count. "average": as one half. "order": by the order of the rows. "document": by the
+        column `document`. "optimistic": as right. "pessimistic": as wrong (as in TF-Ranking).
     average : {"pooled", "queries"}
-        All pairs of all queries together (TF-Ranking's `OPAMetric`), or the mean over the queries with such a pair.
+        "pooled": one share for the pairs of all queries together (TF-Ranking's `OPAMetric`). "queries": the mean of the
+        shares of the queries that have such a pair.
     unreturned : {"ignored", "below", "wrong"}
         How pairs with a document that was judged but not returned count. "ignored": they do not count (trec_eval's
         `prefs_simp_ret`). "below": the document ranks below all that were returned (`prefs_simp_imp`). "wrong": in
@@ -161,9 +164,9 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 1,300 bytes; a query of n documents takes n log n
-    steps. With two grades, the value is the AUC within queries (`GroupAUC` with `group_weight="pairs"`). `explain()` gives
-    the number of pairs. The value is undefined if there are no such pairs.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 1,300 bytes; a query of n
+    documents takes n log n steps. With two grades, the value is the AUC within queries (`GroupAUC` with
+    `group_weight="pairs"`). `explain()` gives the number of pairs. The value is undefined if there are no such pairs.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Metrics of rankings with relevant and irrelevant documents: precision, recall, hits, first ranks.
+"""Metrics of rankings with relevant and irrelevant documents: precision, recall, hit rate, reciprocal rank and others.
 
 All are computed from the same `RankingSums` state as the metrics of gains.
 """
@@ -49,8 +49,8 @@ class PrecisionAtK(RelevanceMetric, tag="precision_at_k"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
-    `P` and Spark's `precisionAt`. The value is undefined without queries.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
+    of trec_eval's `P` and Spark's `precisionAt`. The value is undefined without queries.
 
     Examples
     --------
@@ -72,9 +72,9 @@ class RecallAtK(RelevanceMetric, tag="recall_at_k"):
 
     Notes
     -----
-    Recall needs all relevant documents, also those that were not returned. For lists of documents, see `ranked_lists`.
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
-    `recall`. The value is undefined without queries.
+    Recall needs all relevant documents, also those that were not returned. For lists of documents, see `ranked_lists`. An
+    update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of
+    trec_eval's `recall`. The value is undefined without queries.
 
     Examples
     --------
@@ -101,8 +101,8 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
-    `Rprec`, and of its `Rprec_mult`. The value is undefined without queries.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
+    of trec_eval's `Rprec`, and of its `Rprec_mult`. The value is undefined without queries.
 
     Examples
     --------
@@ -137,13 +137,13 @@ class HitRate(RelevanceMetric, tag="hit_rate"):
     Parameters
     ----------
     average : {"users", "pooled"}
-        The mean over users (as in RecBole, ranx, torchmetrics and trec_eval's `success`), or the hits of all users divided
-        by their relevant documents. The two are equal if each user has one relevant document.
+        "users": the mean over users (as in RecBole, ranx, torchmetrics and trec_eval's `success`). "pooled": the hits of
+        all users divided by all their relevant documents. The two are equal if each user has one relevant document.
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes, or 1,200 bytes if pooled. The value is
-    undefined without queries; if pooled, without relevant documents.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes, or 1,200 bytes if
+    pooled. The value is undefined without queries; if pooled, without relevant documents.
 
     Examples
     --------
@@ -190,8 +190,8 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of trec_eval's
-    `recip_rank`. The value is undefined without queries.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
+    of trec_eval's `recip_rank`. The value is undefined without queries.
 
     Examples
     --------
@@ -214,12 +214,14 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
     Parameters
     ----------
     denominator : {"min", "relevant", "hits"}
-        The divisor D: min(R, k) (as in Spark's `meanAveragePrecisionAt`, RecBole and Kaggle); R (as in trec_eval and
-        ranx); or the hits among the first k (as in torchmetrics). Without k, the first two agree.
+        The denominator D. "min": min(R, k) (as in Spark's `meanAveragePrecisionAt`, RecBole and Kaggle). "relevant": R (as
+        in trec_eval and ranx). "hits": the hits among the first k (as in torchmetrics). Without k, the first two are
+        equal.
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. The value is undefined without queries.
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The value is undefined
+    without queries.
 
     Examples
     --------
@@ -253,9 +255,9 @@ class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
 
     Notes
     -----
-    Counting takes as long as for `CumulativeGain`, and the state takes 120 bytes. For binary judgements and p = 0.9, the
-    definition is that of trec_eval's `rbp`. The value is undefined without queries. Source: Moffat and Zobel, "Rank-biased
-    precision for measurement of retrieval effectiveness" (2008).
+    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. For binary judgements
+    and p = 0.9, the definition is that of trec_eval's `rbp`. The value is undefined without queries. Source: Moffat and
+    Zobel, "Rank-biased precision for measurement of retrieval effectiveness" (2008).
 
     Examples
     --------

@@ -96,9 +96,9 @@ class IntentAwareERR(SubtopicMetric, tag="err_ia"):
     alpha : float
         The probability that a reader stops at a document about the subtopic.
     norm : {"bound", "ideal", "none"}
-        The divisor. "bound" is the sum for k documents that are each about all subtopics (ndeval's ERR-IA). "ideal" is
-        the sum for the ideal ranking, which takes the judged document with the largest gain next (ndeval's nERR-IA).
-        "none" is the number of subtopics / alpha, which gives a mean of expected reciprocal ranks.
+        What the sum is divided by. "bound" is the sum for k documents that are each about all subtopics (ndeval's ERR-IA).
+        "ideal" is the sum for the ideal ranking, which takes the judged document with the largest gain next (ndeval's
+        nERR-IA). "none" is the number of subtopics / alpha, which gives a mean of expected reciprocal ranks.
 
     Notes
     -----
