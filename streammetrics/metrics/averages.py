@@ -68,7 +68,7 @@ class OfClasses(ScoredLabels[S, T]):
 
     @property
     def _class_settings(self) -> dict[str, Any]:
-        """The setting that defines the classes or labels, as a dict; empty for two classes."""
+        """The setting that defines the classes or labels, as a dict {name: value}; empty for two classes."""
         names = ("num_classes", "labels", "num_labels")
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
 
@@ -118,7 +118,7 @@ class Several(OfClasses[S, Any]):
 
 
 def average_of(metric: Any, state: Any) -> Reading:
-    """Return the reading for several classes or labels, combined as `metric.average` says."""
+    """Return the reading (value, bounds and interval) of several classes or labels, combined as in `metric.average`."""
     kinds: dict[str | None, type[OfLabels]] = {"micro": PooledLabels, None: EachLabel}
     return kinds.get(metric.average, MeanOfClasses)(metric, state)
 
@@ -138,7 +138,10 @@ class OfLabels(OwnNumber):
         return of_each(self.metric.read, self.parts)
 
     def certified_parts(self, rounding: Fraction) -> list[Limits | None]:
-        """Return the certified limits of the value of each class or label; None for an undefined value."""
+        """Return certified bounds on the value of each class or label; None for an undefined value.
+
+        `rounding` is the largest relative rounding error of a weight.
+        """
         known = {id(one): one.certified_limits(rounding) for one in {id(r): r for r in self.readings}.values()}
         return [known[id(one)] for one in self.readings]
 

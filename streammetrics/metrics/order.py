@@ -24,8 +24,8 @@ USUAL = 0.95
 def woodruff(state: ValueHistogram, q: float, output: int, value: float, method: str) -> Estimate:
     """Return a quantile with its standard error, from the interval of Woodruff (1952).
 
-    The Wilson interval of the proportion q of n rows has two limits. The quantiles at these two limits are the limits of
-    the interval for the quantile.
+    The quantiles at the two ends of the Wilson interval of the proportion q (of n rows) are the ends of the interval for
+    the quantile.
 
     The interval for a difference of quantiles also needs a standard error. It is derived from the 95 % interval. The m
     rows inside this interval estimate the density with a relative error of m**-1/2, so the standard error has m / 2

@@ -126,8 +126,8 @@ def from_shares(value: Any, cells: Sequence[Any], each: Sequence[tuple[Any, Any]
     rows = [np.asarray(n, np.float64) for n in cells]
     all_rows = sum(rows[1:], rows[0])
     whole, squares = np.zeros_like(all_rows), np.zeros_like(all_rows)
-    # The coefficients of the two sums are divided by the largest of them, which does not change the quotient. This avoids
-    # overflow, because beta squared in F-beta can be close to the largest float64.
+    # The coefficients of both sums are divided by the largest coefficient of the denominator, which does not change the
+    # quotient. This avoids overflow, because beta squared in F-beta can be close to the largest float64.
     most = Fraction(max(bottom for _, bottom in each))
     for n, pair in zip(rows, each, strict=True):
         top, bottom = (float(x / most) for x in pair)
@@ -176,7 +176,7 @@ def of_moments(
         why = f"{metric.name} keeps no squares: give squares=True, or Sharded(..., unit=)"
         return Estimate(value, reason=why if state.excess is None else WEIGHTED)
     scale = about_of(metric).interval_scale
-    # On the scale "log" the value has to be positive, but a ratio of totals can be negative. In that case limits are
+    # On the scale "log" the value has to be positive, but a ratio of totals can be negative. In that case the interval is
     # computed for the value itself ("natural").
     if scale == "log" and not value > 0:
         scale = "natural"

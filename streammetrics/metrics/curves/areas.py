@@ -69,7 +69,7 @@ class ByRows(ScoredValue):
 
 
 def mean_over_rows(metric: ByRows, state: LabelRows) -> Reading:
-    """Return the reading for `average="samples"`: values of rows, computed from their labels, are averaged."""
+    """Return the reading (value and interval) for `average="samples"`, the mean of one value per row."""
     total, weight = _sums(metric, state)
     value = to_float(total, weight)
 
@@ -364,8 +364,9 @@ class AveragePrecision(ByRows, tag="average_precision"):
     The value treats the scores of a bucket as equal. The bounds are sums over buckets. A bucket has a positives and c
     negatives, TP and FP are the counts above it, S is TP + FP + c, and x is a/S. In the upper bound the positives of each
     bucket come first; it is sum a/P (TP + a) / (TP + FP + a). In the lower bound they come last, and an integral replaces
-    the sum over rows; it is sum [a TP/S + (FP + c)(x - log(1 + x))] / P. (Without weights, TP and S are half a row higher
-    in the lower bound.) Bounds are rounded outward. Memory and time are the same as for AUC.
+    the sum over rows; it is sum [a TP/S + (FP + c)(x - log(1 + x))] / P. (Without weights, the integral covers half a row
+    on each side of every positive, so TP and S are half a row higher.) Bounds are rounded outward. Memory and time are the
+    same as for AUC.
 
     Examples
     --------

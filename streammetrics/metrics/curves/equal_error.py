@@ -1,4 +1,4 @@
-"""The equal error rate: the error rate at the threshold where both error rates are equal."""
+"""The equal error rate: the error rate at the threshold where the false positive and false negative rates are equal."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
 
 
 class ROCPoint(NamedTuple):
-    """A point of the ROC curve as integer counts; `at` is the number of buckets that its threshold selects."""
+    """A point of the ROC curve as integer counts; `at` is the number of buckets with rows that its threshold selects."""
 
     at: int
     tp: int

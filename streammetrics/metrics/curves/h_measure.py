@@ -1,4 +1,4 @@
-"""The H-measure: the expected loss at the best thresholds, over one distribution of costs for all models."""
+"""The H-measure: the expected loss at the best thresholds, averaged over costs, with one distribution for all models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The area of the ROC curve at small false positive rates, over the logarithm of the rate."""
+"""The area under the ROC curve at small false positive rates, with a logarithmic axis for this rate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LogAUC(ScoredValue, tag="log_auc"):
     Parameters
     ----------
     min_fpr, max_fpr : float
-        The limits of the false positive rate. Each factor of ten between them has the same weight.
+        The range of false positive rates. Each factor of ten in this range has the same weight.
 
     Notes
     -----

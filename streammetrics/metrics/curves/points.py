@@ -190,7 +190,7 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
 
 
 class OfCurve(OwnReading):
-    """The reading of a curve for two classes.
+    """The reading (the points and their details) of a curve for two classes.
 
     Its details, which `explain()` shows, contain `gap`: how far the true curve can be from the line through the edges of
     the buckets.

@@ -60,7 +60,8 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
         close together that they would share a few buckets.
     exact : bool
         Whether to keep every distinct score rather than a histogram. The value is then exact, and memory grows by 16 bytes
-        for each distinct score of a label, or 32 with weights (a model with float32 scores has a few million scores).
+        for each distinct score of a label, or 32 with weights (a model with float32 scores has a few million distinct
+        scores).
     memory_limit : int
         The most memory that exact scores may take, in bytes (4 GiB by default). An update that would exceed it raises
         MemoryLimitError, and none of its rows are counted.

@@ -97,7 +97,7 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
             return None
         thresholds = np.arange(1, self.num_thresholds - 1) / (self.num_thresholds - 1)
         exact = state.is_exact
-        # `undo` converts the limits of buckets to scores. Its rounding can break their ascending order, which the running
+        # `undo` converts the edges of buckets to scores. Its rounding can break their ascending order, which the running
         # maximum restores.
         ends = [np.maximum.accumulate(state.undo(scores)) for scores in state.value_bounds()]
         ends = [ends[1]] * 3 if exact else ends
@@ -117,7 +117,7 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
 
 
 def _masses_above(mass: Mass, first: NDArray[np.int64]) -> list[int]:
-    """Return the weight of each bucket in `first` and all buckets above it.
+    """Return, for each bucket index in `first`, the total weight of this bucket and all buckets above it.
 
     The list begins with the total weight and ends with 0, for the thresholds that select all rows and no rows,
     respectively.
@@ -162,7 +162,7 @@ def _pr_limit(how: str, worst: CountsAbove, best: CountsAbove, P: int, *, upper:
     y = (best if upper else worst).precision()
     some = int(np.count_nonzero(np.asarray(best.tp) + np.asarray(worst.fp)))
     if how == "interpolation":
-        # Above the last threshold that has rows, the interpolated precision stays constant.
+        # Above the last threshold that can select rows, the interpolated precision stays constant.
         y[some:] = y[some - 1]
     larger = how == "majoring" or (how == "interpolation" and upper)
     heights = (np.maximum if larger else np.minimum)(y[1:], y[:-1])

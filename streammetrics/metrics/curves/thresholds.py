@@ -92,7 +92,7 @@ class AtThreshold(ScoredValue):
 
 
 class OfThreshold(OwnNumber):
-    """The reading for two classes at the chosen threshold. Its details, which `explain()` shows, contain the threshold."""
+    """The reading (value and bounds) for two classes at the chosen threshold, which is part of its details."""
 
     def _details(self) -> dict[str, Any]:
         return {"threshold": self.metric.threshold_of(self.state)}
@@ -144,8 +144,8 @@ class BestThreshold(AtThreshold):
     def _best(self, state: ScoresByLabel, corners: bool, slip: Fraction) -> tuple[Fraction, int]:
         """Return the best value and the highest threshold with this value, as the number of buckets with rows above it.
 
-        With `corners` the positives of the last bucket are counted without its negatives, which gives an upper bound.
-        `slip` allows for the rounding of weights: the ratio in the condition is multiplied by 1 + `slip`.
+        With `corners`, the lowest selected bucket counts with its positives but without its negatives, which gives an
+        upper bound. `slip` allows for the rounding of weights: the ratio in the condition is multiplied by 1 + `slip`.
         """
         cells = find_occupied_cells(state)
         a, c = (Mass(m.digits[:, cells]) for m in (state.positives, state.negatives))

@@ -33,7 +33,7 @@ ROUNDING = Fraction(1, 1 << 47)
 class TopRows(ScoredValue):
     """Base class of metrics that divide the number of positives among the top rows by a constant.
 
-    A subclass defines `_sizes`, which returns the number of top rows and the divisor.
+    A subclass defines `_sizes`, which returns the number of top rows and this constant.
     """
 
     about = About(
@@ -269,8 +269,8 @@ class BEDROC(ScoredValue, tag="bedroc"):
         weights = a.to_floats() / float(P)
         most = float(_mean_exp(np.array([self.alpha * P / (P + N)]))[0])
         last = float(exp(-self.alpha * N / (P + N)))
-        # `last` is e^(-alpha N / (P + N)). It is 1 in float64 only if negatives are extremely rare. The divisor would then
-        # be 0, so the value is unknown, and the bounds are 0 and 1.
+        # `last` is e^(-alpha N / (P + N)). It is 1 in float64 only if negatives are extremely rare. The denominator 1 -
+        # `last` would then be 0, so the value is unknown, and the bounds are 0 and 1.
         if last == 1.0:
             return Limits(Fraction(0), Fraction(1, 2), Fraction(1))
         means = [self._mean(weights, *e) / most for e in ends]

@@ -164,14 +164,14 @@ class UpliftArea(UpliftMetric):
         low, high = (value, value) if state.is_exact else path.limits(self.kind)
         chance, unit = self._unit(state)
         parts = (Fraction(x - chance) / Fraction(unit) for x in (min(low, value), value, max(high, value)))
-        # If the treatment does harm, the best order can be worse than a random order, so the divisor can be negative.
-        # Dividing by it swaps the lower and the upper bound; sorting restores their order.
+        # If the treatment does harm, the best order can be worse than a random order, so `unit` can be negative. Dividing
+        # by it swaps the lower and the upper bound; sorting restores their order.
         return Limits(*sorted(parts)).widen(ROUNDING / abs(Fraction(unit)))
 
     def _unit(self, state: Any) -> tuple[float, float]:
         """Return the number that is subtracted from the area, and the number by which the difference is divided.
 
-        The divisor is 0 if it is so small that it could be a rounding error.
+        The second number is 0 if it is so small that it could be a rounding error.
         """
         totals = [mass.total() for mass in state.arms()]
         nt, nc, yt, yc = totals
@@ -221,8 +221,8 @@ class QiniCoefficient(UpliftArea, tag="qini"):
     Parameters
     ----------
     norm : {"perfect", "total", "rows"}
-        The divisor of A - B. "perfect": A* - B, as in scikit-uplift's `qini_auc_score`. "total": the absolute value of the
-        gain from treating all rows, times the number of rows, as in causalml's `qini_score`. "rows": the square of the
+        What A - B is divided by. "perfect": A* - B, as in scikit-uplift's `qini_auc_score`. "total": the absolute value of
+        the gain from treating all rows, times the number of rows, as in causalml's `qini_score`. "rows": the square of the
         number of rows.
     negative_effect : bool
         Whether the treatment can do harm. If so, the best order puts the positives of the control group last.

@@ -42,10 +42,10 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
     same keys, and `intersection` estimates how many users are in both arms of an experiment. `DistinctCount` cannot
     estimate intersections, but needs a tenth of the memory for the same error.
 
-    Like `DistinctCount`, `interval()` estimates the number of keys that occur in these rows, not in a population. There
-    are no intervals by shards. The state takes up to 12 bytes per key kept, and four times that during updates; a row
-    takes 11 ns, plus the hashing of strings. Source: adaptive sampling, Wegman (1984), Flajolet (1990). The value is 0
-    without rows.
+    Like `DistinctCount`, `interval()` estimates the number of keys that occur in these rows, not in a population.
+    `Sharded` has no interval for this metric. The state takes up to 12 bytes per key kept, and four times that during
+    updates; a row takes 11 ns, plus the hashing of strings. Source: adaptive sampling, Wegman (1984), Flajolet (1990). The
+    value is 0 without rows.
 
     Examples
     --------

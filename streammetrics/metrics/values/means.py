@@ -47,7 +47,7 @@ class GeometricMean(MeanOfTerms, tag="geometric_mean"):
 
     Notes
     -----
-    Each logarithm is rounded to float64, and their sum is exact: the relative error is about 2**-52 of the largest |log
+    Each logarithm is rounded to float64, and their sum is exact: the relative error is about 2**-52 times the largest |log
     v|. A value of 0 or below raises an error. The definition is that of scipy's `gmean`. The state takes 1.7 kB; a row
     takes about 20 ns. The value is undefined without rows.
 
