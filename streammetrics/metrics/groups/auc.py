@@ -209,7 +209,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         return math.sqrt(to_float(spread, total * total)), n
 
     def sealed_metric(self, parts: int | None = None) -> GroupAUC:
-        """Return a metric with the same settings that reads closed groups, which are sums without rows.
+        """Return a metric with the same `group_weight` and `one_class` for closed groups, whose rows became sums.
 
         `parts` is the number of partitions of the groups. By default it is the number of partitions of this metric.
         """

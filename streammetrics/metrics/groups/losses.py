@@ -57,9 +57,10 @@ class GroupedMetric(Metric[GroupSums, float]):
         )
 
     def _parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-        """Return weights, numerators and divisors of the groups with a value, and a mask of these groups.
+        """Return weights, numerators and denominators of the groups with a value, and a mask of these groups.
 
-        The mask has an element for every group of the state. The value of a group is its numerator divided by its divisor.
+        The mask has an element for every group of the state. The value of a group is its numerator divided by its
+        denominator.
         """
         raise NotImplementedError
 
@@ -139,8 +140,8 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
     Parameters
     ----------
     group_weight : {"uniform", "impressions", "positives"}
-        The weight c_g of a group: 1, so that all users count equally; its rows, so that the value equals LogLoss; or its
-        positives.
+        The weight c_g of a group. "uniform": 1, so that all users count equally. "impressions": its rows, so that the
+        value equals LogLoss. "positives": its positives.
     eps : float, optional
         Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
         and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`).

@@ -56,7 +56,7 @@ class OpenGroups(Metric[GroupRows, float]):
         )
 
     def of(self, blocks: Blocks) -> Quotient:
-        """Return the numerators and the divisors of the values of all groups.
+        """Return the numerators and the denominators of the values of all groups.
 
         `blocks` has sums over the rows of a group with the same score, for each distinct score of each group.
         """
@@ -78,11 +78,11 @@ class OpenGroups(Metric[GroupRows, float]):
 
 
 class OverGroups(OwnReading):
-    """Value and bounds of an average over groups: the sum of their numerators divided by the sum of their divisors."""
+    """Value and bounds of an average over groups: the sum of their numerators over the sum of their denominators."""
 
     @cached_property
     def shares(self) -> Quotient:
-        """The numerators and divisors of the groups with a positive divisor; other groups have no value."""
+        """The numerators and denominators of the groups with a positive denominator; other groups have no value."""
         each = [self.metric.of(group_score_blocks(rows)) for rows in self.state.sorted_rows()]
         tops, divisors = (np.concatenate(columns) for columns in zip(*each, strict=True))
         defined = divisors > 0
@@ -116,7 +116,7 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
     Parameters
     ----------
     group_weight : {"uniform", "impressions", "positives"}
-        The weight c_g of a group: 1, its rows, or its positives.
+        The weight c_g of a group: 1 ("uniform"), its rows ("impressions"), or its positives.
 
     Notes
     -----

@@ -42,7 +42,7 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
         The level of the forecast quantile, in [0, 1].
     bits : int
         The resolution of the histogram of targets: it has up to 2**(bits + 6) buckets, and no bucket is wider than
-        2**-bits of its values.
+        2**-bits times the values in it.
 
     Notes
     -----
@@ -80,7 +80,7 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
 
     @property
     def term(self) -> str:
-        """The name that the pinball loss of the predictions has among the sums of the state."""
+        """The name under which the state sums the pinball loss of the predictions."""
         return f"pinball@{self.alpha!r}"
 
     def make_state(self) -> ValueHistogram:
@@ -95,7 +95,7 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
         return Limits(low, 1 - loss / least.value, high)
 
     def _least(self, state: ValueHistogram, output: int) -> Limits | None:
-        """Return the total loss of the best constant, with limits that hold wherever targets lie within their buckets."""
+        """Return the total loss of the best constant, with bounds that hold wherever targets lie inside their buckets."""
         mass, alpha = state.mass(output), Fraction(repr(self.alpha))
         if not mass.total():
             return None
@@ -261,7 +261,7 @@ def to_whole_numbers(*numbers: NDArray[np.float64]) -> tuple[list[NDArray[Any]],
 
 
 def best_loss(values: NDArray[Any], weights: NDArray[Any], alpha: Fraction) -> Fraction:
-    """Return the total pinball loss of the best constant, which is the alpha-quantile; values must be ascending."""
+    """Return the total pinball loss of the best constant, the alpha-quantile of the weighted, ascending `values`."""
     # The quantile is the first value at which the cumulative weight reaches alpha of the total, in exact integers.
     through = np.cumsum(weights)
     at = values[np.flatnonzero((through * alpha.denominator >= alpha.numerator * through[-1]) & (weights > 0))[0]]

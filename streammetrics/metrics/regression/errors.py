@@ -61,8 +61,8 @@ class SummedLoss(OutputMetric[RegressionSums]):
     def gradient(self, *means: Any) -> tuple[Any, ...]:
         """Return the derivatives of the value with respect to the means of its terms, for the delta method.
 
-        `means` contains the mean of the numerator and, if the divisor is a term other than the weight, the mean of the
-        divisor.
+        `means` contains the mean of the numerator. If the denominator is a second term rather than the weight, it also
+        contains the mean of the denominator.
         """
         return (1.0,)
 
@@ -157,7 +157,7 @@ class WMAE(SummedLoss, tag="wmae"):
     Parameters
     ----------
     divisor : {"weights", "rows"}
-        The divisor: the total weight (as in scikit-learn, Keras and Kaggle), or the number of rows n.
+        What the sum is divided by: the total weight (as in scikit-learn, Keras and Kaggle), or the number of rows n.
 
     Notes
     -----

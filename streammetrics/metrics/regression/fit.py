@@ -217,8 +217,8 @@ class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
     Parameters
     ----------
     ddof : float
-        The number that is subtracted from the number of rows in the divisor of variances and covariance: 0 (as in Lin),
-        or 1 (as in torchmetrics).
+        The number that is subtracted from the number of rows in the denominator of variances and covariance: 0 (as in
+        Lin), or 1 (as in torchmetrics).
 
     Notes
     -----

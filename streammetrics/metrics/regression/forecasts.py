@@ -253,7 +253,8 @@ class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
     members : int
         The number of members M, which is the number of columns of `y_pred` (rows x members). Their order does not matter.
     estimator : {"energy", "fair"}
-        How the distance of members is averaged: over all M**2 pairs, or over the M (M - 1) pairs of two different members.
+        How the distance of members is averaged. "energy": over all M**2 pairs. "fair": over the M (M - 1) pairs of two
+        different members.
 
     Notes
     -----
@@ -304,9 +305,10 @@ class MASE(Metric[RowTerms, float], tag="mase"):
     Notes
     -----
     The columns are `y_true`, `y_pred`, and `lag`: the naive forecast of the row, such as the previous value, or the value
-    one season earlier. Both means are over the same rows; Hyndman and Koehler (2006) scale by the naive errors of the
-    training period. Errors are computed in float64, sums are exact, and their quotient is rounded once. A row takes about
-    30 ns, and the state takes 2.2 kB. The value is undefined without rows, and if the naive forecast has no error.
+    one season earlier. Both means are over the same rows, whereas Hyndman and Koehler (2006) divide by the mean naive
+    error of the training period. Errors are computed in float64, sums are exact, and their quotient is rounded once. A row
+    takes about 30 ns, and the state takes 2.2 kB. The value is undefined without rows, and if the naive forecast has no
+    error.
 
     Examples
     --------

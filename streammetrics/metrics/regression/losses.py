@@ -100,7 +100,7 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
 
 
 class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
-    """Critical success index, or threat score: hits / (hits + misses + false alarms); an event reaches a threshold.
+    """Critical success index (threat score): hits / (hits + misses + false alarms) for events, values >= a threshold.
 
     Formula: sum w [y >= t and p >= t] / sum w [y >= t or p >= t], where t is the threshold.
 

@@ -67,7 +67,7 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
 
 
 class NMSE(NormedSquares, tag="nmse"):
-    """Normalized mean squared error: the squared error divided by the sum of squared targets, or by another divisor.
+    """Normalized mean squared error: the squared error divided by the sum of squared targets, or by another reference.
 
     Formula: sum w (p - y)**2 / sum w y**2; with `normalization="means"`, mean (p - y)**2 / (mean y * mean p); with
     "constant", sum w (p - y)**2 / sum w (c - y)**2.
@@ -75,17 +75,17 @@ class NMSE(NormedSquares, tag="nmse"):
     Parameters
     ----------
     normalization : {"power", "means", "constant"}
-        The divisor: the power (sum of squares) of the targets, for signals; the product of the means of targets and
-        predictions (for dispersion models); or the squared error of a constant prediction (as in torchrec).
-        RelativeSquaredError divides by the variance of the targets.
+        What the squared error is divided by. "power": the sum of the squared targets (the power of a signal). "means": the
+        product of the means of targets and predictions, for dispersion models. "constant": the squared error of a constant
+        prediction (as in torchrec). RelativeSquaredError divides by the variance of the targets.
     constant : float
         The constant prediction c of `normalization="constant"`.
 
     Notes
     -----
     The value is computed from exact sums of products and rounded once. The state and the cost are the same as for `R2`.
-    Source of "means": Hanna and Chang (2004). The value is undefined if the divisor is 0, that is, if all targets are 0,
-    all targets equal the constant, or one of the means is 0.
+    Source of "means": Hanna and Chang (2004). The value is undefined if the denominator is 0, that is, if all targets are
+    0, all targets equal the constant, or one of the means is 0.
 
     Examples
     --------
@@ -121,7 +121,7 @@ class NRMSE(NormedSquares, tag="nrmse"):
     Parameters
     ----------
     normalization : {"mean", "range", "std", "l2"}
-        The divisor d, in the order of the formula.
+        The denominator d: the mean, the range, the standard deviation or the l2 norm of the targets.
 
     Notes
     -----
@@ -129,7 +129,7 @@ class NRMSE(NormedSquares, tag="nrmse"):
     mean of the targets is negative. The state and the cost are the same as for `R2`; "range" adds 16 bytes for each
     output. The definition is that of torchmetrics' `normalized_root_mean_squared_error`. The class
     `NormalizedRootMeanSquaredError` of torchmetrics differs: it uses the standard deviation for "l2", and for merged
-    states it uses the divisor of their last update. The value is undefined if d is 0.
+    states it uses the denominator of their last update. The value is undefined if d is 0.
 
     Examples
     --------
@@ -140,7 +140,7 @@ class NRMSE(NormedSquares, tag="nrmse"):
 
     about = About(
         formula="sqrt(sum(w (p - y)^2) / sum(w)) / d, d the mean, range, standard deviation or norm of y",
-        # The divisor "l2", the norm of the targets, grows with the number of rows; the other divisors do not.
+        # The denominator "l2", the norm of the targets, grows with the number of rows; the other denominators do not.
         extensive=About.per_instance(lambda metric: metric.normalization == "l2"),
     )
 

@@ -116,7 +116,7 @@ class Outputs(Reading):
 
     @cached_property
     def parts(self) -> list[Limits | None]:
-        """The unrounded value of each output with its certified limits; None if the value is undefined."""
+        """The unrounded value of each output with its certified bounds; None if the value is undefined."""
         return [one.limits for one in self._readings()]
 
     def _readings(self) -> Iterator[Reading]:
@@ -192,6 +192,6 @@ def is_undefined(metric: OutputMetric[Any], state: Any) -> bool:
 
 
 def root(numerator: Fraction, denominator: Fraction) -> Limits | None:
-    """Return the square root of a quotient with lower and upper limits; None if the denominator is 0."""
+    """Return the square root of a quotient with lower and upper bounds; None if the denominator is 0."""
     found = Limits.exactly(numerator, denominator)
     return None if found is None else Limits.root(found.value)

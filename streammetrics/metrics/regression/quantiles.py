@@ -30,7 +30,8 @@ class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
     q : float
         The level of the quantile, in [0, 1]: at 0.9, the absolute errors of nine rows in ten do not exceed the value.
     bits : int
-        The resolution: the histogram has up to 2**(bits + 6) buckets, and no bucket is wider than 2**-bits of its values.
+        The resolution: the histogram has up to 2**(bits + 6) buckets, and no bucket is wider than 2**-bits times the
+        values in it.
 
     Notes
     -----

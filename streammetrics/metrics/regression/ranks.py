@@ -28,7 +28,7 @@ Array = NDArray[Any]
 
 
 def ranks(masses: Array) -> Array:
-    """Return twice the ranks of values in ascending order, minus their mean, where equal values share their mean rank.
+    """Return twice the ranks of values in ascending order, centred at 0; equal values share their mean rank.
 
     `masses` contains the number of rows, or their total weight, for each value. The factor 2 makes all ranks Python
     integers.
@@ -66,9 +66,9 @@ def covariance(pairs: Pairs) -> tuple[int, int]:
     a, b = ranks(pairs.by_x), ranks(pairs.by_y)
     found = _total(cells * a[pairs.x] * b[pairs.y])
     # The rank of a row is the rank of its bucket plus its rank within the bucket, which is unknown. Bound the two kinds of
-    # products that contain a rank within a bucket. The sum of products of such ranks of one column and bucket ranks of the
-    # other is largest if both have the same order. The Cauchy-Schwarz inequality bounds the sum of products of such ranks
-    # of both columns.
+    # products that contain a rank within a bucket. First, a rank within a bucket of one column times a bucket rank of the
+    # other column: the sum of these products is largest if both are in the same order. Second, a rank within a bucket
+    # times a rank within a bucket: the Cauchy-Schwarz inequality bounds the sum of these products.
     off, spread = 0, [0, 0]
     for side, (own, other, near) in enumerate(((pairs.x, pairs.y, b), (pairs.y, pairs.x, a))):
         if not pairs.sure[side]:
@@ -101,7 +101,7 @@ def _total(numbers: Array) -> int:
 
 
 # Rounded weights change a value by at most this many times the relative rounding error of a weight: 2 for the numerator, 2
-# for each of the two factors of the divisor, and a margin of 2.
+# for each of the two factors of the denominator, and a margin of 2.
 SLIPS = 8
 NO_PAIRS = "the weights amount to fewer than two rows, so there are no pairs"
 
@@ -168,7 +168,7 @@ class RankMetric(Metric[JointHistogram, float]):
         return JointHistogram(bits=self.bits, limit=self.limit, memory_limit=self.memory_limit)
 
     def of(self, pairs: Pairs) -> Limits | None:
-        """Return the value with its certified limits; None if it is undefined."""
+        """Return the value with its certified bounds; None if it is undefined."""
         raise NotImplementedError(f"{type(self).__name__} does not define of(); override of() to return the value")
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
@@ -192,7 +192,7 @@ class OfPairs(OwnReading):
             return None
         least, most = map(Fraction, self.value_range)
         low, high = max(found.low, least), min(found.high, most)
-        # The lower limit can exceed the upper one if weights are below 1, or if a state was decoded from manipulated
+        # The lower bound can exceed the upper one if weights are below 1, or if a state was decoded from manipulated
         # bytes. Fall back to the range of the metric.
         if low > high:
             low, high = least, most
@@ -203,7 +203,7 @@ class OfPairs(OwnReading):
 
 
 def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimate: Fraction | None = None) -> Limits:
-    """Return top / sqrt(square) with limits, for an unknown `square` between `low` and `high` with the estimate `here`.
+    """Return top / sqrt(square) with bounds, for an unknown `square` between `low` and `high` with the estimate `here`.
 
     The true numerator lies between `top` - `unknown` and `top` + `unknown`. The value is computed from `estimate` rather
     than `top`, unless `estimate` is None.
@@ -262,7 +262,7 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
     Parameters
     ----------
     variant : {"b", "a", "c"}
-        The divisor: "b" corrects for ties, "a" does not, and "c" is for tables that are not square.
+        The denominator: "b" corrects for ties, "a" does not, and "c" is for tables that are not square.
 
     Notes
     -----
@@ -308,7 +308,8 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
             return quotient(top, least, least, x[2] * y[2], pairs.undetermined_pairs, likely)
         m = max(min(pairs.distinct_values()), 2)
         # If a bucket contains several values, the true m is larger, and the factor m / (m - 1) of the value is closer to
-        # 1. This changes the numerator below by at most |C - D|.
+        # 1, so it is smaller by at most 1 / (m - 1). Because the denominator below contains m - 1, this changes the
+        # numerator by at most |C - D|.
         far = max(abs(top - pairs.undetermined_pairs), abs(top + pairs.undetermined_pairs))
         slack = 0 if pairs.sharp.all() else far
         return _share(

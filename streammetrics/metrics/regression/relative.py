@@ -34,8 +34,8 @@ class MAPE(SummedLoss, tag="mape"):
     Parameters
     ----------
     zero : {"skip", "epsilon"}
-        How targets of 0 count. "skip": they are left out, and `explain()["skipped"]` gives their number. "epsilon":
-        2**-52 is the divisor, as in scikit-learn's `mean_absolute_percentage_error`.
+        How targets of 0 count. "skip": they are left out, and `explain()["skipped"]` gives their number. "epsilon": the
+        denominator is 2**-52, as in scikit-learn's `mean_absolute_percentage_error`.
     percent : bool
         Whether the value is in percent: 100 times the fraction.
 
