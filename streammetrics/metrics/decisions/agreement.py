@@ -39,7 +39,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
         The number of 0/1 labels of a row. The value is then a matrix for each label, labels x 2 x 2 (as in scikit-learn's
         `multilabel_confusion_matrix`).
     normalize : {None, "true", "pred", "all"}
-        The divisor of each count: the number of rows with the same true label ("true"), of rows with the same decision
+        What each count is divided by: the number of rows with the same true label ("true"), of rows with the same decision
         ("pred"), or of all rows ("all"), as in scikit-learn's `confusion_matrix`.
 
     Notes
@@ -103,7 +103,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
 
 
 class OfMatrix(OwnReading):
-    """The reading of a confusion matrix. Its details, which `explain()` shows, contain the class names."""
+    """The reading of a confusion matrix: the matrix, and details for `explain()` that contain the class names."""
 
     def _details(self) -> dict[str, Any]:
         return {"names": self.metric.names_of(self.state)} if isinstance(self.state, PairCounts) else {}
@@ -139,7 +139,7 @@ def difference_slack(products: int, divisor: Fraction, limits: Limits, rounding:
     divisor : Fraction
         The denominator of the quotient.
     limits : Limits
-        The value of the quotient, with its limits.
+        The value of the quotient, with its bounds.
     rounding : Fraction
         The largest relative error of each weight.
     """
@@ -238,8 +238,9 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
         occurs = true > 0
         of_class, count = np.where(occurs, true, 1.0)[:, None], np.count_nonzero(occurs)
-        # The value A is a mean over `count` classes, so the divisor of its gradient is `count`. The adjusted value is
-        # (count A - 1) / (count - 1), for which the divisor is `count` - 1.
+        # The value A is the sum of `count` recalls, divided by `count`. The adjusted value is (count A - 1) / (count - 1),
+        # which is the same sum, minus 1, divided by `count` - 1. So the gradient of the sum is divided by `count` or by
+        # `count` - 1.
         over = count - 1 if self.adjusted else count
         return occurs[:, None] * (np.eye(len(true)) - right[:, None] / of_class) / of_class / np.float64(over)
 

@@ -201,7 +201,7 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
     def _view(self, state: Any) -> Any:
         """Return the argument of `of`, `reason` and `slack` (such as four counts) for a state for two classes.
 
-        By default they take the state itself.
+        By default this is the state itself.
         """
         return state
 
@@ -274,12 +274,12 @@ class OfDecisions(OwnReading):
 
 
 def _zero_division_limits(value: float) -> Limits | None:
-    """Return the value that replaces 0/0 as exact limits; None (undefined) for NaN."""
+    """Return the value that replaces 0/0 as an exact number; None (undefined) for NaN."""
     return None if math.isnan(value) else Limits.exactly(Fraction(value))
 
 
 class AtEachThreshold(OwnReading):
-    """The reading at several thresholds, whose value and bounds are arrays.
+    """The reading (value, bounds and interval) at several thresholds, whose value and bounds are arrays.
 
     The first axis is the threshold. If the metric returns an array for one threshold, the second axis is the label.
     """

@@ -46,7 +46,7 @@ class CellCount(AveragedDecision):
 
 
 class OfCell(OfDecisions):
-    """The reading of a count. Without rows the count is 0 rather than undefined."""
+    """The reading (value and bounds) of a count. Without rows the count is 0 rather than undefined."""
 
     def _reason(self) -> None:
         return None

@@ -130,7 +130,7 @@ class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
     Parameters
     ----------
     zero_division : {nan, 0.0, 1.0}
-        The value if the divisor is 0 because there are no positives or no false positives.
+        The value if the denominator is 0 because there are no positives or no false positives.
 
     Notes
     -----

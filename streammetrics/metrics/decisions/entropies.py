@@ -1,6 +1,6 @@
 """Entropies and mutual information of two labelings, and the mutual information that is expected by chance.
 
-All results come with certified limits that allow for their rounding errors.
+All results come with certified bounds that allow for their rounding errors.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Entropies(NamedTuple):
 
 
 def _mean_log(parts: Any, total: int, tops: Any, bottoms: Any, slip: Fraction) -> Limits:
-    """Return the weighted mean of the logarithms of `tops` / `bottoms`, with its limits; the mean is at least 0.
+    """Return the weighted mean of the logarithms of `tops` / `bottoms`, with its bounds; the mean is at least 0.
 
     `parts` are the weights, `total` is their sum, and `slip` is the largest relative error of a weight. Each term is
     computed with full relative precision. Errors of the weights up to e = `slip` change the mean by about 2 e times the
@@ -71,7 +71,7 @@ def _mean_log(parts: Any, total: int, tops: Any, bottoms: Any, slip: Fraction) -
 
 
 def _not_negative(value: Fraction, error: Fraction) -> Limits:
-    """Return limits around `value`, whose error is at most `error`; the lower limit is at least 0."""
+    """Return `value` with bounds, for an error of at most `error`; the lower bound is at least 0."""
     return Limits(max(value - error, Fraction(0)), value, value + error)
 
 
@@ -103,7 +103,7 @@ def expect_mutual_information(contingency: Contingency) -> Limits | None:
 # data.
 @lru_cache(maxsize=4)
 def _expect_by_size(true: Sizes, predicted: Sizes, total: int) -> Limits:
-    """Return the mean mutual information over all permutations, with its limits.
+    """Return the mean mutual information over all permutations, with its bounds.
 
     `true` and `predicted` contain pairs: a class size, and the number of classes of this size. `total` is the number of
     rows.
@@ -146,7 +146,7 @@ def _expected_term(a: int, b: int, n: int) -> tuple[float, float]:
 
 
 def divide_by_positive(a: Limits, b: Limits) -> Limits | None:
-    """Return `a` / `b` with its limits; None if `b` could be 0 or negative."""
+    """Return `a` / `b` with its bounds; None if `b` could be 0 or negative."""
     if b.low <= 0:
         return None
     ends = [x / y for x in (a.low, a.high) for y in (b.low, b.high)]
@@ -154,7 +154,7 @@ def divide_by_positive(a: Limits, b: Limits) -> Limits | None:
 
 
 def average_entropies(a: Limits, b: Limits, method: str) -> Limits:
-    """Return a mean of two entropies with its limits.
+    """Return a mean of two entropies with its bounds.
 
     `method` is "arithmetic", "geometric", "min" or "max", as in the setting `average_method`.
     """
@@ -168,5 +168,5 @@ def average_entropies(a: Limits, b: Limits, method: str) -> Limits:
 
 
 def less(a: Limits, b: Limits) -> Limits:
-    """Return `a` - `b` with its limits."""
+    """Return `a` - `b` with its bounds."""
     return Limits(a.low - b.high, a.value - b.value, a.high - b.low)

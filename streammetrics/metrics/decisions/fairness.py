@@ -129,7 +129,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
 
 
 class OfGroups(OwnReading):
-    """The reading of a ratio between groups.
+    """The reading (value, bounds and details) of a ratio between groups.
 
     Its details, which `explain()` shows, contain the rates of all groups and the number of undefined rates.
     """

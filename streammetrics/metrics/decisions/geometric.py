@@ -68,7 +68,7 @@ class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
 
 
 def _root(quotients: Sequence[tuple[int, int]]) -> Limits:
-    """Return the geometric mean of quotients of positive integers, with its limits.
+    """Return the geometric mean of quotients of positive integers, with its bounds.
 
     Each quotient is a pair (numerator, denominator). Newton's method starts from a float with 40 correct bits. With k
     quotients, a step turns b correct bits into about 2 b - log2(k).

@@ -44,17 +44,17 @@ class SharedInformation(InformationMetric):
         return OfLabelings(self, state, self._of_entropies)
 
     def _of_entropies(self, entropies: Contingency) -> Limits | None:
-        """Return the score with its limits for a contingency table."""
+        """Return the score with its bounds; `entropies` is the contingency table of the two labelings."""
         return Limits.exactly(1) if _is_one(entropies) else _at_most_one(self.of(Entropies.of(entropies)))
 
 
 def _is_one(entropies: Contingency) -> bool:
-    """Return whether two labelings, given by their contingency table, differ only in the names of their classes."""
+    """Return whether two labelings differ only in the names of classes; `entropies` is their contingency table."""
     return len(entropies.joint) == len(entropies.true) == len(entropies.predicted)
 
 
 def _at_most_one(entropies: Limits | None) -> Limits | None:
-    """Return the limits of a score, reduced to 1 where they exceed 1."""
+    """Return the value and the bounds of a score, each reduced to 1 if it exceeds 1."""
     return None if entropies is None else Limits(*(min(x, Fraction(1)) for x in entropies))
 
 

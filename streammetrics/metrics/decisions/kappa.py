@@ -77,8 +77,8 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
     Parameters
     ----------
     weights : {None, "linear", "quadratic"}
-        Whether all errors count equally (None), or in proportion to the distance of the two classes in their order, or to
-        its square.
+        Whether all errors count equally (None), in proportion to the distance of the two classes in their order
+        ("linear"), or in proportion to the square of this distance ("quadratic").
 
     Notes
     -----

@@ -73,14 +73,14 @@ class Labeling(ScoredLabels[DiscoveredPairs, Any]):
         return "weights are not whole numbers of rows" if not _is_whole(contingency) else "0/0"
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
-        # The limits that `of` returns already allow for the rounding of weights.
+        # The bounds that `of` returns already allow for the rounding of weights.
         return Fraction(0)
 
 
 class OfLabelings(OwnReading):
-    """The reading of a metric that is computed from the contingency table of two labelings.
+    """The reading (value and bounds) of a metric that is computed from the contingency table of two labelings.
 
-    `value` is the function that computes the limits of the value from the table. The value is undefined without rows.
+    `value` is the function that computes the value and its bounds from the table. The value is undefined without rows.
     """
 
     def __init__(self, metric: Labeling, state: DiscoveredPairs, value: Callable[[Contingency], Limits | None]) -> None:
@@ -151,7 +151,7 @@ class PairMetric(Labeling):
         return OfLabelings(self, state, self._of_pairs)
 
     def _of_pairs(self, contingency: Contingency) -> Limits | None:
-        """Return the value with its limits for a contingency table; None if weights are not whole numbers of rows."""
+        """Return the value with its bounds for a contingency table; None if weights are not whole numbers of rows."""
         pairs = RowPairs.of(contingency)
         if pairs is None:
             return None

@@ -82,8 +82,8 @@ class PrevalenceThreshold(RootOfRates, tag="prevalence_threshold"):
             return None
         if not fp or not tp:
             return Limits.exactly(int(not tp))
-        # The value is 1 / (1 + sqrt(TPR / FPR)). This falls as the root rises, so the upper limit of the root gives the
-        # lower limit of the value.
+        # The value is 1 / (1 + sqrt(TPR / FPR)). This falls as the root rises, so the upper bound on the root gives the
+        # lower bound on the value.
         odds = Limits.root(Fraction(tp * negatives, fp * positives))
         return Limits(*(1 / (1 + x) for x in (odds.high, odds.value, odds.low)))
 

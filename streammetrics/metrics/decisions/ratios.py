@@ -75,7 +75,7 @@ class SampledRatio(DecisionRatio):
 
 
 def mean_over_rows(metric: SampledRatio, state: LabelRows) -> Reading:
-    """Return the reading for `average="samples"`: values of rows, computed from their labels, are averaged."""
+    """Return the reading (value and interval) for `average="samples"`, the mean of one value per row."""
     total, weight = _sums(metric, state)
     value = to_float(total, weight)
 
@@ -105,8 +105,8 @@ def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
 def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
     """Return the mean over rows with its standard error, which is computed from the squares of the values of rows."""
     terms = metric._row_terms
-    # `products` contains the sums of products of two terms, where the index -1 stands for the weight. For the two terms of
-    # a row the sum is 0, because the first term is 0 in every row in which the second is 1.
+    # `products` contains the sums of products of two terms, where the index -1 stands for the weight. The sum for the two
+    # terms themselves is 0, because the first term is 0 in every row in which the second is 1.
     products = {(-1, -1): state.weight_squared(), (0, 1): 0}
     for i, term in enumerate(terms):
         products |= {(-1, i): state.weight_squared(term), (i, i): state.square(term)}

@@ -1,8 +1,9 @@
 """Metrics of calibration in bins of the score: calibration errors and reliability curves.
 
 In bins of equal width, sums are exact. Bins of equal weight ("quantile") and bins whose width doubles ("log") are unions
-of buckets of the score histogram. The sum of the predicted probabilities in a bucket is not known exactly, but lies
-between its weight times its lower edge and its weight times its upper edge. The bounds follow from these limits.
+of buckets of the score histogram. The sum of the predicted probabilities in a bucket is not known exactly: it lies between
+the weight of the bucket times its lower edge and the weight times its upper edge. The bounds on the value follow from
+these two numbers.
 """
 
 from __future__ import annotations
@@ -184,15 +185,15 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         return Fraction(1) if self.moves(state, rounding) else 8 * rounding
 
     def _filled_bins(self, state: Binned) -> list[Bin]:
-        """Return the bins that contain rows. Their limits allow for the rounding of products of weight and p to 2**-60."""
+        """Return the bins with rows; the bounds on their sums of p allow for the rounding of each term to 2**-60."""
         return [b for b in widen_for_quantization(self.bins(state)[0], state) if b.weight]
 
 
 def _of_gaps(bins: Sequence[Bin], make_limits: Callable[[Sequence[Fraction], Sequence[Bin]], Limits]) -> Limits | None:
-    """Compute a metric from the gaps of its bins, with its limits; return None if there are no bins.
+    """Compute the value of a metric from the gaps of its bins, with bounds; return None if there are no bins.
 
     `make_limits` is the function that computes the value from gaps and bins. It must not fall if a gap grows, because the
-    limits are its values for the smallest and for the largest possible gaps.
+    bounds are its values for the smallest and for the largest possible gaps.
     """
     if not bins:
         return None
@@ -236,9 +237,9 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     -----
     With `strategy="uniform"` the value is exact: the sum of p in each bin is exact, and the value is rounded once. The
     state takes 48 bytes per bin; an update takes about 4 ns per row. The other strategies use the same score histogram as
-    AUC. With these, the sum of p in a bucket lies between its weight times its lower edge and its weight times its upper
-    edge. The bounds follow from these limits, and the value uses their mean. The value is exact for half-precision scores.
-    `compute()` takes milliseconds.
+    AUC. With these, the sum of p in a bucket is known only to lie between the weight of the bucket times its lower edge
+    and the weight times its upper edge. The bounds follow from these two numbers, and the value uses their mean. The value
+    is exact for half-precision scores. `compute()` takes milliseconds.
 
     The bins are those of torchmetrics, with two exceptions: torchmetrics puts p = 1 into a bin of its own, and computes
     edges in float32, which moves a few rows to a different bin. In scikit-learn's `calibration_curve`, a row with p at an

@@ -1,4 +1,4 @@
-"""Bins of scores, either with exact sums, or as unions of histogram buckets, with limits on the sum of p."""
+"""Bins of scores with exact sums of the predictions p, or unions of histogram buckets with bounds on these sums."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Bin(NamedTuple):
     positives : Fraction
         The number of positives, or their weight.
     low, predicted, high : Fraction
-        The lower limit, the estimate and the upper limit of the sum over rows of the predicted probability p.
+        The lower bound, the estimate and the upper bound of the sum over rows of the predicted probability p.
     """
 
     weight: Fraction
@@ -73,14 +73,14 @@ class Bin(NamedTuple):
         return abs(self.predicted - self.positives)
 
     def gaps(self) -> tuple[Fraction, Fraction]:
-        """Return the smallest and the largest gap that are possible for a sum of p within its limits; see `gap`."""
+        """Return the smallest and the largest gap that are possible for a sum of p within its bounds; see `gap`."""
         if self.is_exact:
             return (gap := self.gap()), gap
         above, below = self.low - self.positives, self.positives - self.high
         return max(Fraction(0), above, below), max(abs(above), abs(below))
 
     def wider(self, off: Fraction) -> Bin:
-        """Return a copy of the bin whose limits allow for an additional error of `off` in the sum of p."""
+        """Return a copy of the bin whose bounds allow for an additional error of `off` in the sum of p."""
         return self._replace(low=max(self.low - off, Fraction(0)), high=min(self.high + off, self.weight))
 
     def means(self) -> tuple[float, float]:
@@ -92,7 +92,7 @@ class Bin(NamedTuple):
 
 
 def read_buckets(state: ScoreHistogram) -> tuple[Mass, Mass, Floats, Floats, Floats]:
-    """Return five arrays over buckets: weight, positives, and the lower limit, estimate and upper limit of p."""
+    """Return five arrays over buckets: weight, positives, and the lower bound, estimate and upper bound of p."""
     low, grid, high = _probabilities(state)
     masses, positives = state.masses, state.positives
     # As long as scores are exact, each score is a bucket of its own. Scores whose rows all have weight 0 are removed, so
@@ -106,7 +106,7 @@ def read_buckets(state: ScoreHistogram) -> tuple[Mass, Mass, Floats, Floats, Flo
 
 def read_bins(state: ScoreBins) -> list[Bin]:
     """Return the bins of a state that counts rows by bin, with exact sums."""
-    # For a state with one cell, all bins are read together, which is faster if there are thousands of them.
+    # For a state with one cell (slice), all bins are read together, which is faster if there are thousands of them.
     if state.rows.ndim == 2:
         unit, sums = state.unit, state.predicted_units()
         columns = zip(*state.masses(np.arange(state.n_bins)), sums, strict=True)
@@ -122,7 +122,7 @@ def read_bins(state: ScoreBins) -> list[Bin]:
 
 
 def widen_for_quantization(bins: list[Bin], state: Binned) -> list[Bin]:
-    """Return the bins with limits that allow for the rounding of products of weight and p to 2**-60.
+    """Return the bins with bounds that allow for the rounding of products of weight and p to 2**-60.
 
     Only bins with a small mean of p are changed. For the others, this error is less than the rounding error of p itself.
     """
@@ -133,9 +133,9 @@ def widen_for_quantization(bins: list[Bin], state: Binned) -> list[Bin]:
 
 
 def _probabilities(state: ScoreHistogram) -> tuple[Floats, Floats, Floats]:
-    """Return three arrays over buckets: the lower limit, the estimate and the upper limit of p.
+    """Return three arrays over buckets: the lower bound, the estimate and the upper bound of p.
 
-    For logits, the limits allow for the rounding error of the sigmoid.
+    For logits, the bounds allow for the rounding error of the sigmoid.
     """
     low, grid, high = state.value_bounds()
     if state.scale == "probability":

@@ -251,7 +251,7 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 
 
 def _error(state: ScoreSums) -> Any:
-    """Return the standard error of the difference of the two class means; an array if there are several cells."""
+    """Return the standard error of the difference of the two class means; an array for several cells (slices)."""
     variance: Any = 0.0
     # The variance of p in each class needs a sum of squares. This is obtained from the Brier score (p - y)**2, which is
     # p**2 for negatives and (1 - p)**2 for positives. For positives this gives the variance of 1 - p, which equals that of

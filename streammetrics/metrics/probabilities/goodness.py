@@ -101,8 +101,8 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     n_bins : int
         The number of bins; the default, 10, is the usual choice.
     strategy : {"quantile", "uniform", "log"}
-        How bins are made. "quantile", the default: bins of equal weight (deciles of the scores), whose edges are edges of
-        histogram buckets. "uniform": bins of equal width. "log": each bin is twice as wide as the one before.
+        How to form the bins. "quantile", the default: bins of equal weight (deciles of the scores), whose edges are edges
+        of histogram buckets. "uniform": bins of equal width. "log": each bin is twice as wide as the one before.
 
     Notes
     -----
@@ -148,8 +148,8 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
         if self.moves(state, rounding):
             return BEYOND
         # The value is a sum over bins of gap**2 w / (e (w - e)), for weight w and expected positives e. If w, e and the
-        # gap have errors of at most `off`, each term changes by at most the change in gap**2 divided by the divisor, plus
-        # the term itself times the relative change in the divisor.
+        # gap have errors of at most `off`, each term changes by at most the change in gap**2 times w / (e (w - e)), plus
+        # the term itself times the relative change in w / (e (w - e)).
         total = 0.0
         for b in self._filled_bins(state):
             least = min(b.low, b.weight - b.high)
@@ -171,7 +171,7 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
 def _limits(b: Bin) -> tuple[Fraction, Fraction, Fraction]:
     """Return the smallest, the estimated and the largest contribution of a bin to the statistic.
 
-    The expected number of positives E is known only within limits. As a function of E, the contribution falls until E
+    The expected number of positives E is known only within bounds. As a function of E, the contribution falls until E
     equals the observed number O, and then rises.
     """
     if b.is_exact:

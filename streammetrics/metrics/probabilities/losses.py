@@ -36,9 +36,9 @@ LABEL = "label"
 
 
 def _read_sums_side_by_side(metric: SummedMetric, state: Any) -> Reading | None:
-    """Return one `Reading` with arrays for all cells (such as slices). Only cells with small values are read one by one.
+    """Return one `Reading` with arrays for all cells (such as slices); None if they have to be read one by one.
 
-    Return None if all cells have to be read one by one.
+    Only the bounds of cells with small values are computed one by one.
     """
     found = read_side_by_side(metric, state)
     return None if found is None else found.having(bounds=partial(metric._bounds_of_cells, state, found))
@@ -133,7 +133,7 @@ class SummedMetric(Several[ScoreSums]):
     def _slack_over(self, divisor: Fraction, state: ScoreSums, limits: Limits, rounding: Fraction) -> Fraction:
         """Return how much rounding can change the value, which is a sum of terms over `divisor`.
 
-        `limits` is the value with its limits, and `rounding` is the largest relative error of a weight.
+        `limits` is the value with its bounds, and `rounding` is the largest relative error of a weight.
         """
         most, lost = max(abs(limits.low), abs(limits.high)), self._rounding_loss(state) / divisor
         # With soft labels the divisor can be a sum of rounded targets. An error in the divisor changes the quotient by up
@@ -315,7 +315,7 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
         )
 
     def of(self, state: ScoreSums) -> Any:
-        # The loss of logits has no upper limit, and the entropy of a rare class is tiny. The quotient can therefore
+        # The loss of logits has no upper bound, and the entropy of a rare class is tiny. The quotient can therefore
         # overflow to infinity, and numpy need not warn about that.
         with np.errstate(over="ignore"):
             value = to_float(state.total("log_loss"), state.weight()) / self._uncertainty(state)
@@ -438,8 +438,8 @@ class Calibration(SummedMetric, tag="calibration"):
         predicted, lost = state.total("score"), self._rounding_loss(state)
         if predicted < 8 * lost:
             return BEYOND if limits.high or self.soft_labels else Fraction(0)
-        # The divisor is a sum of rounded terms, so its relative error `off` also changes the quotient. With soft labels
-        # the numerator is also a sum of rounded terms.
+        # The denominator is a sum of rounded terms, so its relative error `off` also changes the quotient. With soft
+        # labels the numerator is also a sum of rounded terms.
         off = lost / predicted
         return 8 * (limits.high * (rounding + off) + (off if self.soft_labels else 0))
 

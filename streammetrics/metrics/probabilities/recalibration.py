@@ -96,9 +96,9 @@ def total(values: Floats) -> float:
 
 
 def find_rungs(state: ScoreHistogram) -> ScoreRungs:
-    """Return the buckets that contain rows, from a state with one cell.
+    """Return the buckets that contain rows, from a state with one cell (slice).
 
-    The limits of logits are widened slightly to allow for rounding errors.
+    The smallest and the largest logit of each bucket are moved slightly outward to allow for rounding errors.
     """
     a, c = state.positives.to_floats(), state.negatives.to_floats()
     some = a + c > 0
@@ -251,7 +251,8 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
 def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) -> float:
     """Return the largest possible absolute value of the sum over rows of z (y - p), one component of the gradient.
 
-    y is the label, and z lies between `low` and `high`. `p` and `q` have two rows each: the limits of p and of 1 - p.
+    y is the label, and z lies between `low` and `high`. `p` and `q` have two rows each: the smallest and the largest
+    possible p, and those of 1 - p.
     """
 
     # A positive row adds z q to the sum, and a negative row adds -z p. The extremes of such a product of two intervals are
