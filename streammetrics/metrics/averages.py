@@ -124,7 +124,7 @@ def average_of(metric: Any, state: Any) -> Reading:
 
 
 class OfLabels(OwnNumber):
-    """Base class of readings for several classes or labels, which combine one reading for each class or label."""
+    """Base class of readings (values with bounds) of several classes or labels, combined from one reading for each."""
 
     @cached_property
     def parts(self) -> Sequence[Any]:

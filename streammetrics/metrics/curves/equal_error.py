@@ -72,7 +72,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
 
 
 class ROCPoint(NamedTuple):
-    """A point of the ROC curve as integer counts; `at` is the number of buckets with rows that its threshold selects."""
+    """A point of the ROC curve as integer counts; `at` is the number of buckets with rows above its threshold."""
 
     at: int
     tp: int

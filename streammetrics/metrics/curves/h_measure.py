@@ -1,4 +1,4 @@
-"""The H-measure: the expected loss at the best thresholds, averaged over costs, with one distribution for all models."""
+"""The H-measure: the expected loss at the best thresholds, averaged over one distribution of costs for all models."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def hull(a: Floats, c: Floats) -> tuple[Floats, Floats]:
     """Return the positives and the negatives of each segment of the upper convex hull of a ROC curve.
 
     `a` and `c` are the positives and the negatives of each segment of the curve, from the highest scores down.
-    Neighbouring segments are merged as long as the one with lower scores has at least the same share of positives.
+    Neighbouring segments are merged as long as the one with lower scores has at least as high a share of positives.
     """
     tops: list[tuple[float, float]] = []
     for x, y in zip(a.tolist(), c.tolist(), strict=True):

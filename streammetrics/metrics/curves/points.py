@@ -192,8 +192,8 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
 class OfCurve(OwnReading):
     """The reading (the points and their details) of a curve for two classes.
 
-    Its details, which `explain()` shows, contain `gap`: how far the true curve can be from the line through the edges of
-    the buckets.
+    Its details, which `explain()` shows, contain `gap`: how far the true curve can be from the line through the points at
+    the edges of the buckets.
     """
 
     def _details(self) -> dict[str, Any]:
@@ -217,7 +217,7 @@ def curves_of(metric: Curve, state: Any) -> Reading:
 
 
 def gap_of(state: ScoresByLabel) -> float:
-    """Return how far the true curve can be from the line through the edges of the buckets, if both axes have length 1.
+    """Return how far the true curve can be from the line through its points at edges of buckets, on axes of length 1.
 
     The result is 0 if scores are exact, or if the curve is undefined.
     """

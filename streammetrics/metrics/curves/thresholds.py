@@ -92,7 +92,7 @@ class AtThreshold(ScoredValue):
 
 
 class OfThreshold(OwnNumber):
-    """The reading (value and bounds) for two classes at the chosen threshold, which is part of its details."""
+    """The reading (value, bounds and details) for two classes at the chosen threshold, which the details contain."""
 
     def _details(self) -> dict[str, Any]:
         return {"threshold": self.metric.threshold_of(self.state)}
@@ -189,7 +189,7 @@ class BestThreshold(AtThreshold):
 
 
 class OfBest(OfThreshold):
-    """The reading of a `BestThreshold` metric, whose method `of` takes a `Cut` instead of a state."""
+    """The reading (value and bounds) of a `BestThreshold` metric, whose `of` takes a `Cut` instead of a state."""
 
     def _raw_value(self) -> Limits | None:
         found: Limits | None = self.metric._limits(self.state)

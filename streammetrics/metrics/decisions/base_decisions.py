@@ -199,7 +199,7 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         return self._with_average(super().name)
 
     def _view(self, state: Any) -> Any:
-        """Return the argument of `of`, `reason` and `slack` (such as four counts) for a state for two classes.
+        """Extract the argument of `of`, `reason` and `slack` (such as four counts) from a state for two classes.
 
         By default this is the state itself.
         """
@@ -279,7 +279,7 @@ def _zero_division_limits(value: float) -> Limits | None:
 
 
 class AtEachThreshold(OwnReading):
-    """The reading (value, bounds and interval) at several thresholds, whose value and bounds are arrays.
+    """The reading at several thresholds: arrays of values, of bounds and of intervals.
 
     The first axis is the threshold. If the metric returns an array for one threshold, the second axis is the label.
     """
@@ -331,7 +331,7 @@ class DecisionRatio(AveragedDecision):
     def estimate(self, reading: Any, method: str) -> Estimate:
         if "wilson" in about_of(self).interval_methods:
             return share(self.of(reading.view).denominator, reading.value, method)
-        # Numerator and denominator are weighted sums of the four counts TN, FP, FN and TP. The weights of a count are
-        # found by computing both sums for a table in which this count is 1 and the others are 0.
+        # Numerator and denominator are weighted sums of the four counts TN, FP, FN and TP. The two weights of each count
+        # are found by computing both sums for a table in which this count is 1 and the others are 0.
         each = [self.of(ClassTable(*(int(i == j) for j in range(4)))) for i in range(4)]
         return from_shares(reading.value, reading.view, each, about_of(self).interval_scale)

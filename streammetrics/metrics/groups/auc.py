@@ -202,8 +202,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
             xx, wx, ww = xx + lone / 4, wx + lone / 2, ww + lone
         if n < 2 or not total:
             return NAN, n
-        # Use the delta method for a quotient of two sums over independent groups. The sum of (w x - v w)**2 is expanded
-        # into sums that do not depend on the value v.
+        # Use the delta method for a quotient of two sums over independent groups. The sum of (w x - v w)**2, for groups
+        # with weight w and AUC x, is expanded into sums that do not depend on the value v.
         v = Fraction(reading.value)
         spread = max(Fraction(0), xx - 2 * v * wx + v * v * ww) * n / (n - 1)
         return math.sqrt(to_float(spread, total * total)), n

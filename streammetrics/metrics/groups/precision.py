@@ -58,7 +58,7 @@ class OpenGroups(Metric[GroupRows, float]):
     def of(self, blocks: Blocks) -> Quotient:
         """Return the numerators and the denominators of the values of all groups.
 
-        `blocks` has sums over the rows of a group with the same score, for each distinct score of each group.
+        `blocks` contains, for each distinct score of each group, sums over the rows with this score.
         """
         raise NotImplementedError(
             f"{type(self).__name__} does not define of(); override of() to return the values of all groups"
@@ -144,8 +144,8 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
 
     def of(self, blocks: Blocks) -> Quotient:
         some, above = blocks.positive > 0, np.where(blocks.through > 0, blocks.through, 1.0)
-        # The rows of a group with the same score add their positives times the precision after these rows. This sum,
-        # divided by all positives of the group, is its average precision.
+        # The rows of a group with the same score add their positives times the precision at the threshold of this score.
+        # This sum, divided by all positives of the group, is its average precision.
         terms = np.where(some, blocks.positive * (blocks.positive_through / above), 0.0)
         positives = np.where(blocks.positives > 0, blocks.positives, 1.0)
         value = np.minimum(blocks.sums(terms) / positives, 1.0)

@@ -185,7 +185,7 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         return Fraction(1) if self.moves(state, rounding) else 8 * rounding
 
     def _filled_bins(self, state: Binned) -> list[Bin]:
-        """Return the bins with rows; the bounds on their sums of p allow for the rounding of each term to 2**-60."""
+        """Return the bins with rows; their bounds on the sum of p allow for the rounding of its terms."""
         return [b for b in widen_for_quantization(self.bins(state)[0], state) if b.weight]
 
 
@@ -207,7 +207,7 @@ def _of_gaps(bins: Sequence[Bin], make_limits: Callable[[Sequence[Fraction], Seq
 def _read_uniform_bins(metric: ExpectedCalibrationError, state: Any) -> Reading | None:
     """Return one `Reading` with arrays for all cells (such as slices), or None if cells have to be read one by one.
 
-    This is possible for bins of equal width with `norm="l1"`.
+    Arrays are possible only for bins of equal width with `norm="l1"`.
     """
     if not (state.can_vectorize and metric.strategy == "uniform" and metric.norm == "l1"):
         return None
@@ -267,8 +267,8 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     def _bounds_of_cells(self, state: Any, reading: Reading, bins: Sequence[Any]) -> tuple[Any, Any]:
         """Return the bounds of all cells (such as slices), as two arrays.
 
-        The value of most cells is exact. A cell that has a bin with a small mean of p, where rounding to 2**-60 matters,
-        is read by itself.
+        The value of most cells is exact. A cell that has a bin with a small mean of p, where the rounding of terms to
+        multiples of 2**-60 matters, is read by itself.
         """
         means = [to_float(b.predicted, b.weight) for b in bins]
         return bounds_of_some(self, state, reading.value, np.logical_or.reduce([mean * SMALL < 1 for mean in means]))

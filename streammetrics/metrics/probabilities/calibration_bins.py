@@ -32,8 +32,8 @@ Binned = ScoreBins | ScoreHistogram
 # The first bucket of a bin is found by comparing sums of weights. If sums in float64 differ by less than this share, exact
 # integers are compared instead.
 NEAR = 2.0**-50
-# The products of weight and p are rounded to 2**-60. For the mean of p, this error matters (exceeds 2 ulp) only if the
-# mean is below 1 / SMALL.
+# The products of weight and p are rounded to multiples of 2**-60. For the mean of p, this error matters (exceeds 2 ulp)
+# only if the mean is below 1 / SMALL.
 SMALL = 1 << 10
 
 
@@ -63,7 +63,7 @@ class Bin(NamedTuple):
 
     @property
     def small(self) -> bool:
-        """Whether the mean of p is so small that rounding to 2**-60 matters: below 1 / `SMALL`."""
+        """Whether the mean of p is so small (below 1 / `SMALL`) that rounding to multiples of 2**-60 matters."""
         # Integers are compared rather than fractions, because that is faster and there can be thousands of bins.
         (p, of), (w, unit) = self.predicted.as_integer_ratio(), self.weight.as_integer_ratio()
         return p * unit * SMALL < w * of
@@ -122,7 +122,7 @@ def read_bins(state: ScoreBins) -> list[Bin]:
 
 
 def widen_for_quantization(bins: list[Bin], state: Binned) -> list[Bin]:
-    """Return the bins with bounds that allow for the rounding of products of weight and p to 2**-60.
+    """Return the bins with bounds that allow for rounding each product of weight and p to a multiple of 2**-60.
 
     Only bins with a small mean of p are changed. For the others, this error is less than the rounding error of p itself.
     """

@@ -29,7 +29,8 @@ from ..standard_errors import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
-# The terms of rows are rounded to 2**-60. The rounding error can exceed 2 ulp of a term only if the term is below `SMALL`.
+# The terms of rows are rounded to multiples of 2**-60. The rounding error can exceed 2 ulp of a term only if the term is
+# below `SMALL`.
 SMALL = 2.0**-8
 LABEL = "label"
 """The name of a term whose mean is the share of positives. It is not summed separately, because states count positives."""
@@ -141,17 +142,18 @@ class SummedMetric(Several[ScoreSums]):
         return 8 * (most * rounding + (lost * (1 + most) if self.soft_labels else lost))
 
     def _rounding_loss(self, state: ScoreSums) -> Fraction:
-        """Return the largest error of a sum over rows that is due to rounding products of weight and term to 2**-60."""
+        """Return the largest error of a sum over rows if each weight times term is rounded to a multiple of 2**-60."""
         return Fraction(int(state.rows.sum()) if self._summed_terms else 0, UNIT)
 
     def _bounds_of_cells(self, state: ScoreSums, reading: Reading) -> tuple[Any, Any]:
         """Return the bounds of all cells (such as slices), as two arrays.
 
-        The values of most cells are exact. A cell with values so small that rounding to 2**-60 matters is read by itself.
+        The values of most cells are exact. A cell with values so small that the rounding of terms to multiples of 2**-60
+        matters is read by itself.
         """
         side: Any = reading.state
         sizes = [to_float(side.total(term), side.weight()) for term in self._summed_terms]
-        # If the state sums no terms (as for CTR), nothing was rounded to 2**-60, so every value is exact.
+        # If the state sums no terms (as for CTR), nothing was rounded to a multiple of 2**-60, so every value is exact.
         some = np.logical_or.reduce([size < SMALL for size in (np.abs(reading.value), *sizes)]) & bool(sizes)
         return bounds_of_some(self, state, reading.value, some)
 
@@ -161,10 +163,10 @@ class SummedMetric(Several[ScoreSums]):
 
 
 class OfSums(OwnNumber):
-    """The reading of a `SummedMetric`. Its bounds allow for the rounding of terms, which occurs even without weights."""
+    """The reading (value and bounds) of a `SummedMetric`; the bounds allow for rounded terms, even without weights."""
 
     def _quantization(self, limits: Limits) -> Fraction:
-        """Return an upper bound on the error from rounding terms to 2**-60.
+        """Return an upper bound on the error from rounding terms to multiples of 2**-60.
 
         Return 0 if this error is less than the usual rounding errors of the terms, which are 2 ulp.
         """
@@ -223,10 +225,10 @@ class LogLoss(RowLoss, tag="log_loss"):
 
     Notes
     -----
-    The loss of each row is computed with an error of at most 2 ulp (4 ulp with soft labels), and then rounded to 2**-60.
-    Sums are exact, and the mean is rounded once. Soft labels of 0 and 1 give the same value as hard labels, bit for bit.
-    The state takes 100 bytes. An update takes 0.7 ns per row for probabilities and 4 ns for logits; with soft labels it
-    takes two to four times as long. The value is undefined without rows.
+    The loss of each row is computed with an error of at most 2 ulp (4 ulp with soft labels), and then rounded to a
+    multiple of 2**-60. Sums are exact, and the mean is rounded once. Soft labels of 0 and 1 give the same value as hard
+    labels, bit for bit. The state takes 100 bytes. An update takes 0.7 ns per row for probabilities and 4 ns for logits;
+    with soft labels it takes two to four times as long. The value is undefined without rows.
 
     Examples
     --------
@@ -371,8 +373,8 @@ class BrierScore(RowLoss, tag="brier_score"):
 
     Notes
     -----
-    Each term is rounded to 2**-60, and the sum is exact. The state takes 100 bytes; an update takes about 1 ns per row.
-    The value is undefined without rows.
+    Each term is rounded to a multiple of 2**-60, and the sum is exact. The state takes 100 bytes; an update takes about 1
+    ns per row. The value is undefined without rows.
 
     Examples
     --------

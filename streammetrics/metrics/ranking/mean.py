@@ -19,7 +19,7 @@ Empty = float | str
 
 
 def _read_queries_side_by_side(metric: Any, state: Any) -> Reading | None:
-    """Return one `Reading` with arrays of the values of all cells (such as slices); None if they are read one by one."""
+    """Return one `Reading` with the values of all cells (such as slices) as arrays; None to read them one by one."""
     found = read_side_by_side(metric, state)
     # With `bounds=None`, the bounds of a cell equal its value. If a weight was rounded, the caller computes the bounds
     # cell by cell instead.

@@ -95,7 +95,7 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
         return Limits(low, 1 - loss / least.value, high)
 
     def _least(self, state: ValueHistogram, output: int) -> Limits | None:
-        """Return the total loss of the best constant, with bounds that hold wherever targets lie inside their buckets."""
+        """Return the total loss of the best constant, with bounds for any positions of targets inside their buckets."""
         mass, alpha = state.mass(output), Fraction(repr(self.alpha))
         if not mass.total():
             return None

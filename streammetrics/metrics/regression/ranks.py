@@ -30,8 +30,7 @@ Array = NDArray[Any]
 def ranks(masses: Array) -> Array:
     """Return twice the ranks of values in ascending order, centred at 0; equal values share their mean rank.
 
-    `masses` contains the number of rows, or their total weight, for each value. The factor 2 makes all ranks Python
-    integers.
+    `masses` contains the number of rows, or their total weight, for each value. The factor 2 makes all ranks integers.
     """
     through = np.cumsum(masses)
     return 2 * through - masses - (through[-1] if len(through) else 0)
@@ -61,7 +60,7 @@ def _most_within_buckets(pairs: Pairs, masses: Array) -> Array:
 
 
 def covariance(pairs: Pairs) -> tuple[int, int]:
-    """Return the sum over rows of the rank of x times the rank of y, from ranks of buckets, and a bound on its error."""
+    """Return the sum over rows of the rank of x times that of y, from ranks of buckets, and a bound on its error."""
     cells = pairs.mass.segment_sums(np.arange(len(pairs.x) + 1))
     a, b = ranks(pairs.by_x), ranks(pairs.by_y)
     found = _total(cells * a[pairs.x] * b[pairs.y])
