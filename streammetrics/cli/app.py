@@ -337,6 +337,9 @@ def _make_push_target(url: str | None, experiment: str | None, hour: str | None,
 def _merge(
     files: Annotated[list[str], typer.Argument(metavar="FILE", help=texts.SAVED)],
     output: Annotated[str, option("FILE", "File for the merged states.", "-o", "--output")],
+    threads: Annotated[
+        int | None, option("NUMBER", "Number of threads. The default is the number of CPUs.", min=1)
+    ] = None,
 ) -> None:
     """Merge saved states, in any order.
 
@@ -344,7 +347,7 @@ def _merge(
     """
     from streammetrics.cli.state_files import merge_files
 
-    merge_files(files, output)
+    merge_files(files, output, threads)
 
 
 @app.command("show", epilog=texts.SHOW_EXAMPLES, rich_help_panel=STATES_PANEL)

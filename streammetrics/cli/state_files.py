@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,14 +49,20 @@ __all__ = ["MAX_BYTES", "compare_files", "find_overall", "merge_files", "show_fi
 # Largest size of a decompressed file in bytes. It is enough for thousands of slices, and it stops small files that would
 # exhaust the memory when they are decompressed.
 MAX_BYTES = 8 << 30
+# A thread that merges files gets at least this many bytes, because it takes longer to merge the results of many threads
+# than to merge few small files.
+THREAD_BYTES = 4 << 20
 
 
-def merge_files(paths: Sequence[str], output: str) -> None:
-    """Merge all files that paths, folders and patterns name into one file."""
+def merge_files(paths: Sequence[str], output: str, threads: int | None = None) -> None:
+    """Merge all files that paths, folders and patterns name into one file.
+
+    `threads` is the number of threads; by default the number of processors.
+    """
     check_writable(output)
     files = _list_files(paths, output)
     try:
-        total = merge(files, max_bytes=MAX_BYTES)
+        total = _merge_in_threads(files, threads or os.cpu_count() or 1)
     except IncompatibleStateError:
         kinds = {file: type(load(file, max_bytes=MAX_BYTES)) for file in files}
         other_kind = next((file for file in files if kinds[file] is not kinds[files[0]]), None)
@@ -71,6 +80,15 @@ def merge_files(paths: Sequence[str], output: str) -> None:
     save(total, output)
     count = f"{len(files):,} file{'s' if len(files) > 1 else ''} merged"
     print(f"{output}: {count}, {_format_rows(total)}digest {total.digest()[:16]}")
+
+
+def _merge_in_threads(files: Sequence[str], threads: int) -> Any:
+    """Merge files with several threads: each merges adjacent files, and the results are merged in the end."""
+    threads = max(min(threads, sum(map(os.path.getsize, files)) // THREAD_BYTES), 1)
+    size = math.ceil(len(files) / threads)
+    chunks = [files[i : i + size] for i in range(0, len(files), size)]
+    with ThreadPoolExecutor(threads) as pool:
+        return merge(list(pool.map(partial(merge, max_bytes=MAX_BYTES), chunks)))
 
 
 def _list_files(paths: Sequence[str], output: str) -> list[str]:

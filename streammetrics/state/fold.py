@@ -389,7 +389,8 @@ def _collect_exact_entries(states: Sequence[CellTable], at: Sequence[Ints], mask
         entries = state.cells.tallies[state.folding[0]]  # type: ignore[index]
         cells = to[entries.cells]
         kept = mask[cells]
-        selected.append(tally.sort_entries(entries.select(kept).assign_cells(cells[kept], len(mask))))
+        moved = entries.select(kept).assign_cells(cells[kept], len(mask))
+        selected.append(tally.canonicalize(moved) if _is_ascending(to) else tally.sort_entries(moved))
     return tally.sum_entries(selected)
 
 

@@ -5,6 +5,7 @@ import re
 import pytest
 
 import streammetrics as sm
+from streammetrics.cli import state_files
 
 BASE = ("--label", "click", "--score", "pctr_b", "--metrics", "auc,log_loss", "--bits", 12)
 
@@ -35,6 +36,22 @@ def test_days_merge_to_the_week_in_any_order(run, log, days, tmp_path, more):
         assert sm.load(tmp_path / "merged").digest() == sm.load(tmp_path / "week").digest()
     assert run("show", tmp_path / "merged", "--format", "json").out == week.out
     assert sm.merge(days(*more)).digest() == sm.load(tmp_path / "week").digest()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_threads_merge_to_the_same_digest(run, tmp_path, monkeypatch, threads):
+    monkeypatch.setattr(state_files, "THREAD_BYTES", 100)
+    merged = []
+    monkeypatch.setattr(
+        state_files, "merge", lambda parts, **more: merged.append(len(parts)) or sm.merge(parts, **more)
+    )
+    parts = [sm.MetricCollection(sm.CTR(), sm.LogLoss()).update([0, 1], [0.1 * i, 0.5]) for i in range(1, 6)]
+    for i, part in enumerate(parts):
+        sm.save(part, tmp_path / f"{i}.smet")
+    ran = run("merge", *sorted(tmp_path.glob("*.smet")), "-o", tmp_path / "all", "--threads", threads)
+    assert ran.code == 0
+    assert sm.load(tmp_path / "all").digest() == sm.merge(parts).digest()
+    assert len(merged) == threads + 1
 
 
 class TestPatterns:

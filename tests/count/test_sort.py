@@ -141,6 +141,20 @@ def test_entries_are_sorted_as_plain_code_does(span, weighted):
         assert dict(zip(found.codes.tolist(), summed, strict=True)) == weights
 
 
+@pytest.mark.parametrize(("groups", "most"), [(1, 1), (7, 1), (7, 3), (7, 9), (400, 1)])
+def test_wide_entries_are_sorted_as_plain_code_does(groups, most):
+    """Codes of many entries are sorted within each high word, those of few entries, or with many rows, together."""
+    rng, n = np.random.default_rng(groups), 900
+    high, codes = rng.integers(0, groups, n).astype(np.uint32), rng.choice(rng.integers(0, 1 << 63, 600), n)
+    codes, counts = codes.astype(np.uint64) << np.uint64(1), rng.integers(1, most + 1, n).astype(np.uint32)
+    rows = Counter()
+    for key, count in zip(zip(high.tolist(), codes.tolist(), strict=True), counts.tolist(), strict=True):
+        rows[key] += count
+    found = tally.sort_entries(tally.Entries(65, codes, counts, None, high))
+    assert [*zip(found.high.tolist(), found.codes.tolist(), strict=True)] == sorted(rows)
+    assert found.counts.tolist() == [rows[key] for key in sorted(rows)]
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_cells_are_reordered_with_one_copy(weighted):
     """Only the entries in the new order take memory."""
