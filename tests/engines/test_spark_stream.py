@@ -8,11 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from spark_log import ROWS, table
+from spark_log import QUIET, ROWS, session, table
 
 import streammetrics as sm
 
@@ -138,3 +140,40 @@ def test_groups_of_a_stream_are_refused(by: str | tuple[str, ...], tmp_path: Pat
         spark.Sink(tmp_path / "state.smet", [sm.AUC(), sm.GroupAUC()], by=by)
     spark.Sink(tmp_path / "state.smet", [sm.AUC(), sm.GroupAUC(sample=True)], by=by)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[Any]:
+    spark_session = session()
+    yield spark_session
+    spark_session.stop()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(QUIET)
+def test_a_missing_file_is_refused_unless_the_stream_begins(running: Any, tmp_path: Path) -> None:
+    frame, path = running.createDataFrame([(1,), (0,)], "y_true long"), tmp_path / "ctr.stream"
+    with pytest.raises(sm.InvalidInputError, match=r"does not exist, so expected micro-batch 0, found 13.*start=13"):
+        spark.Sink(path, sm.CTR())(frame, 13)
+    assert not path.exists()
+    sink = spark.Sink(path, sm.CTR(), start=13)
+    sink(frame, 13)
+    sink(frame, 14)
+    assert (sink.last, sink.state.compute(), sink.state.explain()["rows"]) == (14, 0.5, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings(QUIET)
+def test_a_micro_batch_with_invalid_rows_stops_the_stream_or_is_set_aside(running: Any, tmp_path: Path) -> None:
+    good, bad = (running.createDataFrame(rows, "y_true long") for rows in ([(1,), (0,)], [(1,), (7,)]))
+    path, folder = tmp_path / "ctr.stream", tmp_path / "rejected"
+    with pytest.raises(sm.InvalidInputError, match=r"^micro-batch 0: y_true: .*found 7 in row") as caught:
+        spark.Sink(path, sm.CTR())(bad, 0)
+    assert caught.value.__suppress_context__
+    assert "\n" not in str(caught.value)
+    sink = spark.Sink(path, sm.CTR(), rejected=str(folder))
+    for batch, frame in enumerate([bad, good, bad]):
+        sink(frame, batch)
+    assert (sink.last, sink.state.compute(), sink.state.explain()["rows"]) == (2, 0.5, 2)
+    assert sorted(p.name for p in folder.iterdir()) == ["batch=0", "batch=2"]
+    assert running.read.parquet(str(folder)).count() == 4

@@ -38,13 +38,20 @@ class Sink:
         The slicing columns.
     strategy, partitions
         As for `evaluate`, which counts each micro-batch.
+    start : int
+        The number of the first micro-batch that the sink accepts if the file does not exist; 0 for a new stream. Pass
+        another number only to leave out the micro-batches before it on purpose.
+    rejected : str, optional
+        A folder, as a path or URL for Spark, for micro-batches with invalid rows. Such a micro-batch is written to
+        ``batch=N`` in this folder as Parquet, none of its rows is counted, and the stream goes on. By default, the
+        stream stops. To drop only the invalid rows, pass ``MetricCollection(metrics, on_invalid="drop")`` as metrics.
 
     Raises
     ------
     InvalidInputError
-        The metrics, such as GroupAUC, need all rows of a group in one micro-batch, which a stream cannot guarantee; or
-        the number of a micro-batch is neither the number of the last one nor the number after it, so rows are missing or
-        repeated.
+        The metrics, such as GroupAUC, need all rows of a group in one micro-batch, which a stream cannot guarantee; a row
+        is invalid; the file is missing, although the stream does not begin; or the number of a micro-batch is neither the
+        number of the last one nor the number after it, so rows are missing or repeated.
     StateFormatError
         The file was not written by a sink.
 
@@ -65,6 +72,8 @@ class Sink:
         *,
         strategy: str = "auto",
         partitions: int | None = None,
+        start: int = 0,
+        rejected: str | None = None,
     ) -> None:
         self.path = Path(path).absolute()
         self.metrics = make_empty_metrics(metrics, by)
@@ -76,21 +85,42 @@ class Sink:
                 "use a sample, such as GroupAUC(sample=True), or evaluate a table when the day is complete"
             )
         self.strategy, self.partitions = strategy, partitions
+        self.start, self.rejected = start, rejected
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
         """Count a micro-batch, the data frame `frame` with the number `batch`, unless the file already includes it."""
         last, before = self._read_file()
         if batch == last:
             return
-        if last is not None and batch != last + 1:
-            raise InvalidInputError(
-                f"{self.path}: expected micro-batch {last + 1} after micro-batch {last}, found {batch}: this file "
-                f"belongs to another checkpoint of the stream; use a separate file for each checkpoint"
-            )
-        new = evaluate(frame, self.metrics.copy(), strategy=self.strategy, partitions=self.partitions).state
+        expected = self.start if last is None else last + 1
+        if batch != expected:
+            raise InvalidInputError(self._describe_gap(last, batch))
+        try:
+            new = evaluate(frame, self.metrics.copy(), strategy=self.strategy, partitions=self.partitions).state
+        except InvalidInputError as error:
+            if self.rejected is None:
+                # Spark prints the traces of all causes, which hide the line that the user needs.
+                raise InvalidInputError(
+                    f"micro-batch {batch}: {error}; to go on without such micro-batches, pass rejected= to the sink"
+                ) from None
+            frame.write.mode("overwrite").parquet(f"{self.rejected.rstrip('/')}/batch={batch}")
+            new = self.metrics.copy()
         total = new if before is None else merge([before, new])
         data = FILE_HEADER + b"%d\n" % batch + total.to_bytes()
         files.atomic_write(self.path, lambda file: file.write(data))
+
+    def _describe_gap(self, last: int | None, batch: int) -> str:
+        """Return the error message for a micro-batch that does not follow the last one."""
+        if last is None:
+            return (
+                f"{self.path}: this file does not exist, so expected micro-batch {self.start}, found {batch}: the "
+                f"micro-batches before it would be missing; restore the file, or start the stream with a new checkpoint, "
+                f"or pass start={batch} to leave them out on purpose"
+            )
+        return (
+            f"{self.path}: expected micro-batch {last + 1} after micro-batch {last}, found {batch}: this file belongs to "
+            f"another checkpoint of the stream; use a separate file for each checkpoint"
+        )
 
     @property
     def last(self) -> int | None:
