@@ -20,11 +20,12 @@ class Case(NamedTuple):
 
     log: pa.Table
     metrics: Any
+    in_order: bool = False
 
     def parts(self, n: int, seed: int = 0) -> list[pa.Table]:
-        """Cut the log in n parts of rows drawn at random, of very different sizes; one of them may be empty."""
+        """Cut the log in n parts of very different sizes, perhaps empty. Rows are drawn at random, or in order."""
         draw = np.random.default_rng(seed)
-        order = draw.permutation(self.log.num_rows)
+        order = np.arange(self.log.num_rows) if self.in_order else draw.permutation(self.log.num_rows)
         edges = np.sort(draw.integers(0, self.log.num_rows + 1, n - 1))
         return [self.log.take(piece) for piece in np.split(order, edges)]
 
@@ -67,6 +68,25 @@ def queries(rows: int, seed: int = 4) -> pa.Table:
     )
 
 
+def documents(queries: int, seed: int = 5) -> pa.Table:
+    """Queries with a row for each document, sorted by two columns; some of the queries are longer than a batch."""
+    draw = np.random.default_rng(seed)
+    lengths = np.where(draw.random(queries) < 0.01, 1500, draw.integers(1, 9, queries))
+    of_row = np.repeat(np.arange(queries), lengths)
+    return pa.table(
+        {
+            "day": pa.array((of_row // 400).astype(np.int32)),
+            "session": pa.array([f"s{q % 400}" for q in of_row.tolist()]),
+            "y_true": pa.array(draw.integers(0, 3, len(of_row)).astype(np.int8)),
+            "y_score": pa.array(draw.random(len(of_row)).round(3).astype(np.float32)),
+        }
+    )
+
+
+def by_session() -> sm.MetricCollection:
+    return sm.MetricCollection(sm.Task([sm.NDCG(k=3), sm.MeanReciprocalRank()], query=("day", "session")))
+
+
 def scored() -> sm.MetricCollection:
     by = ("country", "device")
     return sm.MetricCollection(
@@ -96,6 +116,8 @@ def simple(rows: int = 300) -> pa.Table:
 CASES = {
     "scores": lambda: Case(impressions(6000), scored()),
     "rankings": lambda: Case(queries(1500), sm.MetricCollection(sm.NDCG(k=3), sm.MeanReciprocalRank())),
+    "split queries": lambda: Case(documents(1000), by_session(), in_order=True),
+    "scattered queries": lambda: Case(documents(1000), by_session()),
 }
 
 

@@ -160,6 +160,10 @@ def merge(parts: Iterable[Any], *more: Any, metrics: str = "same", max_bytes: in
 
     Notes
     -----
+    A state does not record which queries it contains. If the rows of a query are in two states of ranking metrics, the
+    query counts as two queries, and `merge` cannot find out. Give each worker whole queries, or use `evaluate` of
+    `streammetrics.engines`, which brings the rows of a query together.
+
     In addition to the result, at most 16,384 saved parts, and at most 64 MiB of them, are in memory at a time.
 
     Examples

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
+import pyarrow as pa
 
+from ..batch.convert import as_columns
 from ..collect.metric_like import MetricLike
 from ..collect.serialization import from_bytes
+from ..errors import InvalidInputError
+from ..metrics.groups.auc import group_partition
 from .parts import find_read_columns, merge_results
+from .whole_queries import find_query_columns, sort_by_query
 
-__all__ = ["FoldRows", "FoldTables", "Merge"]
+__all__ = ["FoldRows", "FoldTables", "GroupQueries", "Merge"]
+
+# The number of partitions of `GroupQueries`. All rows of a partition must fit into the memory of a worker.
+PARTS = 256
 
 
 class FoldTables(beam.CombineFn):
@@ -21,6 +31,14 @@ class FoldTables(beam.CombineFn):
     ----------
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change. The output is a new object with the state of all tables.
+    assume_grouped : bool
+        Whether every table contains all rows of its queries. Ranking metrics of a table with a query column are refused
+        without this argument, because a query in two tables would count as two queries; use `GroupQueries` first.
+
+    Raises
+    ------
+    InvalidInputError
+        A table has invalid values, or a query column without `assume_grouped`.
 
     Notes
     -----
@@ -38,13 +56,15 @@ class FoldTables(beam.CombineFn):
     1.0
     """
 
-    def __init__(self, metrics: MetricLike) -> None:
-        self.counts = metrics
+    def __init__(self, metrics: MetricLike, *, assume_grouped: bool = False) -> None:
+        self.counts, self.assume_grouped = metrics, assume_grouped
 
     def create_accumulator(self) -> BufferedMetrics:
         return BufferedMetrics(self.counts.copy().reset())
 
     def add_input(self, mutable_accumulator: BufferedMetrics, element: Any) -> BufferedMetrics:
+        if not self.assume_grouped:
+            _refuse_query_columns(self.counts, as_columns(element) or ())
         mutable_accumulator.metrics.update(element)
         return mutable_accumulator
 
@@ -71,7 +91,7 @@ class FoldRows(FoldTables):
     ----------
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change. Rows come in any order, so ranking metrics need one row
-        with lists for each query.
+        with lists for each query, or tables that `GroupQueries` gathers.
     buffer : int
         The number of rows that are collected before they are counted as one batch. A batch has fewer rows if Beam sends
         the accumulator to another worker first.
@@ -114,6 +134,41 @@ class Merge(FoldTables):
         return mutable_accumulator
 
 
+class GroupQueries(beam.PTransform):
+    """Gather all rows of a query in one table, for ranking metrics such as NDCG.
+
+    The input and the output are collections of tables. Beam groups their rows by query, in 256 partitions, each of which
+    becomes one table, sorted by query. Only the columns that the metrics read remain.
+
+    Parameters
+    ----------
+    metrics : Metric, MetricCollection or Sliced
+        The ranking metrics that will be computed, which name the query column.
+
+    Examples
+    --------
+    >>> import apache_beam as beam
+    >>> import streammetrics as sm
+    >>> from streammetrics.engines.beam import FoldTables, GroupQueries
+    >>> ndcg = sm.NDCG(k=2)
+    >>> tables = [{"query": [1, 2], "y_true": [0, 1], "y_score": [0.2, 0.7]}]
+    >>> tables += [{"query": [1], "y_true": [1], "y_score": [0.4]}]
+    >>> with beam.Pipeline() as p:
+    ...     grouped = p | beam.Create(tables) | GroupQueries(ndcg)
+    ...     total = grouped | beam.CombineGlobally(FoldTables(ndcg, assume_grouped=True))
+    ...     _ = total | beam.Map(lambda found: print(found.compute()))
+    1.0
+    """
+
+    def __init__(self, metrics: MetricLike) -> None:
+        super().__init__()
+        self.counts = metrics
+
+    def expand(self, input_or_inputs: Any) -> Any:
+        parts = input_or_inputs | beam.FlatMap(_split_by_query, self.counts) | beam.GroupByKey()
+        return parts | beam.MapTuple(partial(_join_by_query, self.counts))
+
+
 class BufferedMetrics:
     """The accumulator of Beam's combine functions: the metrics, and a buffer of rows that they have not counted yet."""
 
@@ -126,6 +181,7 @@ class BufferedMetrics:
         if not self.rows:
             return self.metrics
         names = dict.fromkeys(name for row in self.rows for name in row)
+        _refuse_query_columns(self.metrics, names)
         read = find_read_columns(self.metrics, names)
         return self.metrics.copy().update({name: [row.get(name) for row in self.rows] for name in read})
 
@@ -152,3 +208,35 @@ def _convert_row(row: Any) -> Mapping[str, Any]:
     if isinstance(row, Mapping):
         return row
     return row.as_dict() if isinstance(row, beam.Row) else row._asdict()
+
+
+def _refuse_query_columns(metrics: MetricLike, present: Iterable[str]) -> None:
+    """Raise InvalidInputError if a table of ranking metrics has a query column, so that its queries may be incomplete."""
+    if names := find_query_columns(metrics, present):
+        raise InvalidInputError(
+            f"{', '.join(names)}: expected one row with lists for each query, found a table with a query column, whose "
+            f"queries may be in several tables; write tables | GroupQueries(metrics) | beam.CombineGlobally("
+            f"FoldTables(metrics, assume_grouped=True))",
+            column=names[0],
+        )
+
+
+def _split_by_query(table: Any, metrics: MetricLike) -> Iterator[tuple[int, pa.Table]]:
+    """Split a table by the hash of the query; yield the number and the rows of each partition."""
+    columns = as_columns(table)
+    present = list(columns or ())
+    queries = find_query_columns(metrics, present)
+    if columns is None or not queries:
+        raise InvalidInputError(f"expected tables with the query column of the metrics, found the columns {present}")
+    rows = pa.table({name: columns[name] for name in find_read_columns(metrics, present)})
+    keys = [rows.column(name) for name in queries]
+    parts = group_partition(keys[0] if len(keys) == 1 else tuple(keys), PARTS)
+    order = np.argsort(parts, kind="stable")
+    numbers, starts = np.unique(parts[order], return_index=True)
+    for number, places in zip(numbers.tolist(), np.split(order, starts[1:]), strict=True):
+        yield number, rows.take(places)
+
+
+def _join_by_query(metrics: MetricLike, part: int, tables: Iterable[pa.Table]) -> pa.Table:
+    rows = pa.concat_tables(tables, promote_options="permissive")
+    return sort_by_query(rows, find_query_columns(metrics, rows.column_names))

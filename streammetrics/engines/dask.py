@@ -10,15 +10,17 @@ import dask
 from dask.delayed import Delayed, delayed
 
 from ..collect.metric_like import MetricLike
+from ..collect.query_columns import find_query_column
 from ..collect.serialization import merge
 from .parts import find_read_columns, fold_part, merge_results
+from .whole_queries import find_query_columns, fold_queries, fold_whole_queries, merge_queries
 
 __all__ = ["evaluate", "states"]
 
 H = TypeVar("H", bound=MetricLike)
 
 
-def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
+def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bool = False) -> H:
     """Compute metrics of a data frame, a bag or delayed parts, on the current scheduler or cluster.
 
     Parameters
@@ -29,6 +31,9 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
         The metrics to compute; the object itself does not change.
     split_every : int
         The number of states that one task merges, 2 or more. Workers merge all states in a tree of such tasks.
+    assume_grouped : bool
+        Whether the rows of each query are adjacent already, so that Dask need not shuffle a data frame for ranking
+        metrics.
 
     Returns
     -------
@@ -38,12 +43,15 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
     Raises
     ------
     InvalidInputError
-        A batch has invalid values, or the data frame lacks a column.
+        A batch has invalid values, or the data frame lacks a column. Or the metrics are ranking metrics, Dask does not
+        shuffle the rows, and the rows of a query are not adjacent.
 
     Notes
     -----
-    Partitions may end between any two rows, so ranking metrics need parts with whole queries, or one row with lists for
-    each query.
+    For ranking metrics such as NDCG, Dask shuffles a data frame by query, so that each partition contains whole queries.
+    Bags and other parts are not shuffled: the rows of each query must be adjacent, but parts may end in the middle of a
+    query. The IDs of all queries are then sent to the client (8 or 16 bytes each), to find queries whose rows are not
+    adjacent. Each row may also contain a whole query as lists.
 
     Dask identifies data by a hash, and all slices of one Arrow table have the same hash, so Dask confuses such slices. To
     scatter or map them, use ``client.scatter(..., hash=False)`` and ``client.map(..., pure=False)``.
@@ -60,7 +68,26 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16) -> H:
     """
     if split_every < 2:
         raise ValueError(f"split_every must be 2 or more, not {split_every!r}")
-    merged_states: Sequence[Any] = states(data, metrics)
+    is_frame = hasattr(data, "columns")
+    queries = find_query_columns(metrics, data.columns) if is_frame else []
+    if queries and not assume_grouped:
+        return _merge_tree(_count_shuffled(data, metrics, queries), metrics, split_every)
+    if not queries and (is_frame or find_query_column(metrics) is None):
+        return _merge_tree(states(data, metrics), metrics, split_every)
+    count = delayed(partial(fold_queries, metrics=metrics), name="fold-queries", pure=False)
+    return merge_queries(dask.compute(*(count(part) for part in _split_parts(data, metrics))), metrics)
+
+
+def _count_shuffled(frame: Any, metrics: MetricLike, queries: list[str]) -> list[Delayed]:
+    """Return a delayed state for each partition of a data frame that is shuffled by query."""
+    shuffled = frame[find_read_columns(metrics, frame.columns)].shuffle(on=queries)
+    count = delayed(partial(fold_whole_queries, metrics=metrics, names=queries), name="fold", pure=False)
+    return [count(part) for part in shuffled.to_delayed()]
+
+
+def _merge_tree(states: Sequence[Delayed], metrics: H, split_every: int) -> H:
+    """Merge delayed states in a tree of tasks, and compute the result."""
+    merged_states: Sequence[Any] = states
     merge_delayed = delayed(_merge_bytes)
     while len(merged_states) > 1:
         merged_states = [
@@ -76,6 +103,11 @@ def states(data: Any, metrics: MetricLike) -> list[Delayed]:
     ----------
     data, metrics
         As in `evaluate`.
+
+    Notes
+    -----
+    For ranking metrics, every partition must contain whole queries. A merge cannot find a query that is in two states,
+    and would count it as two queries.
     """
     count = delayed(partial(fold_part, metrics=metrics), name="fold", pure=False)
     return [count(part) for part in _split_parts(data, metrics)]

@@ -6,7 +6,7 @@ a group in a list and pass the list to a Python function.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,13 +18,14 @@ from ..collect.metric_like import MetricLike, columns_of
 from ..collect.serialization import merge
 from . import fold
 from .parts import find_read_columns, merge_results, read_value
+from .whole_queries import find_query_columns, fold_queries, merge_queries
 
 __all__ = ["evaluate", "register"]
 
 H = TypeVar("H", bound=MetricLike)
 
 
-def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17) -> H:
+def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17, assume_grouped: bool = False) -> H:
     """Compute metrics of a relation in batches, using an amount of memory that does not depend on the number of rows.
 
     Parameters
@@ -35,6 +36,8 @@ def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17) 
         The metrics to compute; the object itself does not change.
     rows : int
         The number of rows of a batch.
+    assume_grouped : bool
+        Whether the rows of each query are adjacent already, so that DuckDB need not sort the rows for ranking metrics.
 
     Returns
     -------
@@ -44,11 +47,13 @@ def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17) 
     Raises
     ------
     InvalidInputError
-        A batch has invalid values, or the relation lacks a column.
+        A batch has invalid values, the relation lacks a column, or, with `assume_grouped`, the rows of a query are not
+        adjacent.
 
     Notes
     -----
-    Batches may end between any two rows, so ranking metrics need one row with lists for each query.
+    For ranking metrics such as NDCG, DuckDB sorts the rows by query; rows of one query keep their order. Each row may
+    also contain a whole query as lists. The IDs of all queries are kept until the end (8 or 16 bytes each).
 
     Examples
     --------
@@ -59,8 +64,20 @@ def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17) 
     >>> evaluate(log, sm.AUC()).compute()
     0.6
     """
-    selected = data.select(*map(duckdb.ColumnExpression, find_read_columns(metrics, data.columns)))
+    queries, read = find_query_columns(metrics, data.columns), find_read_columns(metrics, data.columns)
+    columns = list(map(duckdb.ColumnExpression, read))
+    if queries:
+        ordered = data if assume_grouped else _sort_by_query(data, queries)
+        return merge_queries([fold_queries(ordered.select(*columns).to_arrow_reader(rows), metrics)], metrics)
+    selected = data.select(*columns)
     return merge_results([fold(selected.to_arrow_reader(rows), metrics)], metrics)
+
+
+def _sort_by_query(data: duckdb.DuckDBPyRelation, queries: Sequence[str]) -> duckdb.DuckDBPyRelation:
+    """Sort a relation by query. Rows of one query keep their order, because the last sort key is the row number."""
+    position = "streammetrics: position of the row"
+    numbered = data.select(duckdb.StarExpression(), duckdb.SQLExpression("row_number() over ()").alias(position))
+    return numbered.sort(*map(duckdb.ColumnExpression, [*queries, position]))
 
 
 def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, MetricLike]) -> None:

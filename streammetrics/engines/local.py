@@ -12,7 +12,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ..collect.metric_like import MetricLike
+from ..collect.query_columns import find_query_column
+from . import check_metrics
 from .parts import fold_part, merge_results
+from .whole_queries import fold_queries, merge_queries
 
 __all__ = ["evaluate"]
 
@@ -43,10 +46,15 @@ def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, pr
     Raises
     ------
     InvalidInputError
-        A batch has invalid values; the remaining parts are not read.
+        A batch has invalid values; the remaining parts are not read. Or the metrics are ranking metrics, and the rows of
+        a query are not adjacent.
 
     Notes
     -----
+    Parts and batches may end in the middle of a query: the rows of the first and the last query of each part are joined
+    before they are counted. All IDs of queries are kept until the end (8 or 16 bytes each), to find queries whose rows
+    are not adjacent. Sort such a log by query first; the command `streammetrics eval` sorts the log on disk.
+
     Each part needs memory for one state; a few parts per worker are enough.
 
     Examples
@@ -59,7 +67,10 @@ def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, pr
     >>> local.evaluate(hours, sm.MetricCollection(sm.AUC(), sm.CTR())).compute()["auc"]
     1.0
     """
+    check_metrics(metrics)
     with _build_pool(workers, processes) as pool:
+        if find_query_column(metrics) is not None:
+            return merge_queries(pool.map(partial(fold_queries, metrics=metrics), parts), metrics)
         return merge_results(pool.map(partial(fold_part, metrics=metrics), parts), metrics)
 
 

@@ -16,7 +16,7 @@ from ..collect.serialization import from_bytes, merge
 from ..errors import InvalidInputError
 from . import check_metrics, fold
 
-__all__ = ["find_read_columns", "fold_part", "merge_results", "read_value"]
+__all__ = ["find_read_columns", "fold_part", "iterate_batches", "merge_results", "read_value"]
 
 H = TypeVar("H", bound=MetricLike)
 
@@ -42,10 +42,10 @@ def fold_part(part: Any, metrics: MetricLike) -> bytes:
     InvalidInputError
         A batch has invalid values; nothing is returned.
     """
-    return fold(_iterate_batches(part() if callable(part) else part), metrics)
+    return fold(iterate_batches(part() if callable(part) else part), metrics)
 
 
-def _iterate_batches(part: Any) -> Iterable[Any]:
+def iterate_batches(part: Any) -> Iterable[Any]:
     """Return the batches of a part, which is an iterator (such as an Arrow reader), a list, a tuple or one table."""
     return part if isinstance(part, (Iterator, list, tuple)) else (part,)
 

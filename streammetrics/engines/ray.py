@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import pickle
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,16 +13,23 @@ from ray.data import Dataset
 from ray.data.aggregate import AggregateFn
 
 from ..collect.metric_like import MetricLike
+from ..collect.query_columns import find_query_column
 from ..collect.serialization import merge
+from ..metrics.groups.auc import group_partition
 from . import fold
 from .parts import find_read_columns, fold_part, merge_results
+from .whole_queries import find_query_columns, fold_queries, fold_whole_queries, merge_queries
 
 __all__ = ["AggregateMetrics", "evaluate"]
 
 H = TypeVar("H", bound=MetricLike)
 
+PART = "streammetrics: part"
+# The number of partitions if a dataset is shuffled by query. All rows of a partition must fit into the memory of a task.
+PARTS = 128
 
-def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
+
+def evaluate(data: Dataset | Iterable[Any], metrics: H, *, assume_grouped: bool = False) -> H:
     """Compute metrics of a dataset, or of the parts of a log, in Ray tasks.
 
     Parameters
@@ -32,6 +40,8 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
         task, which Ray restarts if its worker dies.
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
+    assume_grouped : bool
+        Whether the rows of each query are adjacent already, so that Ray need not shuffle a dataset for ranking metrics.
 
     Returns
     -------
@@ -44,12 +54,14 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
         A batch has invalid values; the message contains the error message of this library. If `data` is an iterable of
         parts, the error is also an InvalidInputError.
     InvalidInputError
-        The dataset lacks a column.
+        The dataset lacks a column. Or the metrics are ranking metrics, Ray does not shuffle the rows, and the rows of a
+        query are not adjacent.
 
     Notes
     -----
-    Blocks may end between any two rows, so ranking metrics need parts with whole queries, or one row with lists for
-    each query.
+    For ranking metrics such as NDCG, Ray shuffles a dataset by query. Parts are not shuffled: the rows of each query must
+    be adjacent, but parts may end in the middle of a query. The IDs of all queries are then sent to the driver (8 or 16
+    bytes each), to find queries whose rows are not adjacent. Each row may also contain a whole query as lists.
 
     Examples
     --------
@@ -60,32 +72,59 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H) -> H:
     >>> evaluate(log, sm.AUC()).compute()  # doctest: +SKIP
     0.6
     """
-    states = _count_dataset(data, metrics) if isinstance(data, Dataset) else _count_parts(data, metrics)
-    return merge_results(states, metrics)
-
-
-def _count_dataset(data: Dataset, metrics: MetricLike) -> Iterator[bytes]:
+    if not isinstance(data, Dataset):
+        if find_query_column(metrics) is None:
+            return merge_results(_count_parts(data, metrics, fold_part), metrics)
+        return merge_queries(_count_parts(data, metrics, fold_queries), metrics)
     columns = data.columns()
     if columns is None:  # the dataset is empty
-        return
-    selected = data.select_columns(find_read_columns(metrics, columns))
-    states = selected.map_batches(
-        partial(_fold_block, metrics=metrics), batch_size=None, batch_format="pyarrow", zero_copy_batch=True
+        return merge_results((), metrics)
+    queries, selected = find_query_columns(metrics, columns), data.select_columns(find_read_columns(metrics, columns))
+    if not queries:
+        return merge_results(_count_blocks(selected, partial(_fold_block, metrics=metrics)), metrics)
+    if assume_grouped:
+        blocks = _count_blocks(selected, partial(_fold_grouped_block, metrics=metrics))
+        return merge_queries(map(pickle.loads, blocks), metrics)
+    parts = selected.map_batches(partial(_add_part, queries=queries), batch_size=None, batch_format="pyarrow")
+    states = parts.groupby(PART).map_groups(
+        partial(_fold_whole_queries, metrics=metrics, queries=queries), batch_format="pyarrow"
     )
-    for row in states.iter_rows():
-        yield row["state"]
+    return merge_results((row["state"] for row in states.iter_rows()), metrics)
+
+
+def _count_blocks(data: Dataset, count: Callable[[pa.Table], pa.Table]) -> Iterator[bytes]:
+    counted = data.map_batches(count, batch_size=None, batch_format="pyarrow", zero_copy_batch=True)
+    return (row["state"] for row in counted.iter_rows())
 
 
 def _fold_block(block: pa.Table, metrics: MetricLike) -> pa.Table:
-    return pa.table({"state": pa.array([fold([block], metrics)], pa.binary())})
+    return _as_table(fold([block], metrics))
 
 
-def _count_parts(parts: Iterable[Any], metrics: MetricLike) -> Iterator[bytes]:
-    """Start a task for each part, and yield the states of the parts in the order in which the tasks finish.
+def _fold_grouped_block(block: pa.Table, metrics: MetricLike) -> pa.Table:
+    return _as_table(pickle.dumps(fold_queries(block, metrics)))
+
+
+def _add_part(block: pa.Table, queries: list[str]) -> pa.Table:
+    """Add a column with the number of the partition to which the query of each row belongs."""
+    keys = [block.column(name) for name in queries]
+    return block.append_column(PART, pa.array(group_partition(keys[0] if len(keys) == 1 else tuple(keys), PARTS)))
+
+
+def _fold_whole_queries(block: pa.Table, metrics: MetricLike, queries: list[str]) -> pa.Table:
+    return _as_table(fold_whole_queries(block.drop_columns([PART]), metrics, queries))
+
+
+def _as_table(state: bytes) -> pa.Table:
+    return pa.table({"state": pa.array([state], pa.binary())})
+
+
+def _count_parts(parts: Iterable[Any], metrics: MetricLike, count: Callable[..., Any]) -> Iterator[Any]:
+    """Start a task for each part, and yield the results of `count` in the order in which the tasks finish.
 
     If a task fails, the remaining tasks are cancelled.
     """
-    metrics_ref, task = ray.put(metrics), ray.remote(fold_part)
+    metrics_ref, task = ray.put(metrics), ray.remote(count)
     waiting = [task.remote(part, metrics_ref) for part in parts]
     try:
         while waiting:

@@ -20,6 +20,7 @@ from streammetrics.batch.kinds import Matrix, Score, Weight
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.collection import MetricCollection
 from streammetrics.collect.metric_like import columns_of, empty_copy, merge_and_consume, states_of
+from streammetrics.collect.query_columns import find_query_column
 from streammetrics.compose.bundle import Bundle
 from streammetrics.compose.sharded import Sharded
 from streammetrics.compose.sliced import Sliced
@@ -29,7 +30,7 @@ from streammetrics.io.checkpoints import CheckpointFile, CountedParts
 from streammetrics.io.column_types import ColumnUses
 from streammetrics.io.external_sort import QueryPartition, QueryPartitions, SortedRows, count_partitions
 from streammetrics.io.logs import Log, LogPart
-from streammetrics.io.queries import LogPiece, QuerySplitter, concat_pieces, find_query_column
+from streammetrics.io.queries import LogPiece, QuerySplitter, concat_pieces
 from streammetrics.io.row_filter import Filter
 from streammetrics.io.slice_plan import USERS, SlicePlan, WindowOptions, slice_name
 from streammetrics.io.sources import PathLike

@@ -13,8 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc as ipc
 
+from streammetrics.collect.query_columns import compute_query_ids
 from streammetrics.io.parts import LogPart
-from streammetrics.io.queries import Ints, LogPiece, compute_query_ids, concat_pieces
+from streammetrics.io.queries import Ints, LogPiece, concat_pieces
 from streammetrics.io.readers import concat_tables
 from streammetrics.statistics.groups.spill import SpillFile
 

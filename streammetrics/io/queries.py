@@ -6,36 +6,19 @@ This requires that the rows of a query are adjacent in the log. Otherwise `exter
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from streammetrics.batch.columns import Batch
-from streammetrics.batch.convert import as_columns
-from streammetrics.batch.ids import Ids
-from streammetrics.collect.accumulator import definition_of
-from streammetrics.collect.metric_like import MetricLike
-from streammetrics.errors import InvalidInputError
+from streammetrics.collect.query_columns import compute_query_ids
 from streammetrics.io.logs import LogPart
 from streammetrics.io.readers import concat_tables, decode_dictionary
 
-__all__ = ["Ints", "LogPiece", "QuerySplitter", "compute_query_ids", "concat_pieces", "find_query_column"]
+__all__ = ["Ints", "LogPiece", "QuerySplitter", "concat_pieces"]
 
 Ints = NDArray[np.int64]
-
-
-def find_query_column(metrics: MetricLike) -> str | tuple[str, ...] | None:
-    """Return the columns that identify a query; None if no metric needs all rows of a query together."""
-    readers = [read for read in definition_of(metrics).reads if read.state.block_column is not None]
-    names = list(dict.fromkeys(binding.column(state.block_column or "") for state, binding, *_ in readers))
-    if len(names) > 1:
-        raise InvalidInputError(
-            f"expected one query column for all ranking metrics, found {names[0]!r} and {names[1]!r}; evaluate the "
-            f"metrics of each query column in a separate pass"
-        )
-    return names[0] if names else None
 
 
 class LogPiece(NamedTuple):
@@ -147,18 +130,6 @@ def concat_pieces(pieces: list[LogPiece]) -> pa.Table:
     return concat_tables([pa.table(list(map(decode_dictionary, one.columns)), names=one.schema.names) for one in rows])
 
 
-def compute_query_ids(batch: Any, column: str | tuple[str, ...]) -> Ints:
-    """Return the query ID of each row, as an array with one column, or with two for IDs that are hashes of strings."""
-    ids: Ints = Batch(_convert_columns(batch)).column(column, Ids()).values
-    return ids.reshape(batch.num_rows, -1)
-
-
 def _has_duplicates(ids: Ints) -> bool:
     """Whether an ID occurs twice."""
     return len(np.unique(ids, axis=0) if ids.shape[1] > 1 else np.unique(ids[:, 0])) < len(ids)
-
-
-def _convert_columns(batch: Any) -> Any:
-    columns = as_columns(batch)
-    assert columns is not None
-    return columns

@@ -124,3 +124,11 @@ def test_rows_that_lack_a_column() -> None:
     assert fold.extract_output(held)["by"].keys == [None, "A"]
     with pytest.raises(sm.InvalidInputError, match="y_true"):
         fold.extract_output(fold.add_input(held, {"variant": "A"}))
+
+
+def test_a_query_column_is_refused_unless_queries_are_grouped() -> None:
+    case = logs.CASES["split queries"]()
+    for fold, element in ((FoldTables, case.log), (FoldRows, case.log.slice(0, 1).to_pylist()[0])):
+        combine = fold(case.metrics)
+        with pytest.raises(sm.InvalidInputError, match=r"day, session: expected one row with lists.*GroupQueries"):
+            combine.extract_output(combine.add_input(combine.create_accumulator(), element))

@@ -17,6 +17,7 @@ import streammetrics as sm
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
 
 import engine_logs as logs  # noqa: E402
 from dask import bag, dataframe  # noqa: E402
@@ -112,6 +113,19 @@ def test_a_worker_that_dies_counts_once(client: Any, tmp_path: Path) -> None:
 def test_one_state_at_a_time_is_never_one(frame: Any) -> None:
     with pytest.raises(ValueError, match="split_every must be 2 or more, not 1"):
         evaluate(frame, METRICS, split_every=1)
+
+
+@pytest.mark.parametrize("in_order", [True, False])
+def test_a_frame_is_shuffled_by_query_unless_it_is_grouped(in_order: bool) -> None:
+    case = logs.CASES["split queries" if in_order else "scattered queries"]()
+    frame = dataframe.from_pandas(pa.concat_tables(case.parts(3)).to_pandas(), npartitions=4, sort=False)
+    with dask.config.set(scheduler="sync"):
+        assert evaluate(frame, case.metrics).digest() == case.digest()
+        if in_order:
+            assert evaluate(frame, case.metrics, assume_grouped=True).digest() == case.digest()
+        else:
+            with pytest.raises(sm.InvalidInputError, match="sort the log"):
+                evaluate(frame, case.metrics, assume_grouped=True)
 
 
 def test_nothing(frame: Any) -> None:

@@ -111,3 +111,16 @@ def test_a_bad_row_says_what_and_where(connection: Any) -> None:
         evaluate(connection.sql("select y_true from log"), METRICS)
     with pytest.raises(duckdb.InvalidInputException, match=r"no metric 'ks' in this state; the metrics are auc, ctr"):
         connection.sql("select smet_value(smet_both_agg(y_true, y_score), 'ks') from log").fetchall()
+
+
+@pytest.mark.parametrize("ties", ["average", "order"])
+def test_queries_are_sorted_unless_they_are_grouped(connection: Any, ties: str) -> None:
+    grouped, scattered = (logs.CASES[f"{name} queries"]() for name in ("split", "scattered"))
+    metrics = sm.MetricCollection(sm.Task(sm.NDCG(k=3, ties=ties), query=("day", "session")))
+    whole = metrics.copy().update(grouped.log).digest()
+    log = connection.from_arrow(grouped.log)
+    for found in (evaluate(log, metrics, rows=300), evaluate(log, metrics, rows=300, assume_grouped=True)):
+        assert found.digest() == whole
+    shuffled = connection.from_arrow(scattered.parts(1)[0])
+    with pytest.raises(sm.InvalidInputError, match=r"sort the log by \('day', 'session'\)"):
+        evaluate(shuffled, metrics, rows=300, assume_grouped=True)

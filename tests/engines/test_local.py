@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -85,3 +86,45 @@ def test_parts_of_files(tmp_path: Path) -> None:
     parts = [part.batches for part in Log(tmp_path / "log.parquet").parts(["y_true", "y_score"])]
     for processes in (False, True):
         assert evaluate(parts, sm.AUC(), processes=processes, workers=2) == sm.AUC().update(ROWS)
+
+
+QUERIES = {
+    "query": np.repeat([3, 1, 2, 8], [4, 1, 7, 2]),
+    "y_true": np.arange(14) % 3,
+    "y_score": np.linspace(0, 1, 14),
+}
+
+
+def cut(start: int, stop: int, kind: str) -> Any:
+    table = {name: column[start:stop] for name, column in QUERIES.items()}
+    if kind == "lists":
+        return {name: column.tolist() for name, column in table.items()}
+    return table if kind == "numpy" else pytest.importorskip(kind).__dict__[FRAMES[kind]](table)
+
+
+FRAMES = {"pyarrow": "table", "pandas": "DataFrame", "polars": "DataFrame"}
+
+
+@pytest.mark.parametrize("kind", ["numpy", "lists", *FRAMES])
+def test_a_query_in_several_parts_and_batches_is_counted_once(kind: str) -> None:
+    ndcg, whole = sm.NDCG(k=3), sm.NDCG(k=3).update(QUERIES)
+    for edges in ([0, 14], [0, 2, 14], [0, 4, 5, 6, 9, 14], range(15)):
+        tables = [cut(a, b, kind) for a, b in itertools.pairwise(edges)]
+        assert evaluate(tables, ndcg, workers=2).digest() == whole.digest()
+        assert evaluate([tables], ndcg, workers=2).digest() == whole.digest()
+        assert evaluate([tables[:2], [], tables[2:]], ndcg, workers=2).digest() == whole.digest()
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 5, 6, 4], [0, 5, 1, 6, 4]])
+def test_queries_that_are_not_adjacent_are_refused(order: list[int]) -> None:
+    table = {name: np.concatenate([np.arange(7)[order]] * 3) for name in ("query", "y_true", "y_score")}
+    with pytest.raises(
+        sm.InvalidInputError, match=r"query: expected the rows of each query to be adjacent.*sort the log"
+    ):
+        evaluate([table, [table]], sm.NDCG(k=3, gain="linear"), workers=1)
+
+
+def test_the_rows_at_the_end_of_a_part_have_the_same_columns() -> None:
+    weighted = {name: column[2:] for name, column in QUERIES.items()} | {"sample_weight": np.ones(12)}
+    with pytest.raises(sm.InvalidInputError, match=r"sample_weight: expected this column in all parts of the log"):
+        evaluate([cut(0, 2, "numpy"), weighted], sm.NDCG(k=3), workers=1)

@@ -78,3 +78,14 @@ def test_what_has_no_value_says_so() -> None:
         pl.DataFrame({"state": [slices().to_bytes()]}).select(value("state"))
     with pytest.raises(sm.InvalidInputError, match=r"no column 'y_score'; the table has 'y_true', 'variant'"):
         evaluate(FRAME.drop("y_score"), METRICS)
+
+
+@pytest.mark.parametrize("ties", ["average", "order"])
+def test_queries_are_sorted_unless_they_are_grouped(ties: str) -> None:
+    grouped, scattered = (logs.CASES[f"{name} queries"]() for name in ("split", "scattered"))
+    metrics = sm.MetricCollection(sm.Task(sm.NDCG(k=3, ties=ties), query=("day", "session")))
+    whole, log = metrics.copy().update(grouped.log).digest(), pl.from_arrow(grouped.log)
+    for found in (evaluate(log, metrics, rows=300), evaluate(log, metrics, rows=300, assume_grouped=True)):
+        assert found.digest() == whole
+    with pytest.raises(sm.InvalidInputError, match=r"sort the log by \('day', 'session'\)"):
+        evaluate(pl.from_arrow(scattered.parts(1)[0]), metrics, rows=300, assume_grouped=True)

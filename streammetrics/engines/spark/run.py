@@ -23,9 +23,9 @@ from ... import errors
 from ...collect.accumulator import accumulate, definition_of
 from ...collect.metric import Metric
 from ...collect.metric_like import MetricLike, answer_of, seal, states_of
+from ...collect.query_columns import find_query_column
 from ...collect.serialization import merge
 from ...compose.sliced import Sliced
-from ...io.queries import find_query_column
 from ...metrics.groups.auc import group_partition
 from ...reading.table import Table
 from ...statistics.groups.group_rows import GroupRows

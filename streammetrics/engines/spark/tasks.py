@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from ...collect.metric_like import MetricLike, nbytes, seal, states_of
+from ...collect.query_columns import compute_query_ids
 from ...collect.serialization import merge
 from ...compose.sliced import Sliced
 from ...errors import InvalidInputError
-from ...io.queries import compute_query_ids
 
 __all__ = ["PART", "STATES", "build_fold_task", "merge_task"]
 

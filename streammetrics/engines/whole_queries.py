@@ -1,0 +1,205 @@
+"""Count ranking metrics of a log whose parts and batches may end in the middle of a query.
+
+A worker counts the complete queries of its part. The first and the last query of a part may continue in another part, so
+the worker returns their rows, and the driver counts these queries when it has all their rows.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..batch.convert import as_columns, library_of
+from ..collect.metric_like import MetricLike, columns_of
+from ..collect.query_columns import compute_query_ids, find_query_column
+from ..errors import InvalidInputError
+from . import check_metrics
+from .parts import iterate_batches, merge_results
+
+__all__ = ["PartQueries", "find_query_columns", "fold_queries", "fold_whole_queries", "merge_queries", "sort_by_query"]
+
+H = TypeVar("H", bound=MetricLike)
+Ints = NDArray[np.int64]
+Rows = Mapping[str, Any]
+
+
+class PartQueries(NamedTuple):
+    """The result of counting one part of a log.
+
+    Parameters
+    ----------
+    state : bytes
+        The state of the complete queries.
+    ids : list of int64 arrays
+        The IDs of the complete queries.
+    edges : list of (tuple of int, list of mappings)
+        The IDs and the rows of the first and the last query of the part, which may continue in other parts.
+    """
+
+    state: bytes
+    ids: list[Ints]
+    edges: list[tuple[tuple[int, ...], list[Rows]]]
+
+
+def find_query_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]:
+    """Return the query columns of ranking metrics.
+
+    The list is empty if no metric has queries, or if the table lacks a query column, because each row then contains a
+    whole query as lists.
+    """
+    check_metrics(metrics)
+    column = find_query_column(metrics)
+    names = [] if column is None else [*column] if isinstance(column, tuple) else [column]
+    return names if {*names} <= {*present} else []
+
+
+def fold_queries(part: Any, metrics: MetricLike) -> PartQueries:
+    """Count one part of a log, in which the rows of each query are adjacent; the tasks of an engine call this function.
+
+    The parameters are those of `fold_part`. The rows of a query may be in several batches and in several parts.
+    """
+    check_metrics(metrics)
+    copy, column, read = metrics.copy().reset(), find_query_column(metrics), columns_of(metrics)
+    ids, edges = list[Ints](), list[tuple[tuple[int, ...], list[Rows]]]()
+    # The rows of the last query so far, which may continue in the next batch.
+    last, pending = None, list[Rows]()
+    for table in iterate_batches(part() if callable(part) else part):
+        columns = as_columns(table)
+        if column is None or columns is None or not find_query_columns(metrics, columns):
+            copy.update(table)
+            continue
+        rows = {name: columns[name] for name in read if name in columns}
+        of_row = compute_query_ids(rows, column)
+        if not len(of_row):
+            continue
+        is_start = np.r_[_differ(of_row[0], last), (of_row[1:] != of_row[:-1]).any(axis=1)]
+        starts = np.flatnonzero(is_start)
+        head = _slice_rows(rows, 0, int(starts[0]) if len(starts) else len(of_row))
+        pending += [head] if len(starts) == 0 or starts[0] else []
+        if len(starts):
+            _check_distinct([of_row[starts]], column)
+            before = last if last is not None else of_row[0]
+            if not edges:
+                edges.append((_as_key(before), pending))
+            else:
+                ids.append(before[None])
+                copy.update(_concat_rows(pending))
+            if starts[-1] > starts[0]:
+                ids.append(of_row[starts[:-1]])
+                copy.update(_slice_rows(rows, int(starts[0]), int(starts[-1])))
+            pending = [_slice_rows(rows, int(starts[-1]), len(of_row))]
+        last = of_row[-1]
+    if last is not None:
+        edges.append((_as_key(last), pending))
+    edges = [(key, [_copy_arrow(piece) for piece in pieces]) for key, pieces in edges]
+    return PartQueries(copy.to_bytes(), ids, edges)
+
+
+def merge_queries(parts: Iterable[PartQueries], metrics: H) -> H:
+    """Merge the results of `fold_queries` into a new object, and count the queries at the ends of the parts.
+
+    Raises
+    ------
+    InvalidInputError
+        The log is not grouped by query: a query that was complete in one part has more rows elsewhere.
+    """
+    ids, edges = list[Ints](), dict[tuple[int, ...], list[Rows]]()
+
+    def collect_states() -> Iterator[bytes]:
+        for part in parts:
+            ids.extend(part.ids)
+            for key, pieces in part.edges:
+                edges.setdefault(key, []).extend(pieces)
+            yield part.state
+
+    total = merge_results(collect_states(), metrics)
+    _check_distinct([*ids, *(np.array([key]) for key in edges)], find_query_column(metrics))
+    pieces = [piece for of_query in edges.values() for piece in of_query]
+    if pieces:
+        try:
+            total.update(_concat_rows(pieces))
+        except InvalidInputError as error:
+            raise InvalidInputError(
+                f"{error} (rows are counted from the first row of the queries at the ends of parts)",
+                column=error.column,
+            ) from error
+    return total
+
+
+def fold_whole_queries(table: Any, metrics: MetricLike, names: Sequence[str]) -> bytes:
+    """Return the state of a table that contains all rows of its queries, in any order."""
+    copy = metrics.copy().reset()
+    copy.update(sort_by_query(table, names))
+    state: bytes = copy.to_bytes()
+    return state
+
+
+def sort_by_query(table: Any, names: Sequence[str]) -> Any:
+    """Sort an Arrow table or a pandas data frame by query. Rows of one query keep their order."""
+    ids = compute_query_ids(table, names[0] if len(names) == 1 else tuple(names))
+    return table.take(np.lexsort(ids.T[::-1]))
+
+
+def _check_distinct(ids: Sequence[Ints], column: Any) -> None:
+    """Raise InvalidInputError if an ID of the query column occurs twice."""
+    # The ID of a string has two integers, and the ID of a number has one. The two kinds are never equal.
+    for width in {array.shape[1] for array in ids}:
+        found = np.concatenate([array for array in ids if array.shape[1] == width])
+        repeats = len(found) - len(np.unique(found, axis=0) if width > 1 else np.unique(found[:, 0]))
+        if repeats:
+            raise InvalidInputError(
+                f"{column}: expected the rows of each query to be adjacent, found {repeats:,} queries that occur again "
+                f"after other queries; sort the log by {column!r}, or store each query as one row of lists. `evaluate` "
+                f"sorts data frames, datasets and relations by itself, unless you pass assume_grouped=True",
+                column=str(column),
+                count=repeats,
+            )
+
+
+def _differ(one: Ints, other: Ints | None) -> bool:
+    return other is not None and (len(one) != len(other) or bool((one != other).any()))
+
+
+def _as_key(query: Ints) -> tuple[int, ...]:
+    return tuple(query.tolist())
+
+
+def _slice_rows(rows: Rows, start: int, stop: int) -> Rows:
+    # An integer slice of a pandas series selects by label if its labels are floats, so use the positions.
+    return {name: (c.iloc if hasattr(c, "iloc") else c)[start:stop] for name, c in rows.items()}
+
+
+def _copy_arrow(rows: Rows) -> Rows:
+    """Return rows whose Arrow columns are copies. A slice would be sent to the driver with the whole column."""
+    return {n: c.take(np.arange(len(c))) if library_of(type(c)) == "pyarrow" else c for n, c in rows.items()}
+
+
+def _concat_rows(pieces: Sequence[Rows]) -> Rows:
+    """Return the rows of all pieces, which have the same columns."""
+    names = dict.fromkeys(name for piece in pieces for name in piece)
+    for name in names:
+        if any(name not in piece for piece in pieces):
+            raise InvalidInputError(
+                f"{name}: expected this column in all parts of the log, found a part without it", column=name
+            )
+    return {name: _concat_columns([piece[name] for piece in pieces]) for name in names}
+
+
+def _concat_columns(columns: Sequence[Any]) -> Any:
+    if len(columns) == 1:
+        return columns[0]
+    libraries = {library_of(type(column)) for column in columns}
+    library = libraries.pop() if len(libraries) == 1 else ""
+    if library == "pyarrow":
+        arrow = sys.modules["pyarrow"]
+        is_dictionary = arrow.types.is_dictionary
+        plain = [c.cast(c.type.value_type) if is_dictionary(c.type) else c for c in columns]
+        tables = [arrow.table({"column": column}) for column in plain]
+        return arrow.concat_tables(tables, promote_options="permissive").combine_chunks().column("column")
+    if library in ("pandas", "polars"):
+        return sys.modules[library].concat(list(columns))
+    return np.concatenate([np.asarray(column) for column in columns])
