@@ -66,7 +66,8 @@ def fold_queries(part: Any, metrics: MetricLike) -> PartQueries:
     copy, column, read = metrics.copy().reset(), find_query_column(metrics), columns_of(metrics)
     ids, edges = list[Ints](), list[tuple[tuple[int, ...], list[Rows]]]()
     # The rows of the last query so far, which may continue in the next batch.
-    last, pending = None, list[Rows]()
+    last: Ints | None = None
+    pending = list[Rows]()
     for table in iterate_batches(part() if callable(part) else part):
         columns = as_columns(table)
         if column is None or columns is None or not find_query_columns(metrics, columns):

@@ -372,3 +372,19 @@ def test_a_stream_runs(log: Any, tmp_path: Any) -> None:
     writer.trigger(availableNow=True).start().awaitTermination()
     assert sink.last == FILES - 1
     assert sink.state.digest() == sm.MetricCollection(PLAIN).update(LOG).digest()
+
+
+@pytest.mark.slow
+def test_decimals_are_read_like_numbers(log: Any) -> None:
+    """Warehouses export labels and scores as decimals."""
+    exported = log.selectExpr("cast(y_true as decimal(10, 0)) as y_true", "cast(y_score as decimal(10, 4)) as y_score")
+    rows = exported.toPandas().astype(float)
+    found = spark.evaluate(exported, [sm.AUC(), sm.LogLoss()]).state
+    assert found.digest() == sm.MetricCollection(sm.AUC(), sm.LogLoss()).update(rows).digest()
+
+
+@pytest.mark.slow
+def test_a_missing_group_column_lists_all_columns_of_the_frame(log: Any) -> None:
+    renamed = log.withColumnRenamed("group", "user_id")
+    with pytest.raises(sm.InvalidInputError, match=r"no column 'group' with the groups; the table has .*'user_id'"):
+        spark.evaluate(renamed, [sm.AUC(), sm.GroupAUC()])
