@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from ..collect.metric_like import MetricLike, columns_of
 from .scorer import Scorer, find_directions
 
-__all__ = ["RoundScorer"]
+__all__ = ["RoundScorer", "mark_builtin_name"]
 
 
 class RoundScorer:
@@ -25,21 +26,65 @@ class RoundScorer:
         Whether higher values are better, for metrics that do not define it (`About.best`).
     queries : bool
         Whether the booster can pass the query of each row, which ranking metrics read.
+    name : str, optional
+        The name to report for the value, if there is only one; by default the name of the metric.
+    build_name : callable
+        Takes a name and whether higher values are better, and returns the name to report. It must return `name` unchanged.
+
+    Attributes
+    ----------
+    directions : dict of str to bool
+        Whether higher values are better, by reported name.
+
+    Raises
+    ------
+    ValueError
+        A metric does not define whether higher values are better and `maximize` is None, or the name does not fit.
     """
 
-    def __init__(self, metrics: MetricLike, link: str, maximize: bool | None, queries: bool) -> None:
+    def __init__(
+        self,
+        metrics: MetricLike,
+        link: str,
+        maximize: bool | None,
+        queries: bool,
+        name: str | None = None,
+        build_name: Callable[[str, bool], str] = lambda name, _: name,
+    ) -> None:
         # Validate the arguments first, because the next line calls methods that an invalid `metrics` does not have.
         Scorer(metrics, link, ("query",) if queries else ())
         self._scorer = Scorer(metrics.copy().reset(), link, ("query",) if queries else ())
         self._by_query = "query" in columns_of(metrics)
-        self.names = self._scorer.names
-        if not self.names:
+        if not self._scorer.names:
             raise ValueError(f"{metrics!r} has no value that is a single number; for several classes, set average=")
-        known = find_directions(metrics, maximize)
-        self.directions = {name: known.get(name, maximize) for name in self.names}
+        if name is not None and len(self._scorer.names) > 1:
+            raise ValueError(
+                f"name= names one value, but the metrics return several ({', '.join(self._scorer.names)}); name them with "
+                "MetricCollection({name: metric, ...})"
+            )
+        self.directions = {
+            build_name(own if name is None else name, is_high): is_high
+            for own, is_high in self._find_known_directions(maximize).items()
+        }
+        if name is not None and name not in self.directions:
+            raise ValueError(
+                f"name={name!r} is the name of a built-in metric of the booster, or a name from which the booster infers "
+                f"the wrong direction; use for example name={next(iter(self.directions))!r}"
+            )
+
+    def _find_known_directions(self, maximize: bool | None) -> dict[str, bool]:
+        """Return, by the name of each value, whether higher is better; raise ValueError if this is unknown."""
+        known = find_directions(self._scorer.metrics, maximize)
+        directions = {own: known.get(own, maximize) for own in self._scorer.names}
+        if unknown := [own for own, is_high in directions.items() if is_high is None]:
+            raise ValueError(
+                f"{', '.join(unknown)}: early stopping must know whether high or low values are better; pass "
+                "maximize=True or maximize=False"
+            )
+        return {own: bool(is_high) for own, is_high in directions.items()}
 
     def values(self, y_true: Any, predictions: Any, weight: Any, sizes: Any = None) -> dict[str, float]:
-        """Return the values of the metrics by name.
+        """Return the values of the metrics by reported name.
 
         Parameters
         ----------
@@ -64,21 +109,22 @@ class RoundScorer:
             )
         scorer.metrics.reset()
         scorer.update(y_true, predictions, weight, **columns)
-        return scorer.values()
+        return dict(zip(self.directions, scorer.values().values(), strict=True))
 
     def require_single_name(self) -> str:
         """Return the name of the value, for boosters that accept one value; raise ValueError if there are several."""
-        if len(self.names) > 1:
+        if len(self.directions) > 1:
             raise ValueError(
-                f"this booster takes one value, but the metrics return several ({', '.join(self.names)}); pass a "
+                f"this booster takes one value, but the metrics return several ({', '.join(self.directions)}); pass a "
                 f"single metric"
             )
-        return self.names[0]
+        return next(iter(self.directions))
 
-    def check_directions(self) -> None:
-        """Raise ValueError if a metric does not define whether higher values are better, and `maximize` is None."""
-        if unknown := [name for name, up in self.directions.items() if up is None]:
-            raise ValueError(
-                f"{', '.join(unknown)}: early stopping must know whether high or low values are better; pass "
-                "maximize=True or maximize=False"
-            )
+
+def mark_builtin_name(name: str, builtin: Collection[str]) -> str:
+    """Insert "_sm" into a name that a built-in metric of the booster has ("ndcg@5" becomes "ndcg_sm@5").
+
+    Boosters write the values of equal names into one list, so that each round would have two entries.
+    """
+    base, at, cutoff = name.partition("@")
+    return f"{base}_sm{at}{cutoff}" if base in builtin else name

@@ -35,7 +35,8 @@ def eval_metric(metrics: MetricLike, *, link: str, maximize: bool | None = None)
 
     Notes
     -----
-    The weights of the Pool are used. CatBoost evaluates custom metrics on the CPU.
+    The weights of the Pool are used. CatBoost's own `AUC` ignores them unless it is written ``AUC:use_weights=true``, so
+    its value differs from that of `streammetrics.AUC` if rows have weights. CatBoost evaluates custom metrics on the CPU.
 
     Examples
     --------
@@ -66,11 +67,10 @@ class EvalMetric:
         self._arguments = metrics, link, maximize
         self._rounds = RoundScorer(metrics, link, maximize, queries=False)
         self.name = self._rounds.require_single_name()
-        self._rounds.check_directions()
 
     def is_max_optimal(self) -> bool:
         """Return whether higher values are better, which CatBoost needs to know for early stopping."""
-        return bool(self._rounds.directions[self.name])
+        return self._rounds.directions[self.name]
 
     def evaluate(self, approxes: Sequence[Any], target: Any, weight: Any) -> tuple[float, float]:
         """Return the value of the metric, and a total weight of 1.

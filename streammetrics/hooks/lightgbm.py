@@ -8,19 +8,29 @@ import lightgbm
 import numpy as np
 
 from ..collect.metric_like import MetricLike
-from .boosting import RoundScorer
+from .boosting import RoundScorer, mark_builtin_name
 
 __all__ = ["eval_metric", "feval"]
 
 Results = list[tuple[str, float, bool]]
 
+BUILTIN_NAMES = frozenset([
+    "l1", "l2", "rmse", "quantile", "mape", "huber", "fair", "poisson", "gamma", "gamma_deviance", "tweedie",
+    "r2", "ndcg", "map", "auc", "average_precision", "binary_logloss", "binary_error", "auc_mu",
+    "multi_logloss", "multi_error", "cross_entropy", "cross_entropy_lambda", "kullback_leibler",
+])  # fmt: skip
+"""The names that the built-in metrics of LightGBM report, without their cutoffs."""
+
 
 class RoundMetrics:
     """Computes metrics after each round, and returns them in the form that LightGBM expects from custom metrics."""
 
-    def __init__(self, metrics: MetricLike, *, link: str, maximize: bool | None = None) -> None:
-        self._rounds = RoundScorer(metrics, link, maximize, queries=True)
-        self._rounds.check_directions()
+    def __init__(
+        self, metrics: MetricLike, *, link: str, maximize: bool | None = None, name: str | None = None
+    ) -> None:
+        self._rounds = RoundScorer(
+            metrics, link, maximize, True, name, lambda known, _: mark_builtin_name(known, BUILTIN_NAMES)
+        )
 
     def results(self, y_true: Any, predictions: Any, weight: Any, sizes: Any) -> Results:
         """Return (name, value, whether higher is better) for every metric.
@@ -39,7 +49,7 @@ class RoundMetrics:
         if scores.ndim == 1 and len(scores) > len(y_true):
             scores = scores.reshape(len(y_true), -1, order="F")
         values = self._rounds.values(y_true, scores, weight, sizes)
-        return [(name, value, bool(self._rounds.directions[name])) for name, value in values.items()]
+        return [(name, value, self._rounds.directions[name]) for name, value in values.items()]
 
 
 class feval(RoundMetrics):  # noqa: N801 - named after the argument that it is passed to
@@ -55,12 +65,15 @@ class feval(RoundMetrics):  # noqa: N801 - named after the argument that it is p
         "logit" for a logistic loss.
     maximize : bool, optional
         Whether higher is better, for metrics that do not define it (`About.best`). Early stopping uses all metrics.
+    name : str, optional
+        The name to report for a single metric. By default, the name of the metric; a name that a built-in metric of
+        LightGBM has gets "_sm": "auc_sm".
 
     Raises
     ------
     ValueError
-        The link does not fit the metrics, the metrics read columns that a Dataset does not have, or a metric does not
-        define whether higher is better and `maximize` is missing.
+        The link does not fit the metrics, the metrics read columns that a Dataset does not have, a metric does not
+        define whether higher is better and `maximize` is missing, or `name` is that of a built-in metric.
 
     Notes
     -----
@@ -81,7 +94,7 @@ class feval(RoundMetrics):  # noqa: N801 - named after the argument that it is p
     ...     callbacks=[lgb.early_stopping(2, verbose=False), lgb.record_evaluation(log)],
     ... )
     >>> list(log["training"])
-    ['auc', 'normalized_entropy']
+    ['auc_sm', 'normalized_entropy']
     """
 
     def __call__(self, predictions: Any, data: lightgbm.Dataset) -> Results:
@@ -94,7 +107,7 @@ class eval_metric(RoundMetrics):  # noqa: N801 - named after the argument that i
 
     Parameters
     ----------
-    metrics, link, maximize
+    metrics, link, maximize, name
         The same as for `feval`.
 
     Raises
@@ -110,7 +123,7 @@ class eval_metric(RoundMetrics):  # noqa: N801 - named after the argument that i
     >>> y = x[:, 0] % 70 > 30
     >>> model = lgb.LGBMClassifier(n_estimators=3, metric="None", verbose=-1)
     >>> model = model.fit(x, y, eval_X=x, eval_y=y, eval_metric=auc)
-    >>> len(model.evals_result_["valid_0"]["auc"])
+    >>> len(model.evals_result_["valid_0"]["auc_sm"])
     3
     """
 

@@ -8,9 +8,34 @@ import numpy as np
 import xgboost
 
 from ..collect.metric_like import MetricLike
-from .boosting import RoundScorer
+from .boosting import RoundScorer, mark_builtin_name
 
 __all__ = ["custom_metric", "eval_metric"]
+
+BUILTIN_NAMES = frozenset([
+    "rmse", "rmsle", "mae", "mape", "mphe", "logloss", "error", "merror", "mlogloss", "quantile", "expectile",
+    "poisson-nloglik", "gamma-nloglik", "gamma-deviance", "tweedie-nloglik", "cox-nloglik", "aft-nloglik",
+    "interval-regression-accuracy", "auc", "aucpr", "pre", "map", "ndcg", "ams",
+])  # fmt: skip
+"""The names of the built-in metrics of XGBoost, without their cutoffs."""
+MAXIMIZED_PREFIXES = ("auc", "pre", "map", "ndcg")
+"""`xgboost.callback.EarlyStopping` maximizes metrics whose names begin with these, except "mape", and minimizes others."""
+
+
+def build_name(name: str, is_high: bool) -> str:
+    """Return a name from which XGBoost infers the direction of a metric, and that no built-in metric has.
+
+    Parameters
+    ----------
+    name : str
+        The name of the metric.
+    is_high : bool
+        Whether higher values are better.
+    """
+    marked = mark_builtin_name(name, BUILTIN_NAMES)
+    if marked.startswith(MAXIMIZED_PREFIXES) == is_high:
+        return marked
+    return f"map_sm_{name}" if is_high else f"sm_{name}"
 
 
 class custom_metric:  # noqa: N801 - named after the argument that it is passed to
@@ -25,21 +50,28 @@ class custom_metric:  # noqa: N801 - named after the argument that it is passed 
         `multi:softprob`, "logit" for `binary:logitraw`, and "identity" for regression and ranking. With a custom objective
         (`obj=`), XGBoost passes the margin: "logit" for a logistic loss.
     maximize : bool, optional
-        Whether higher is better, if the metric does not define it.
+        Whether higher is better, for metrics that do not define it (`About.best`).
+    name : str, optional
+        The name to report for a single metric. It must fit the rule in the notes.
 
     Attributes
     ----------
-    maximize : bool or None
-        Whether higher is better for the last value, which XGBoost uses for early stopping. Pass this attribute to
-        `train(maximize=)`, because XGBoost otherwise minimizes every metric that it does not know.
+    maximize : bool
+        Whether higher is better for the last value, which XGBoost uses for early stopping.
 
     Raises
     ------
     ValueError
-        The link does not fit the metrics, or they read columns that a DMatrix does not have.
+        The link does not fit the metrics, they read columns that a DMatrix does not have, a metric does not define whether
+        higher is better and `maximize` is missing, or `name` does not fit the rule.
 
     Notes
     -----
+    For early stopping, XGBoost infers the direction from the name of a metric: it maximizes metrics whose names begin with
+    "auc", "pre", "map" or "ndcg", except "mape", and minimizes all others. This class reports names that fit this rule and
+    that no built-in metric has. "auc" becomes "auc_sm", and "accuracy" becomes "map_sm_accuracy"; "log_loss" does not
+    change. Values are not negated.
+
     The weights of the DMatrix are used. XGBoost writes values with 6 decimals into `evals_result`. In distributed
     training, each worker evaluates its rows, and XGBoost shows the mean of the values, which is not the AUC of all rows.
 
@@ -57,7 +89,6 @@ class custom_metric:  # noqa: N801 - named after the argument that it is passed 
     ...     num_boost_round=3,
     ...     evals=[(rows, "train")],
     ...     custom_metric=ne,
-    ...     maximize=ne.maximize,
     ...     early_stopping_rounds=2,
     ...     evals_result=log,
     ...     verbose_eval=False,
@@ -66,8 +97,10 @@ class custom_metric:  # noqa: N801 - named after the argument that it is passed 
     (['logloss', 'normalized_entropy'], 3)
     """
 
-    def __init__(self, metrics: MetricLike, *, link: str, maximize: bool | None = None) -> None:
-        self._rounds = RoundScorer(metrics, link, maximize, queries=True)
+    def __init__(
+        self, metrics: MetricLike, *, link: str, maximize: bool | None = None, name: str | None = None
+    ) -> None:
+        self._rounds = RoundScorer(metrics, link, maximize, True, name, build_name)
         self.maximize = list(self._rounds.directions.values())[-1]
 
     def __call__(self, predictions: Any, data: xgboost.DMatrix) -> list[tuple[str, float]]:
@@ -86,19 +119,18 @@ class eval_metric:  # noqa: N801 - named after the argument that it is passed to
         The metric to compute after each round; it must have one value.
     link : {"probability", "logit", "log", "identity"}
         The scale of the predictions; see `custom_metric`.
-    maximize : bool, optional
-        Whether higher is better, if the metric does not define it.
+    maximize, name
+        The same as for `custom_metric`.
 
     Attributes
     ----------
-    maximize : bool or None
-        Whether higher is better, for ``xgboost.callback.EarlyStopping(rounds, maximize=)``. Do not use the argument
-        `early_stopping_rounds` of the estimators instead: it minimizes every metric that XGBoost does not know.
+    maximize : bool
+        Whether higher is better.
 
     Raises
     ------
     ValueError
-        The link does not fit the metric, the metric has several values, or it is a ranking metric. (`XGBRanker` calls
+        The same as for `custom_metric`; or the metric has several values, or it is a ranking metric. (`XGBRanker` calls
         custom metrics for each query separately.)
 
     Examples
@@ -106,15 +138,16 @@ class eval_metric:  # noqa: N801 - named after the argument that it is passed to
     >>> import numpy as np, xgboost as xgb, streammetrics as sm
     >>> from streammetrics.hooks.xgboost import eval_metric
     >>> x, auc = np.arange(100.0)[:, None], eval_metric(sm.AUC(), link="probability")
-    >>> stop = xgb.callback.EarlyStopping(rounds=2, maximize=auc.maximize)
-    >>> model = xgb.XGBClassifier(n_estimators=3, eval_metric=auc, callbacks=[stop])
+    >>> model = xgb.XGBClassifier(n_estimators=3, eval_metric=auc, early_stopping_rounds=2)
     >>> model = model.fit(x, x[:, 0] % 7 > 3, eval_set=[(x, x[:, 0] % 7 > 3)], verbose=False)
     >>> list(model.evals_result()["validation_0"])
-    ['logloss', 'auc']
+    ['logloss', 'auc_sm']
     """
 
-    def __init__(self, metrics: MetricLike, *, link: str, maximize: bool | None = None) -> None:
-        self._rounds = RoundScorer(metrics, link, maximize, queries=False)
+    def __init__(
+        self, metrics: MetricLike, *, link: str, maximize: bool | None = None, name: str | None = None
+    ) -> None:
+        self._rounds = RoundScorer(metrics, link, maximize, False, name, build_name)
         self.__name__ = self._rounds.require_single_name()
         self.maximize = self._rounds.directions[self.__name__]
 

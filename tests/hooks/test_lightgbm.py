@@ -67,7 +67,7 @@ def test_classes() -> None:
     np.testing.assert_allclose(log["loss"], log["multi_logloss"], rtol=1e-9)
     np.testing.assert_allclose(log["error"], log["multi_error"], atol=1e-12)
     want = sk.roc_auc_score(y, booster.predict(x), sample_weight=w, multi_class="ovr", average="macro")
-    assert log["auc"][-1] == pytest.approx(want, abs=1e-9)
+    assert log["auc_sm"][-1] == pytest.approx(want, abs=1e-9)
 
 
 def test_classes_of_an_objective_of_ones_own_and_in_one_column() -> None:
@@ -128,6 +128,17 @@ def test_a_value_of_which_nobody_knows_whether_higher_is_better() -> None:
     assert [r[2] for r in both(np.full(200, 0.5), lgb.Dataset(x, y).construct())] == [True, False]
 
 
+def test_our_metric_beside_a_built_in_one_of_its_name() -> None:
+    x, y, _ = binary(200)
+    log: dict[str, Any]
+    for name, reported in ((None, "auc_sm"), ("ours", "ours")):
+        metric = feval(sm.AUC(), link="probability", name=name)
+        _, log = trained({"objective": "binary", "metric": "auc"}, metric, lgb.Dataset(x, y), rounds=6)
+        assert {name: len(values) for name, values in log.items()} == {"auc": 6, reported: 6}
+    with pytest.raises(ValueError, match="use for example name='auc_sm'"):
+        feval(sm.Gini(), link="probability", name="auc")
+
+
 def test_the_estimators() -> None:
     x, y, w = binary()
     ours = eval_metric(sm.MetricCollection({"ours": sm.AUC()}), link="probability")
@@ -143,4 +154,4 @@ def test_the_estimators() -> None:
     ranker.fit(x, y, group=sizes, eval_X=x, eval_y=y, eval_group=[sizes], eval_metric=ndcg)
     query = np.repeat(np.arange(len(sizes)), sizes)
     want = sm.NDCG(k=5).update(y, ranker.predict(x), query=query).compute()
-    assert [values["ndcg@5"][-1] for values in ranker.evals_result_.values()] == [want]
+    assert [values["ndcg_sm@5"][-1] for values in ranker.evals_result_.values()] == [want]
