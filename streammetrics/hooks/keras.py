@@ -13,6 +13,7 @@ from typing import Any
 import keras
 import numpy as np
 from keras.src.backend import get_keras_mask
+from keras.src.trainers.compile_utils import CompileMetrics
 
 from ..batch.convert import as_array
 from ..collect.collection import MetricCollection
@@ -115,8 +116,8 @@ class KerasMetric(keras.metrics.Metric):
         The scale of the model's output; "logit" for a model without a final activation. By default the metrics read it
         unchanged.
     name : str, optional
-        The name in logs; by default the metric's name. For a collection it is a prefix of the names of its values: a
-        model with two outputs needs a name for each ("click_auc", "buy_auc").
+        The name in logs; by default the metric's name. For a collection it is a prefix of the names of its values. If a
+        model has several outputs, the default prefix is the name of the output ("click_auc", "buy_auc").
     every : int
         In compiled steps (TensorFlow, JAX), the number of steps after which the value shown during an epoch is computed
         again. The value of an epoch always includes all rows. Each value takes one `compute`, about 1 ms for an AUC.
@@ -126,11 +127,12 @@ class KerasMetric(keras.metrics.Metric):
     ValueError
         The link does not fit the metrics; or the metrics read columns that Keras does not pass, such as `group` (use
         `Evaluate` for them); or TensorFlow compiles the step with XLA, which cannot call Python (``jit_compile=True``, or
-        "auto" with a GPU).
+        "auto" with a GPU). In the first step: the object is used twice in `compile`, or two metrics have the same name.
 
     Notes
     -----
-    Only `weighted_metrics` get `sample_weight` and `class_weight`. Masked rows are never counted. A batch with invalid
+    Import this module before `keras.saving.load_model` loads a model with a `KerasMetric` in another process. Only
+    `weighted_metrics` get `sample_weight` and `class_weight`. Masked rows are never counted. A batch with invalid
     values stops training; TensorFlow and JAX wrap the message in an error of their own. With JAX only one device is
     supported, because only then does JAX call Python in the order of steps.
 
@@ -190,10 +192,34 @@ class KerasMetric(keras.metrics.Metric):
 
     def result(self) -> Any:
         """Return the value of the metric; for a collection, a dict of values by name."""
-        names = self._scorer.names
-        values = read(self._compute_values, self._read_recent_values, len(names))
+        names = self._find_names(_find_caller(CompileMetrics))
+        values = read(self._compute_values, self._read_recent_values, len(self._scorer.names))
         is_collection = isinstance(self._scorer.metrics, MetricCollection)
-        return {self._name_prefix + name: values[i] for i, name in enumerate(names)} if is_collection else values[0]
+        return {name: values[i] for i, name in enumerate(names)} if is_collection else values[0]
+
+    def _find_names(self, compiled: Any) -> list[str]:
+        """Return the names of the values of a collection in logs; `compiled` has all metrics of the model, or is None.
+
+        Keras puts the names of these values beside those of all other metrics, and the last of two equal names wins.
+        """
+        if compiled is None:
+            return [self._name_prefix + name for name in self._scorer.names]
+        parts = [part for part in (*compiled._flat_metrics, *compiled._flat_weighted_metrics) if part]
+        places = [(part.output_name, metric) for part in parts for metric in part.metrics]
+        outputs = [output for output, metric in places if metric is self]
+        if len(outputs) > 1:
+            raise ValueError(
+                f"the KerasMetric {self.name!r} is used {len(outputs)} times in compile(), so the rows of all its uses "
+                "would be counted together; create a KerasMetric for each use"
+            )
+        names = _list_shown_names(self, outputs[0] if outputs else None)
+        others = {name for output, metric in places if metric is not self for name in _list_shown_names(metric, output)}
+        if isinstance(self._scorer.metrics, MetricCollection) and (equal := others.intersection(names)):
+            raise ValueError(
+                f"two metrics in compile() have the name {min(equal)!r}; pass name= to one KerasMetric, which becomes a "
+                "prefix of its names"
+            )
+        return names
 
     def reset_state(self) -> None:
         """Reset the metrics."""
@@ -349,15 +375,29 @@ def _iterate_batches(data: Any, size: int) -> Iterator[Rows]:
         yield keras.utils.unpack_x_y_sample_weight(batch)
 
 
-def _find_earlier_callbacks(callback: Any) -> list[Any]:
-    """Return the callbacks that are listed before this callback in `fit`.
+def _list_shown_names(metric: Any, output: str | None) -> list[str]:
+    """Return the names of the values of a metric in logs; `output` is the name of its output if there are several."""
+    prefix = f"{output}_" if output else ""
+    if not isinstance(metric, KerasMetric) or not isinstance(metric._scorer.metrics, MetricCollection):
+        return [prefix + metric.name]
+    return [(metric._name_prefix or prefix) + name for name in metric._scorer.names]
 
-    Keras does not pass the list to callbacks, so the function finds it in the stack frames of its callers.
+
+def _find_earlier_callbacks(callback: Any) -> list[Any]:
+    """Return the callbacks that are listed before this callback in `fit`."""
+    caller = _find_caller(keras.callbacks.CallbackList)
+    return caller.callbacks[: caller.callbacks.index(callback)] if caller and callback in caller.callbacks else []
+
+
+def _find_caller(kind: type) -> Any:
+    """Return the object of a class whose method has called this one, or None.
+
+    Keras passes neither the list of callbacks to callbacks nor the output to metrics, so this function finds them in the
+    stack frames of its callers.
     """
-    frame = sys._getframe()
+    frame: Any = sys._getframe()
     while frame is not None:
-        caller = frame.f_locals.get("self")
-        if isinstance(caller, keras.callbacks.CallbackList):
-            return caller.callbacks[: caller.callbacks.index(callback)] if callback in caller.callbacks else []
-        frame = frame.f_back  # type: ignore[assignment]
-    return []
+        if isinstance(caller := frame.f_locals.get("self"), kind):
+            return caller
+        frame = frame.f_back
+    return None

@@ -111,6 +111,33 @@ def outputs() -> dict[str, Any]:
     return {"names": sorted(seen), "found": seen["val_auc"][0], "want": want, "ctr": ctr, "again": sorted(again)}
 
 
+def names() -> dict[str, Any]:
+    """Two outputs with a collection each and no name; one object for both; two metrics of one name."""
+    x, y, _ = rows()
+    inputs = keras.Input((FEATURES,))
+    heads = {name: keras.layers.Dense(1, "sigmoid", name=name)(inputs) for name in ("click", "buy")}
+    labels, shared = {"click": y, "buy": np.arange(ROWS) % 4 == 0}, KerasMetric(sm.CTR())
+
+    def fit(metrics: Any, weighted: Any = None) -> Any:
+        made = keras.Model(inputs, heads)
+        made.compile("sgd", dict.fromkeys(heads, "binary_crossentropy"), metrics=metrics, weighted_metrics=weighted)
+        try:
+            return made.fit(x, labels, epochs=1, batch_size=200, verbose=0, validation_data=(x, labels)).history
+        except Exception as error:  # noqa: BLE001 - each backend may wrap it
+            return str(error)
+
+    def pair() -> KerasMetric:
+        return KerasMetric(sm.MetricCollection(sm.AUC(), sm.CTR()))
+
+    seen = fit({name: [pair()] for name in heads})
+    return {
+        "ctr": {name: [float(seen[f"{p}{name}_ctr"][0]) for p in ("", "val_")] for name in heads},
+        "want": {name: float(np.mean(label)) for name, label in labels.items()},
+        "shared": fit({name: [shared] for name in heads}),
+        "equal": fit({"click": [pair()]}, {"click": [pair()]}),
+    }
+
+
 def grouped() -> dict[str, Any]:
     """The callback on batches of dicts, with a column that only the metrics read, and weights."""
     x, y, w = rows()
@@ -232,7 +259,7 @@ def ended() -> dict[str, Any]:
     return {"said": "nothing"}
 
 
-RUNS = [fitted, stopped, classes, outputs, grouped, order, bad, masked, saved, eager, ended]
+RUNS = [fitted, stopped, classes, outputs, names, grouped, order, bad, masked, saved, eager, ended]
 
 if __name__ == "__main__":
     if keras.backend.backend() == "tensorflow":

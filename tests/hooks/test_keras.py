@@ -75,6 +75,14 @@ def test_several_outputs(found: Any) -> None:
     assert found["outputs"]["again"] == ["buy_auc", "buy_ctr"]
 
 
+def test_the_values_of_each_output_have_names_of_their_own(found: Any) -> None:
+    names = found["names"]
+    for output, want in names["want"].items():
+        assert names["ctr"][output] == pytest.approx([want, want], rel=1e-6)
+    assert "the KerasMetric 'ctr' is used 2 times in compile()" in names["shared"]
+    assert "two metrics in compile() have the name 'click_auc'; pass name=" in names["equal"]
+
+
 def test_the_callback_reads_further_columns_of_any_data(found: Any) -> None:
     for group_auc, want, loss, want_loss in found["grouped"]["found"]:
         assert group_auc == pytest.approx(want, abs=1e-3)  # another batch size may round scores otherwise
