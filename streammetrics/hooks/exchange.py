@@ -14,6 +14,7 @@ the buckets that are not empty. A dense histogram, by contrast, is an array with
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
@@ -29,8 +30,9 @@ from ..errors import IncompatibleStateError, SyncError
 from ..format import frame
 from ..state.dense import DenseFacts, describe_dense_form, encode_flats, merge_dense, to_dense
 from ..state.state import State
+from .deferred import Deferred
 
-__all__ = ["Transport", "format_ranks", "merge_ranks"]
+__all__ = ["Transport", "format_ranks", "merge_ranks", "read_metrics"]
 
 H = TypeVar("H", bound=MetricLike)
 Ints = NDArray[np.int64]
@@ -78,8 +80,27 @@ class RankReport(NamedTuple):
     length: int
 
 
-def merge_ranks(metrics: H, transport: Transport) -> H:
-    """Return the merged metrics of all ranks; the argument does not change.
+def read_metrics(metrics: H | Deferred[H]) -> H:
+    """Return the metrics to merge; for `Deferred`, the metrics inside it, after counting its waiting steps.
+
+    Raises
+    ------
+    TypeError
+        The argument is not an object of this library that can be merged.
+    InvalidInputError
+        A deferred step had invalid values.
+    """
+    counted = metrics.flush() if isinstance(metrics, Deferred) else metrics
+    if not isinstance(counted, MetricLike):
+        raise TypeError(
+            f"sync() takes a metric, collection, slices, bundle or Deferred; found an object of class "
+            f"{type(metrics).__name__}"
+        )
+    return counted
+
+
+def merge_ranks(metrics: H | Deferred[H], transport: Transport) -> H:
+    """Return the merged metrics of all ranks; the argument does not change, but waiting steps of `Deferred` are counted.
 
     Raises
     ------
@@ -89,11 +110,8 @@ def merge_ranks(metrics: H, transport: Transport) -> H:
         A rank is gone or stuck, or has failed; all other ranks raise.
     """
     try:
-        if not isinstance(metrics, MetricLike):
-            raise TypeError(
-                f"sync() takes a metric, collection, slices or bundle; found an object of class {type(metrics).__name__}"
-            )
-        empty, states = empty_copy(metrics), states_of(metrics)
+        counted = read_metrics(metrics)
+        empty, states = empty_copy(counted), states_of(counted)
         plan = _compute_plan(empty)
         dense = transport.sums and any(_is_dense_faster(describe_dense_form(s), transport.size) for s in states)
         data = b"" if dense else frame.write_frame(states)
@@ -106,7 +124,7 @@ def merge_ranks(metrics: H, transport: Transport) -> H:
         total = _merge_with_sums(transport, states)
     else:
         total = _merge_frames(transport.gather_uneven(data, [s.length for s in reports]))
-    merged: H = with_states(metrics, total)
+    merged: H = with_states(counted, total)
     return merged
 
 
@@ -170,13 +188,20 @@ def _describe_differences(reports: Sequence[RankReport], texts: Sequence[bytes])
     reference, sentences = definition_of(from_bytes(texts[0])), []
     for plan in dict.fromkeys(s.plan for s in reports if s.plan != reports[0].plan):
         ranks = [r for r, s in enumerate(reports) if s.plan == plan]
-        who = f"{format_ranks(ranks)} (there) differ{'' if len(ranks) > 1 else 's'} from rank 0 (here)"
+        who = format_ranks(ranks)
         other = definition_of(from_bytes(texts[ranks[0]]))
         if other.kind != reference.kind:
             what = [f"{other.type_name} instead of {reference.type_name}"]
         else:
-            what = reference.differences(other)
-        sentences.append(f"{who}: {', '.join(what) or 'the releases of streammetrics differ'}")
+            # Every rank shows this text, so "here" and "there" would be wrong on some ranks.
+            what = [
+                re.sub(r" here and (.*) there$", rf" on rank 0 and \1 on {who}", text)
+                .replace("the other object", who)
+                .replace("this object", "rank 0")
+                for text in reference.differences(other)
+            ]
+        differ = "differ" if len(ranks) > 1 else "differs"
+        sentences.append(f"{who} {differ} from rank 0: {', '.join(what) or 'the releases of streammetrics differ'}")
     return sentences
 
 

@@ -17,28 +17,29 @@ from numpy.typing import NDArray
 from ..collect.metric_like import MetricLike
 from ..errors import SyncError, SyncTimeoutError
 from .deadline import TIMEOUT, Deadline
-from .exchange import merge_ranks
+from .deferred import Deferred
+from .exchange import merge_ranks, read_metrics
 
 __all__ = ["sync"]
 
 H = TypeVar("H", bound=MetricLike)
 
 
-def sync(metrics: H, timeout: float | timedelta = TIMEOUT) -> H:
+def sync(metrics: H | Deferred[H], timeout: float | timedelta = TIMEOUT) -> H:
     """Merge the metrics of all processes of jax.distributed.
 
     Every process must call this function the same number of times. All processes get the same result.
 
     Parameters
     ----------
-    metrics : Metric, MetricCollection, Sliced or Bundle
+    metrics : Metric, MetricCollection, Sliced, Bundle or Deferred
         The metrics of this process; the object itself does not change, so that counting can continue.
     timeout : float or timedelta
         The time limit, in seconds.
 
     Returns
     -------
-    object of the same kind
+    object of the same kind; for Deferred, of the kind that is inside it
         The merged metrics. Their digest is the same in all processes, and the same as after one pass over all rows.
 
     Raises
@@ -67,7 +68,7 @@ def sync(metrics: H, timeout: float | timedelta = TIMEOUT) -> H:
     """
     deadline = Deadline(timeout)
     if jax.process_count() == 1:
-        return metrics.copy()
+        return read_metrics(metrics).copy()
     if _abandoned:
         raise SyncError(
             f"an earlier sync timed out, and JAX still waits for data of this sync; restart all processes "

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from ..collect.metric_like import MetricLike
 from ..errors import SyncError
 from .deadline import TIMEOUT, Deadline
-from .exchange import merge_ranks
+from .deferred import Deferred
+from .exchange import merge_ranks, read_metrics
 
 __all__ = ["sync"]
 
@@ -30,14 +31,14 @@ MAX_PAUSE = 0.002
 MAX_MESSAGE = 2**31 - 1
 
 
-def sync(metrics: H, comm: Any = None, timeout: float | timedelta = TIMEOUT) -> H:
+def sync(metrics: H | Deferred[H], comm: Any = None, timeout: float | timedelta = TIMEOUT) -> H:
     """Merge the metrics of all ranks of a communicator.
 
     Every rank must call this function the same number of times. All ranks get the same result.
 
     Parameters
     ----------
-    metrics : Metric, MetricCollection, Sliced or Bundle
+    metrics : Metric, MetricCollection, Sliced, Bundle or Deferred
         The metrics of this rank; the object itself does not change, so that counting can continue.
     comm : mpi4py.MPI.Intracomm, optional
         The communicator; by default COMM_WORLD.
@@ -46,7 +47,7 @@ def sync(metrics: H, comm: Any = None, timeout: float | timedelta = TIMEOUT) -> 
 
     Returns
     -------
-    object of the same kind
+    object of the same kind; for Deferred, of the kind that is inside it
         The merged metrics. Their digest is the same on all ranks, and the same as after one pass over all rows.
 
     Raises
@@ -75,7 +76,7 @@ def sync(metrics: H, comm: Any = None, timeout: float | timedelta = TIMEOUT) -> 
     deadline = Deadline(timeout)
     full_comm = MPI.COMM_WORLD if comm is None else comm
     if full_comm.Get_size() == 1:
-        return metrics.copy()
+        return read_metrics(metrics).copy()
     transport = _MpiTransport(_find_private_comm(full_comm, deadline), deadline)
     try:
         return merge_ranks(metrics, transport)

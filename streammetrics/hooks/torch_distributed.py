@@ -24,7 +24,8 @@ from torch.distributed.distributed_c10d import AllgatherOptions, AllreduceOption
 from ..collect.metric_like import MetricLike
 from ..errors import SyncError
 from .deadline import TIMEOUT, Deadline
-from .exchange import format_ranks, merge_ranks
+from .deferred import Deferred
+from .exchange import format_ranks, merge_ranks, read_metrics
 
 __all__ = ["sync"]
 
@@ -41,7 +42,7 @@ MAX_PAUSE = 0.05
 MAX_PADDING = 1 << 16
 
 
-def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) -> H:
+def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta = TIMEOUT) -> H:
     """Merge the metrics of all ranks of a group.
 
     Every rank must call this function the same number of times. All ranks get the same result. Metric states are in host
@@ -49,16 +50,17 @@ def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) ->
 
     Parameters
     ----------
-    metrics : Metric, MetricCollection, Sliced or Bundle
+    metrics : Metric, MetricCollection, Sliced, Bundle or Deferred
         The metrics of this rank; the object itself does not change, so that counting can continue.
     group : ProcessGroup, optional
         The group of ranks; by default all ranks.
     timeout : float or timedelta
-        The time limit, in seconds; the same on all ranks.
+        The time limit, in seconds; the same on all ranks. A rank may compile for some seconds at the first batch of a new
+        kind, such as the first batch with weights, unless `streammetrics warmup` ran before.
 
     Returns
     -------
-    object of the same kind
+    object of the same kind; for Deferred, of the kind that is inside it
         The merged metrics. Their digest is the same on all ranks, and the same as after one pass over all rows. With one
         process, or if torch.distributed is not initialized, a copy of the argument.
 
@@ -91,12 +93,12 @@ def sync(metrics: H, group: Any = None, timeout: float | timedelta = TIMEOUT) ->
     deadline = Deadline(timeout)
     if not (dist.is_available() and dist.is_initialized()):
         _check_launcher()
-        return metrics.copy()
+        return read_metrics(metrics).copy()
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     if rank < 0:
         raise ValueError("this rank is not in the process group; call sync only on ranks of the group")
     if size == 1:
-        return metrics.copy()
+        return read_metrics(metrics).copy()
     full_group = dist.group.WORLD if group is None else group
     sync_group = _join_group(full_group, rank, size, deadline)
     transport = _GlooTransport(sync_group.gloo, rank, size, deadline)

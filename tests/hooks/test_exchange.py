@@ -14,6 +14,7 @@ import streammetrics as sm
 from streammetrics.collect.metric_like import with_states
 from streammetrics.hooks import exchange
 from streammetrics.hooks.deadline import Deadline
+from streammetrics.hooks.deferred import Deferred
 from streammetrics.hooks.exchange import format_ranks, merge_ranks
 from tests.hooks import logs
 
@@ -105,13 +106,22 @@ def test_no_rank_has_rows() -> None:
     assert {g.digest() for g in got} == {logs.sixteen().digest()}
 
 
+def test_deferred_metrics_are_merged_and_a_bad_step_is_told_to_all() -> None:
+    got, _ = together(2, lambda r: Deferred(sm.CTR()).update([r]).update([1]))
+    assert [(type(g), g.compute()) for g in got] == [(sm.CTR, 0.75)] * 2
+    got, _ = together(2, lambda r: Deferred(sm.CTR()).update([2 * r]))
+    assert isinstance(got[0], sm.SyncError)
+    assert "rank 1: InvalidInputError: step 0" in str(got[0])
+    assert isinstance(got[1], sm.InvalidInputError)
+
+
 def test_all_name_the_same_differences() -> None:
     kinds = [sm.AUC(), sm.AUC(), sm.AUC(bits=12), sm.CTR(), sm.AUC(bits=12), sm.AUC(bits=12)]
     got, _ = together(6, kinds.__getitem__)
     assert {type(g) for g in got} == {sm.IncompatibleStateError}
     assert len({str(g) for g in got}) == 1
-    assert "ranks 2, 4, 5 (there) differ from rank 0 (here): bits is None here and 12 there" in str(got[0])
-    assert "; rank 3 (there) differs from rank 0 (here): " in str(got[0])
+    assert "ranks 2, 4, 5 differ from rank 0: bits is None on rank 0 and 12 on ranks 2, 4, 5" in str(got[0])
+    assert "; rank 3 differs from rank 0: " in str(got[0])
 
 
 def test_a_rank_that_fails_tells_the_others() -> None:

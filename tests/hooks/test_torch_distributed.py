@@ -12,6 +12,7 @@ from tests.hooks import logs, ranks
 
 pytest.importorskip("torch")
 
+from streammetrics.hooks.deferred import Deferred
 from streammetrics.hooks.torch_distributed import sync
 
 Lines = dict[str, list[str]]
@@ -67,15 +68,17 @@ def test_all_ranks_name_what_differs(alive: list[Lines]) -> None:
     errors = [[x for x in r["mismatch"] if "Error" in x] for r in alive]
     assert errors[0] == errors[1] == errors[2]
     one, two, three = errors[0]
-    assert "IncompatibleStateError the ranks have different metrics: rank 2 (there) differs from rank 0 (here): " in one
-    assert "the other object has no 'log_loss'" in one
-    assert two.endswith("rank 2 (there) differs from rank 0 (here): bits is 12 here and 14 there")
-    assert three.endswith("ranks 1, 2 (there) differ from rank 0 (here): CTR instead of MetricCollection")
+    assert "IncompatibleStateError the ranks have different metrics: rank 2 differs from rank 0: " in one
+    assert "rank 2 has no 'log_loss'" in one
+    assert two.endswith("rank 2 differs from rank 0: bits is 12 on rank 0 and 14 on rank 2")
+    assert three.endswith("ranks 1, 2 differ from rank 0: CTR instead of MetricCollection")
     assert all(r["mismatch"][-2:] == ["then 0.6666666666666666", "training 3"] for r in alive)
 
 
 def test_a_rank_that_fails_is_named_at_once(alive: list[Lines]) -> None:
-    assert alive[0]["not-metrics"][0].startswith("TypeError sync() takes a metric, collection, slices or bundle")
+    assert alive[0]["not-metrics"][0].startswith(
+        "TypeError sync() takes a metric, collection, slices, bundle or Deferred"
+    )
     for rank in (1, 2):
         assert alive[rank]["not-metrics"][0].startswith(
             "SyncError nothing was merged, because other ranks have failed: rank 0: TypeError: sync() takes"
@@ -144,8 +147,14 @@ def test_a_group_of_any_backend_is_left_alone() -> None:
 
 def test_one_process_gets_a_copy() -> None:
     ctr = sm.CTR().update(y_true=[0, 1])
-    total = sync(ctr)
-    assert total == ctr
-    assert total is not ctr
+    deferred = Deferred(sm.CTR()).update([0]).update([1])
+    for total in (sync(ctr), sync(deferred)):
+        assert type(total) is sm.CTR
+        assert total == ctr
+        assert total is not ctr
+        assert total is not deferred.metrics
+    for wrong in (None, [ctr], {"ctr": ctr}):
+        with pytest.raises(TypeError, match="sync\\(\\) takes a metric"):
+            sync(wrong)  # type: ignore[type-var]
     with pytest.raises(ValueError, match="timeout must be a positive number"):
         sync(ctr, timeout=0)
