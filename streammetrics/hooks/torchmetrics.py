@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -42,9 +44,11 @@ class TorchMetric(torchmetrics.Metric):
     In `compute`, ranks exchange their states once, as byte tensors, with the gather function of torchmetrics. With nccl,
     the metric must be on the device of the rank, where Lightning puts it.
 
-    As in torchmetrics, `state_dict` contains the state of this rank only after ``persistent(True)``. The state is one
-    uint8 tensor, and its name contains a digest of the settings. In Lightning, every rank loads the checkpoint of rank 0,
-    so the rows of rank 0 would be counted once for each rank.
+    As in torchmetrics, `state_dict` contains the state only after ``persistent(True)``. The state is one uint8 tensor, and
+    its name contains a digest of the settings. A checkpoint of Lightning contains the state of rank 0 only, also after the
+    end of an epoch, and every rank loads it. Rows would then be counted twice or be lost, so a metric that Lightning loads
+    from a checkpoint stays empty, and warns. To continue in the middle of an epoch, use
+    `streammetrics.hooks.lightning.MetricCheckpoint`.
 
     After the first batch, a MetricCollection of torchmetrics shares one state among metrics with equal states; the state
     of this metric never equals another. To share one pass over the rows, pass a MetricCollection of this library to
@@ -83,6 +87,11 @@ class TorchMetric(torchmetrics.Metric):
     def metric(self) -> Any:
         """The metric of this library with all rows of this rank, after waiting for deferred steps."""
         return self._target.flush() if isinstance(self._target, Deferred) else self._target
+
+    @property
+    def _current(self) -> Any:
+        """The metric of this library with the rows of this rank or, while this metric is synced, of all ranks."""
+        return self.metric if self._total is None else self._total
 
     @property
     def _inner(self) -> Any:
@@ -151,8 +160,7 @@ class TorchMetric(torchmetrics.Metric):
                 f"this metric was updated {self._update_calls} times, but its collection counts {self._update_count} "
                 f"updates, because compute_groups= groups this metric with another; leave this metric out of the groups"
             )
-        metric: Any = self.metric if self._total is None else self._total
-        return self._to_tensors(metric.compute())
+        return self._to_tensors(self._current.compute())
 
     def _to_tensors(self, value: Any) -> Any:
         if isinstance(value, dict):
@@ -216,14 +224,17 @@ class TorchMetric(torchmetrics.Metric):
 
     @property
     def metric_state(self) -> dict[str, Any]:
-        """The state of this rank as a dict with one uint8 tensor, for `merge_state`."""
-        return {self._key: _to_byte_tensor(self.metric.to_bytes(), self.device)}
+        """The state as a dict with one uint8 tensor, for `merge_state`; while this metric is synced, that of all ranks."""
+        return {self._key: _to_byte_tensor(self._current.to_bytes(), self.device)}
 
     def state_dict(self, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
-        """Return the state of this rank as one uint8 tensor, after ``persistent(True)``."""
+        """Return the state as one uint8 tensor, after ``persistent(True)``.
+
+        It is the state of this rank or, while this metric is synced (in `sync_context`), that of all ranks.
+        """
         state = super().state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
         if prefix + self._key in state:
-            state[prefix + self._key] = _to_byte_tensor(self.metric.to_bytes(), torch.device("cpu"))
+            state[prefix + self._key] = _to_byte_tensor(self._current.to_bytes(), torch.device("cpu"))
         return state
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
@@ -236,8 +247,18 @@ class TorchMetric(torchmetrics.Metric):
         StateFormatError
             The tensor is not a saved state.
         """
-        for name in [n for n in state_dict if n.startswith(prefix + NAME)]:
-            self._load_saved(name, state_dict.pop(name))
+        saved = {name: state_dict.pop(name) for name in list(state_dict) if name.startswith(prefix + NAME)}
+        if saved and _is_lightning_loading():
+            warnings.warn(
+                f"the saved rows of {self!r} were not restored, because a checkpoint of Lightning contains the rows of "
+                "rank 0 only; to save the rows of all ranks, pass streammetrics.hooks.lightning.MetricCheckpoint() to "
+                "Trainer(callbacks=[...])",
+                UserWarning,
+                stacklevel=2,
+            )
+            saved = {}
+        for name, tensor in saved.items():
+            self._load_saved(name, tensor)
         super()._load_from_state_dict(state_dict, prefix, *others)
 
     def _load_saved(self, name: str, saved: Any) -> None:
@@ -250,6 +271,12 @@ class TorchMetric(torchmetrics.Metric):
         counted.set_states(states_of(loaded))
         # Without any update, torchmetrics would warn in `compute` that the metric is empty.
         self._update_calls = self._update_count = 1
+
+    def _reduce_states(self, state_dict: dict[str, Any]) -> None:
+        """Raise an error: only the wrapper `Running` of torchmetrics calls this, and it copies attributes of metrics."""
+        raise TorchMetricsUserError(
+            "torchmetrics.wrappers.Running does not support this metric; use TorchMetric(sm.Recent(metric, steps=window))"
+        )
 
     def merge_state(self, incoming_state: Any) -> None:
         """Merge another metric into this one.
@@ -284,6 +311,16 @@ class TorchMetric(torchmetrics.Metric):
 
     def __repr__(self) -> str:
         return f"TorchMetric({self._target!r})"
+
+
+def _is_lightning_loading() -> bool:
+    """Return whether a trainer of Lightning, rather than the user, has called `load_state_dict` of the module."""
+    frame: Any = sys._getframe()
+    packages = ("torch", "torchmetrics", "streammetrics")
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in packages:
+        frame = frame.f_back
+    caller = "" if frame is None else frame.f_globals.get("__name__", "")
+    return caller.startswith(("lightning.pytorch.", "pytorch_lightning."))
 
 
 def _to_byte_tensor(data: bytes, device: Any) -> torch.Tensor:

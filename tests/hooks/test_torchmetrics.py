@@ -188,6 +188,33 @@ def test_merge_state_and_wrappers() -> None:
     assert bounds.compute()["raw"].item() == roc_auc_score(Y[:192], P[:192])
 
 
+def test_states_saved_in_a_sync_context_are_those_of_all_ranks() -> None:
+    other = plain_state(BATCHES[1])
+
+    def gather(state: Any, group: Any = None) -> list[Any]:
+        return [state, next(iter(other.values()))]
+
+    metric = TorchMetric(sm.AUC(), distributed_available_fn=lambda: True)
+    metric.persistent(True)
+    metric.update(*BATCHES[0])
+    alone = plain(sm.AUC, BATCHES[:1]).to_bytes()
+    with metric.sync_context(dist_sync_fn=gather):
+        saved = [*metric.state_dict().values(), *metric.metric_state.values()]
+    assert [bytes(s.numpy()) for s in saved] == [plain(sm.AUC, BATCHES[:2]).to_bytes()] * 2
+    assert [bytes(s.numpy()) for s in metric.state_dict().values()] == [alone]
+
+
+def test_the_most_recent_batches() -> None:
+    running = torchmetrics.wrappers.Running(TorchMetric(sm.AUC()), window=2)
+    recent = TorchMetric(sm.Recent(sm.AUC(), steps=2))
+    for p, y in BATCHES:
+        running.update(p, y)
+        recent.update(p, y)
+    with pytest.raises(torchmetrics.utilities.exceptions.TorchMetricsUserError, match="use TorchMetric"):
+        running.compute()
+    assert recent.compute().item() == roc_auc_score(Y[-128:], P[-128:])
+
+
 def plain_state(batch: Any) -> dict[str, Any]:
     metric = TorchMetric(sm.AUC())
     metric.update(*batch)
@@ -240,3 +267,28 @@ def test_two_processes_of_lightning(tmp_path: Path) -> None:
     assert found["empty_rank"] == roc_auc_score(y[:500], p[:500])
     assert "step 0" in found["bad"][0]
     assert "a step of rank 0 failed" in found["bad"][1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("devices", [1, 2])
+def test_lightning_continues_from_a_checkpoint(tmp_path: Path, devices: int) -> None:
+    """In the middle of an epoch and at its end, each row is counted once; two processes are continued by one."""
+    pytest.importorskip("lightning")
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", str(TWO.with_name("lightning_checkpoints.py")), str(tmp_path), str(devices)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+        env=os.environ | {"PYTHONPATH": str(Path(sm.__file__).parent.parent)},
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    found = json.loads((tmp_path / "found.json").read_text())
+    rows = 8 * 64
+    assert found["first"] == [rows] * 2
+    assert found["middle"] == found["middle, one process"] == [rows] * 2
+    assert found["end"] == [rows]
+    assert found["validated"] == [64] * 2
+    # Without the callback nothing is restored, and a warning says so.
+    assert found["alone"] == [rows - 3 * 64, rows]
+    assert "were not restored" in found["warning"]

@@ -1,0 +1,79 @@
+"""Save metrics in the checkpoints of Lightning, and continue from them with any number of processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import lightning
+
+from .torchmetrics import TorchMetric
+
+__all__ = ["MetricCheckpoint"]
+
+KEY = "streammetrics"
+"""The entry of a checkpoint that has the states of the metrics by name."""
+
+
+class MetricCheckpoint(lightning.Callback):
+    """A callback that saves the rows of each `TorchMetric` of a LightningModule in every checkpoint of the trainer.
+
+    A checkpoint in the middle of an epoch contains the merged rows of all ranks. After ``fit(ckpt_path=)``, rank 0
+    continues from these rows, and the other ranks start empty, so that each row is counted once. The number of processes
+    may be different. At the end of an epoch, rows are not saved, because the next epoch starts empty. Rows of a validation
+    are not saved either, because Lightning repeats it. The callback turns off ``persistent(True)``.
+
+    Examples
+    --------
+    >>> import lightning
+    >>> from streammetrics.hooks.lightning import MetricCheckpoint
+    >>> trainer = lightning.Trainer(accelerator="cpu", logger=False, callbacks=[MetricCheckpoint()])
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._validated: set[str] = set()
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Leave the metrics out of the state of the module, which contains the rows of one rank only."""
+        for _, metric in _find_metrics(pl_module):
+            metric.persistent(False)
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """Note the number of updates of each metric, to find the metrics that the validation updates."""
+        self._counts = {name: metric.update_count for name, metric in _find_metrics(pl_module)}
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Find the metrics that the validation has updated."""
+        self._validated |= {
+            name for name, metric in _find_metrics(pl_module) if metric.update_count != self._counts.get(name)
+        }
+
+    def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Save the rows of all ranks, unless the epoch is over. Lightning calls this on every rank."""
+        if trainer.is_last_batch:
+            return
+        checkpoint[KEY] = {}
+        for name, metric in _find_metrics(pl_module):
+            if name not in self._validated:
+                with metric.sync_context(dist_sync_fn=metric.dist_sync_fn):
+                    checkpoint[KEY][name] = {key: state.cpu() for key, state in metric.metric_state.items()}
+
+    def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
+        """Load the saved rows on rank 0, and empty the metrics of the other ranks.
+
+        Raises
+        ------
+        IncompatibleStateError
+            A metric has other settings than the saved one.
+        """
+        saved = checkpoint.get(KEY, {})
+        for name, metric in _find_metrics(pl_module):
+            metric.reset()
+            if trainer.is_global_zero and name in saved:
+                metric.merge_state(saved[name])
+
+
+def _find_metrics(module: Any) -> Iterator[tuple[str, TorchMetric]]:
+    """Yield each metric of this library in a module, with its name."""
+    return ((name, part) for name, part in module.named_modules() if isinstance(part, TorchMetric))
