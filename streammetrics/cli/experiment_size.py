@@ -65,9 +65,9 @@ def show_power_table(file: str, metric: str | None, options: dict[str, Any]) -> 
     ]
     print_grid(Grid("users to detect a difference", ["difference", *columns], rows,
                     remarks=[_describe_settings(options), *reasons.values()]))  # fmt: skip
-    held = [r for r in records if r["goal"] == "hold"]
-    if held:
-        rows = [[Cell(r["metric"]), Cell(f"{100.0 * abs(r['relative']):.3g} %"), _build_cell(r)] for r in held]
+    guardrails = [r for r in records if r["goal"] == "hold"]
+    if guardrails:
+        rows = [[Cell(r["metric"]), Cell(f"{100.0 * abs(r['relative']):.3g} %"), _build_cell(r)] for r in guardrails]
         print_grid(Grid("users to hold a guardrail", ["guardrail", "margin", "users"], rows, remarks=[HELD_REMARK]))
 
 

@@ -35,7 +35,7 @@ TIMING_ROUNDS = 15
 GOLDEN = {
     "probabilities, float32": "424d752b233ff12ec80e956b30c59640fe31ea4b4a725c0a74296440d2a1995d",
     "probabilities, float64": "65a20b5bc08357eb5b0174ca248e483abcc1755ec84d412b399e5fbf9599de18",
-    "probabilities, weighted": "13db76c0c7ab7ad48679df99fc2bdb3776a860d728b1ec0cc350781eeeef766c",
+    "probabilities, weighted": "4586b772655abde2d5abbdef4284fb43a67d24e66015d4831fa66f38fde9f9a0",
     "logits": "d004339208250325396d143e7506345a3f235b19d2ec9fbe2750f4e47010d481",
     "down-sampled, corrected": "779ddb177eb1d92dba5e196aec8197dfb6659a8e1db6bf336c5a6b840e4705cb",
     "slices": "0fd4efcc34017f9225b1bb49ec1de380d2a97ce4103d37dc1ba587dbe748b93c",

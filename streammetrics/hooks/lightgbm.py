@@ -29,7 +29,7 @@ class RoundMetrics:
         self, metrics: MetricLike, *, link: str, maximize: bool | None = None, name: str | None = None
     ) -> None:
         self._rounds = RoundScorer(
-            metrics, link, maximize, True, name, lambda known, _: mark_builtin_name(known, BUILTIN_NAMES)
+            metrics, link, maximize, True, name, lambda metric, _: mark_builtin_name(metric, BUILTIN_NAMES)
         )
 
     def results(self, y_true: Any, predictions: Any, weight: Any, sizes: Any) -> Results:

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .differences import BEST_RATIO, MetricDifferences, build_replicates
 from .estimates import ScaledEstimate, split_intervals
 from .interpretation import ComparisonSettings
-from .jackknife import Contrast, jackknife, subtract_replicates
+from .jackknife import Contrast, jackknife, subtract_replicates, sum_shards
 from .number_format import format_interval
 from .reasons import has_reason
 
@@ -115,7 +116,7 @@ def _describe_reversal(
     if not (up or down):
         return None
     values = np.asarray(parts.difference.value)[known]
-    opposite = int((values < 0.0).sum() if up else (values > 0.0).sum())
+    opposite = int(np.count_nonzero(values < 0.0 if up else values > 0.0))
     always = settings.look is not None
     (first, second), (a, b) = ("higher", "lower") if up else ("lower", "higher"), names
     return (
@@ -126,7 +127,7 @@ def _describe_reversal(
     )
 
 
-def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, np.ndarray] | None:
+def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, NDArray[np.bool_]] | None:
     """Return the average difference over the slices, its certified bound, and which slices have intervals.
 
     The result is None if there are too few slices with intervals.
@@ -135,24 +136,27 @@ def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, np
     rows = np.asarray(a.rows + b.rows, np.float64)
     value, error = (np.asarray(x, np.float64) for x in (difference.value, difference.standard_error))
     known = ~has_reason(parts.reasons) & np.isfinite(value) & np.isfinite(error)
-    if known.sum() < 2 or rows[known].sum() < LEAST_SHARE * rows.sum():
+    if np.count_nonzero(known) < 2 or sum_shards(rows[known]) < LEAST_SHARE * sum_shards(rows):
         return None
-    weights = rows[known] / rows[known].sum()
-    point, df = float(weights @ value[known]), float(np.min(np.broadcast_to(difference.df, value.shape)[known]))
-    slack = float(weights @ _half_bounds(parts)[known])
+    weights = rows[known] / sum_shards(rows[known])
+    point, df = (
+        float(sum_shards(weights * value[known])),
+        float(np.broadcast_to(difference.df, value.shape)[known].min()),
+    )
+    slack = float(sum_shards(weights * _half_bounds(parts)[known]))
     if a.shards is None or b.shards is None or not a.shards.matches(b.shards):
         # The rows of different slices are independent.
-        spread = math.sqrt(float(weights * weights @ (error[known] * error[known])))
+        spread = math.sqrt(float(sum_shards(weights * weights * error[known] * error[known])))
         return ScaledEstimate(point, point, spread, df, "natural"), slack, known
     # A user may be in several slices, so the jackknife leaves a shard of users out of all slices at once.
     contrast = subtract_replicates(build_replicates(a), build_replicates(b))
     occupied = contrast.occupied[:, known]
     left_out = np.where(occupied, contrast.leave_one_out[:, known], np.asarray(contrast.point)[known])
-    whole = Contrast("natural", point, left_out @ weights, np.asarray(occupied.any(axis=1)), df)
+    whole = Contrast("natural", point, sum_shards((left_out * weights).T), np.asarray(occupied.any(axis=1)), df)
     return jackknife(whole), slack, known
 
 
-def _half_bounds(differences: MetricDifferences) -> np.ndarray:
+def _half_bounds(differences: MetricDifferences) -> NDArray[np.float64]:
     """Return how far off each difference may be because of the certified bounds of both sides."""
     a, b = differences.pair.a, differences.pair.b
     return np.asarray(0.5 * ((a.high - a.low) + (b.high - b.low)))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..numerics.elementary import log1p
 from ..reading.replicates import Sample
@@ -35,7 +36,7 @@ def fold_shards(sides: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
     sides : sequence of sequences of Sample
         All samples of the comparison: those of each arm, and those of the covariates.
     """
-    occupied: dict[tuple[str, int], np.ndarray] = {}
+    occupied: dict[tuple[str, int], NDArray[np.bool_]] = {}
     for shards in (s.shards for side in sides for s in side if s.shards is not None):
         unit, count, _ = shards.plan
         known = occupied.setdefault((unit, count), np.zeros(count, bool))
@@ -48,7 +49,7 @@ def fold_shards(sides: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
     return [[_fold_sample(s, counts) for s in side] for side in sides]
 
 
-def choose_count(occupied: np.ndarray) -> int:
+def choose_count(occupied: NDArray[np.bool_]) -> int:
     """Return the number of shards to use, given a mask of the shards that have rows.
 
     Examples
@@ -62,7 +63,7 @@ def choose_count(occupied: np.ndarray) -> int:
     return count
 
 
-def estimate_units(occupied: np.ndarray) -> float:
+def estimate_units(occupied: NDArray[np.bool_]) -> float:
     """Return the number of units that leaves as many of K shards empty on average, -K ln(empty / K) (linear counting)."""
     if occupied.all():
         return math.inf

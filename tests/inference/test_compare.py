@@ -392,7 +392,7 @@ def test_a_change_from_zero_is_undefined():
     row, absolute = (next(iter(card.table())) for card in cards)
     assert math.isnan(row["change"])
     assert row["reason"].startswith("the control is 0")
-    assert "ctr has no interval: the control is 0, so" in cards[0].verdicts["new"].sentence
+    assert "ctr of new has no interval: the control is 0, so" in cards[0].verdicts["new"].sentence
     assert absolute["change"] == 0.02
     assert absolute["reason"].startswith("the first side: too few: 4 positives")
 

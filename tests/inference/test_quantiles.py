@@ -153,7 +153,7 @@ def test_a_verdict_says_that_quantiles_are_equal(role):
         sides[name] = sm.Sharded([sm.CTR(), sm.Quantile(q=0.5)], unit="user").update(rows)
     how = {"primary": "quantile@0.5"} if role == "primary" else {"primary": "ctr", "guardrails": {"quantile@0.5": 0.0}}
     better = {"quantile@0.5": "low"} | ({"ctr": "high"} if role == "guardrail" else {})
-    card = sm.scorecard(sides, control="old", better=better, relative=False, **how)
+    card = sm.scorecard(sides, control="old", better=better, relative=False, final=True, **how)
     word = {"primary": "unclear", "guardrail": "undecided"}[role]
     note = "the value is 3 on both sides; the share at or below 3 changes by -0."
     assert f"quantile@0.5 is {word}: {note}" in card.verdicts["new"].sentence
