@@ -43,7 +43,7 @@ ONE_SCORE = (
     "; for one score in each row, remove labels= or num_classes= from the metric, and pass labels=(negative, positive) "
     "to Task if the labels are not 0 and 1"
 )
-# The remedy for one score in each row if there are more classes.
+# The remedy that error messages offer if one score for each row was passed to a metric of more than two classes.
 MATRIX = "; pass a matrix with a column of scores for each class"
 
 
@@ -218,7 +218,7 @@ def _encode_text(name: Any) -> Any:
 
 
 def _one_hot(values: Array, name: str, kind: Classes) -> Column:
-    """Convert a one-hot matrix: return the column of the single 1 of each row, or `NONE` for a row that is not one-hot."""
+    """Convert a one-hot matrix to classes: the position of the 1 in each row, or `NONE` if the row is not one-hot."""
     if values.dtype.kind not in "biuf":
         raise InvalidInputError(
             f"{name}: expected {kind.expected}, found a matrix of {describe_dtype(values)}; pass a column of classes",
@@ -382,7 +382,7 @@ def kinds_of(classes: NDArray[np.int64]) -> list[str]:
 
 
 class Distribution(Matrix):
-    """A probability for each class; the probabilities of a row sum to 1."""
+    """A probability for each of the `width` classes; the probabilities of a row sum to 1."""
 
     def __init__(self, width: int, hint: str = "") -> None:
         super().__init__(Score("probability"), width, hint)
@@ -431,7 +431,7 @@ class Logit(Score):
 
 
 def check_labels(owner: str, labels: Any) -> None:
-    """Raise ValueError unless `labels` has at least two different labels, all integers or all strings."""
+    """Raise ValueError unless `labels` has two or more different labels, all integers, all strings or all bytes."""
     if not isinstance(labels, (tuple, list)) or len(labels) < 2:
         raise ValueError(f"{owner}: labels= must be a tuple or list of at least two classes, not {labels!r}")
     if len(set(labels)) < len(labels):

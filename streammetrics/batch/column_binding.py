@@ -142,7 +142,7 @@ class Binding:
         return cls(**fields | {n: decode_setting(fields[n]) for n in ("labels", "pos_label") if n in fields})
 
     def adapt_need(self, need: Need) -> Need:
-        """Return a need with the label values of this binding, and with its score scale if it corrects scores."""
+        """Return a need with the label values of this binding and, if the binding corrects scores, its score scale."""
         if need.role in ("y_true", "y_pred") and (self.labels or self.pos_label is not None):
             wide = need.kind if isinstance(need.kind, Matrix) else None
             if (named := self._with_label_names(need.kind if wide is None else wide.kind)) is not None:

@@ -1,4 +1,4 @@
-"""Choose from the dtype and strides of a column how to convert it, and which kernel finds its invalid values.
+"""Choose how to convert a column, and which kernel finds its invalid values, by the dtype and strides of the column.
 
 A plan does not depend on values, so the plan of one batch serves all later batches of the same layout.
 """

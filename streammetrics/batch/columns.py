@@ -348,7 +348,7 @@ class Batch:
         return Batch({}, self, np.flatnonzero(keep))
 
     def split(self, flags: NDArray[np.uint8]) -> tuple[Batch, NDArray[np.int64]]:
-        """Return the rows whose flag is 1 as a batch, and the positions of all other rows."""
+        """Return the rows for which the 0/1 array `flags` is 1 as a batch, and the positions of all other rows."""
         # The kernel finds both lists of positions in one pass. If the kernels are not loaded yet, numpy needs two
         # passes.
         if has_kernels():

@@ -286,8 +286,8 @@ def _from_pandas(raw: Any) -> Array:
         return np.asarray(raw.to_numpy())
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return np.asarray(raw.to_numpy())
-    # pandas would call a pyarrow function that crashes for a dictionary that contains only nulls. So Arrow columns
-    # bypass pandas.
+    # pandas would call a pyarrow function that crashes for a dictionary-encoded column that contains only nulls. So
+    # Arrow columns bypass pandas.
     if hasattr(getattr(raw, "dtype", None), "pyarrow_dtype"):
         return _from_arrow(getattr(raw, "array", raw).__arrow_array__())
     if (numbers := from_nullable(raw)) is not None:

@@ -51,7 +51,7 @@ Ints = NDArray[np.int64]
 EncodedTexts = tuple[NDArray[np.uint8], Ints]
 
 
-# The length of the first hash table for the distinct strings of a batch.
+# The initial length of the hash table for the distinct strings of a batch.
 SLOTS = 1 << 12
 # Up to this many strings are encoded by Python, which takes less time than compiling the kernel.
 FEW_TEXTS = 256
@@ -210,7 +210,7 @@ def _plain_arrow(raw: Any, name: str) -> Any:
         chunks = [pc.run_end_decode(chunk) for chunk in (raw.chunks if isinstance(raw, pa.ChunkedArray) else [raw])]
         raw = pa.chunked_array(chunks, raw.type.value_type)
     kind = raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type
-    # Some functions of pyarrow crash for a dictionary that contains only nulls.
+    # Some functions of pyarrow crash for a dictionary-encoded array that contains only nulls.
     if raw.null_count == len(raw) or pa.types.is_null(kind):
         return pa.nulls(len(raw))
     if not _can_be_key(kind):
@@ -301,7 +301,8 @@ def number_texts(data: NDArray[np.uint8], starts: Ints, stops: Ints) -> tuple[In
     n, encode = len(starts), find_kernel("keys:encode_texts")
     slots, numbers, bounds = np.full(SLOTS, -1, np.int32), np.empty(n, np.int64), np.empty((2, n), np.int64)
     while (count := encode(data, starts, stops, data, bounds[0], bounds[1], 0, slots, numbers, True)) < 0:
-        # More than twice as many slots as rows are never needed.
+        # A table with more than two slots for each row is always large enough, so its length never exceeds the first
+        # such power of two.
         slots = np.full(min(16 * len(slots), 1 << (2 * n).bit_length()), -1, np.int32)
     return numbers, bounds[:, :count]
 
@@ -317,7 +318,8 @@ def _concatenate_fixed_width(values: NDArray[Any]) -> EncodedTexts | None:
 
 
 def _from_list(raw: Any, name: str) -> NDArray[Any]:
-    # A single NaN is accepted as a missing key. If all values are floats, they are not keys.
+    # A NaN among other values is accepted as a missing key. A list that contains only floats is refused, because floats
+    # cannot be keys.
     if len(raw) and all(isinstance(v, (float, np.floating)) for v in raw):
         raise kind_error(name, "float")
     out = np.empty(len(raw), object)
@@ -441,7 +443,7 @@ def plain_key(value: Any, names: tuple[str, ...]) -> Key:
 
 
 def kind_of(atoms: Iterable[Atom], name: str) -> str:
-    """Return the kind of single keys: "integer", "string" or "bytes", or an empty string if all are null.
+    """Return the kind that all keys have: "integer", "string" or "bytes", or an empty string if all are null.
 
     Raises ValueError if the keys have several kinds.
     """

@@ -216,7 +216,7 @@ class Score(Kind):
 class Target(Score):
     """A soft label: a number in [0, 1]. If a task names two label values, the column contains these instead.
 
-    The label is converted to float64.
+    The label is converted to float64. `hard_label` is the kind of the two label values, if the task names them.
     """
 
     def __init__(self, hard_label: Label | None = None) -> None:
@@ -291,7 +291,7 @@ class UnjudgedGrade(Grade):
 
 
 class CountKind(Score):
-    """A non-negative integer of any dtype; converted to float64."""
+    """A count: an integer from 0 to 2**24, of any dtype; converted to float64."""
 
     expected = "a count: an integer in [0, 2**24]"
 
@@ -330,7 +330,7 @@ class Weight(Kind):
 
 
 class LabelWeight(Weight):
-    """A column with a weight for each row, or a matrix with a weight for each label of each row."""
+    """A column with a weight for each row, or a matrix with a weight for each of the `width` labels of each row."""
 
     def __init__(self, width: int) -> None:
         self.width = width

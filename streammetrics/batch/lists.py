@@ -276,7 +276,8 @@ def ranked_lists(
 def _check_lists(sides: Mapping[str, Sequence[Any]]) -> None:
     """Raise InvalidInputError if a row is not a list of documents.
 
-    Python would read a string as a list of letters. The keys of a dict are often strings or numbers.
+    Python would read a string as a list of letters. If the user passed two dicts, the rows are their keys, which are
+    often strings or numbers, so the message also says how to convert dicts.
     """
     for side, rows in sides.items():
         for i, row in enumerate(rows):

@@ -71,7 +71,8 @@ def prepare(
     binding : Binding
         The columns of the roles, and the options of the task.
     needs : sequence of Need
-        The columns that the state reads, with the label values and the scale of the binding.
+        The columns that the state reads, as `Binding.adapt_need` returns them (with the label values and the score
+        scale of the binding).
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or drop the row and count it as dropped.
     times : sequence of (column, kind)
@@ -137,9 +138,10 @@ def prepare(
 
 
 def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batch) -> None:
-    """Raise InvalidInputError if a batch has no column with `Need.either` for any state.
+    """Raise InvalidInputError if states declare columns with `Need.either`, and a batch has none of these columns.
 
-    A single state may find none of these columns. The batch is invalid only if no state finds any.
+    `requests` has the binding and the needs of each state. One state may find none of its columns, as long as another
+    state finds one.
     """
     names = list(dict.fromkeys(binding.column(n.role) for binding, needs in requests for n in needs if n.either))
     if names and not any(name in batch for name in names):
@@ -151,7 +153,7 @@ def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batc
 
 
 def _lacks_required_column(needs: Sequence[Need], binding: Binding, batch: Batch) -> bool:
-    """Return whether a batch has none of the columns with `Need.either`, so that this state counts no row of it."""
+    """Return whether a state declares columns with `Need.either` and a batch has none of them, so no row is counted."""
     names = [binding.column(n.role) for n in needs if n.either]
     return bool(names) and not any(name in batch for name in names)
 

@@ -106,7 +106,7 @@ def find_returning_block(ids: Ints, recent: Ints | None) -> int | None:
 def check_slices(rows: PreparedRows, role: str, at: Ints) -> None:
     """Check that all rows of each block are in one slice.
 
-    `role` is the name of the column whose IDs define the blocks, and `at` is the slice of each row.
+    `role` is the role of the column whose ids define the blocks, such as "query", and `at` is the slice of each row.
 
     Raises
     ------

@@ -19,8 +19,8 @@ FIX = "fix the column"
 SWAPPED = "labels and scores seem to be swapped: the order is update(y_true, y_score)"
 UNKNOWN = "add the class to labels=, or pass ignore_class= to leave out the rows of the class"
 CORRECT = "correct these rows"
-# If fewer than 1 % (1 / FEW) of the rows are invalid, these rows are wrong. Otherwise the column itself is the wrong
-# one.
+# If fewer than 1 % (1 / FEW) of the rows are invalid, these rows are probably mistakes. Otherwise the whole column
+# probably contains something else than the metric expects.
 FEW = 100
 # Integers of at least this size are probably counts or amounts, not classes.
 MANY = 1000

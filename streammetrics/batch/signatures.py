@@ -29,7 +29,7 @@ __all__ = [
 
 Array = NDArray[Any]
 NONE_WIDENED: frozenset[str] = frozenset()
-# The types of polars that numpy has, too.
+# The names of the polars dtypes that numpy has too.
 POLARS_NUMBERS = {f"{u}Int{bits}" for u in ("", "U") for bits in (8, 16, 32, 64)} | {"Float32", "Float64"}
 
 
@@ -121,7 +121,7 @@ def _from_value(column: Any, name: str) -> Array:
 
 
 def _from_numpy(column: Any, name: str) -> Any:
-    """Return a column of a numpy dtype, or of nullable numbers none of which is missing, as an array.
+    """Return a column with a numpy dtype, or of nullable pandas numbers without missing values, as an array.
 
     Return any other column unchanged.
     """
@@ -133,7 +133,7 @@ def _from_numpy(column: Any, name: str) -> Any:
 
 @cache
 def _arrow_numbers() -> frozenset[int]:
-    """Return the ids of the Arrow types that are numbers."""
+    """Return the ids (`DataType.id`) of the numeric Arrow types."""
     import pyarrow
 
     names = [*(f"{u}int{bits}" for u in ("", "u") for bits in (8, 16, 32, 64)), "float16", "float32", "float64"]

@@ -26,16 +26,17 @@ BLOCK = 1 << 14
 """The number of rows that are read at a time. The strings of so few rows fit into memory that Python uses again and again,
 whereas the system would have to provide new memory for the strings of a large column."""
 INLINE_BYTES = 12
-"""A view of Arrow contains the bytes of a string of at most this length, and refers to a longer string."""
+"""A view (an element of an Arrow array of type string_view) contains its string if it has at most this many bytes;
+otherwise the view refers to a buffer that contains the string."""
 VIEW_BYTES, PREFIX_BYTES = 16, 4
-"""The size of a view, and of the length of the string, with which it begins."""
+"""The number of bytes of a view, and of the integer at its beginning, which is the length of the string."""
 KINDS = {
     "string": ("string", np.int32),
     "large_string": ("string", np.int64),
     "binary": ("bytes", np.int32),
     "large_binary": ("bytes", np.int64),
 }
-"""For the name of an Arrow type, the kind of its keys and the dtype of its offsets."""
+"""The kind of keys, and the dtype of offsets (positions where strings begin), by the name of the Arrow type."""
 
 
 class Texts(NamedTuple):
@@ -64,8 +65,8 @@ def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Te
     """Return a column of keys as `key_column` converts it, and the strings of each block of rows.
 
     There are no blocks if `read_slice_column` must read the column: it contains other keys, stores each distinct string
-    only once, or is a list or array of objects that are not all strings. If only a later block shows this, the function
-    yields None instead of the strings of that block.
+    only once, or is a list or array of objects that are not all strings. If only a later block shows this, the
+    iterable yields None instead of the strings of that block.
     """
     column = _convert_column(raw, name)
     blocks = _iterate_blocks(column)
@@ -115,7 +116,7 @@ def _read_offsets(column: Any) -> Texts | None:
 
 
 def _read_views(column: Any) -> Texts | None:
-    """Return the strings of an Arrow array of views that contain the strings."""
+    """Return the strings of an Arrow array of type string_view; None if a view does not contain its string."""
     views, (starts, stops) = _view_words(column), np.empty((2, len(column)), np.int64)
     first = VIEW_BYTES * column.offset + PREFIX_BYTES
     longest = find_kernel("keys:find_view_bounds")(views, first, VIEW_BYTES, starts, stops)
@@ -123,7 +124,7 @@ def _read_views(column: Any) -> Texts | None:
 
 
 def _view_words(column: Any) -> NDArray[np.int32]:
-    """Return the views of an Arrow array as rows of integers; the first is the number of bytes of the string."""
+    """Return a row of four integers for each view of an Arrow array; the first is the number of bytes of the string."""
     views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, VIEW_BYTES // 4)
     return views[column.offset : column.offset + len(column)]
 
@@ -137,7 +138,7 @@ def _build_texts(column: Any, kind: str, data: Any, starts: NDArray[np.int64], s
 
 
 def _read_objects(values: Sequence[Any]) -> Texts | None:
-    """Return the strings of a list that contains nothing but strings, and none of them the character NUL."""
+    """Return the strings of a list; None if it is empty, or an item is not a string or contains the character NUL."""
     if not len(values) or not isinstance(values[0], str):
         return None
     # Joining the strings, encoding the result and finding the separators takes a fraction of a Python loop over them.

@@ -60,7 +60,7 @@ class TimeColumn(Column):
     missing : bool array, optional
         Mask of the rows that have no time.
     out_of_range : bool array, optional
-        Mask of the rows whose time lies outside the range of keys.
+        Mask of the rows whose time lies outside the range of keys: the years 1 to 9999 or, for integers, int64.
     wrong : bool array, optional
         Mask of all invalid rows: without a time, out of range, or later than `latest`. The mask is kept, because a
         second comparison with the clock could give a different result.

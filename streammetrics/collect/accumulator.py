@@ -80,7 +80,7 @@ class Accumulator:
             # Two threads may count their first rows at the same time. `setdefault` is atomic, so both threads get the
             # same updater.
             updater = attributes.setdefault("_updater", new)
-            # From now on, the states of the updater count. Free the memory of the initial ones.
+            # From now on, the updater has the states. Free the memory of the initial ones.
             self._initial_states = None
         return updater
 
@@ -96,7 +96,7 @@ class Accumulator:
 
     @property
     def all_states(self) -> tuple[State, ...]:
-        """The states of all updaters, including rows that a subclass leaves out of `states`, such as old updates."""
+        """The states of all updaters, including rows that `states` leaves out, such as old updates in a `Recent`."""
         updater: BatchUpdater | None = self.__dict__.get("_updater")
         # Another thread may create the updater now. It does so before it deletes the initial states.
         if updater is None and (initial := self._initial_states) is not None:

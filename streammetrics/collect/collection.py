@@ -61,10 +61,10 @@ class StatePlan:
                 )
 
     def _add_read(self, wanted: Read) -> int:
-        """Return the index of the state for a read.
+        """Return the index of the state for a read (a state that a member needs, and the columns of its roles).
 
-        If an earlier state of the same columns can also serve this read, that state is shared, and widened if
-        necessary. Otherwise a new state is added.
+        If the plan already has a state that reads the same columns and can also contain what this member needs, that
+        state is shared, and widened if necessary. Otherwise a new state is added.
         """
         needs = _bound_needs(wanted)
         for i, read in enumerate(self.reads):
@@ -205,8 +205,8 @@ class CollectionAnswers(NamedAnswers):
     @property
     def explanation(self) -> dict[str, Any]:
         plan = self._plan
-        # `explain` shows facts about states. A shared state may have different facts from the state of the metric
-        # alone, so each metric gets only its own part.
+        # `explain` shows numbers of the state (`State.facts`), such as its rows and its weight. A shared state may have
+        # other numbers than the state of the metric alone, so each metric gets only its own part.
         alone = {n: e.definition.read(plan.own_states(e, self._states)) for n, e in plan.entries.items()}
         return NamedAnswers(alone).explanation
 

@@ -65,7 +65,7 @@ class Definition:
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or leave the row out and report how many were left out.
     memory_limit : int or None
-        The largest number of bytes that all cells (one for each slice) may take; None for the default of the library.
+        The largest number of bytes that all cells (one for each slice) together may take; None for the default limit.
     unit : str or None
         The column of the units, such as users, that intervals assume to be independent; None if they assume independent
         rows.
@@ -192,10 +192,10 @@ class Definition:
         return None
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
-        """Return a `Sample` for each scalar of each metric, for comparisons and intervals.
+        """Return a `Sample` (values in all cells, and replicates if there are shards) for each scalar of each metric.
 
-        The states may have any number of cells. The value of a metric may consist of several scalars, such as one for
-        each class.
+        Comparisons and intervals are computed from samples. The states may have any number of cells. The value of a
+        metric may consist of several scalars, such as one for each class.
         """
         raise TypeError(f"{self.type_name} cannot be compared; compare the objects that the {self.type_name} contains")
 
@@ -209,16 +209,17 @@ class Definition:
     # -- other definitions --------------------------------------------------------------------------------------------
 
     def select_metrics(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
-        """Return a definition with only some metrics, and for each state of it the index of that state in this definition.
+        """Return a definition with only some metrics, and for each of its states the index of the state here.
 
         `names` maps the old name of each metric to its new name.
         """
         raise TypeError(f"metrics can only be selected from a collection, not from {self.name}")
 
     def find_entry(self, name: str) -> tuple[Any, list[int]] | None:
-        """Return a definition with a single entry of the collection, and the index here of each state of this definition.
+        """Return the definition of one member of a collection, and the index of each of its states in the collection.
 
-        The result contains the entry directly rather than in a collection. It is None if there is no such entry.
+        It is the definition of the member itself, not of a collection with one member. The result is None if there is
+        no member with this name.
         """
         return None
 
@@ -278,9 +279,9 @@ long as its header; `_cached_kind` in `format.frame` keeps only a few small head
 
 
 def definition_of_frame_kind(kind: FrameKind) -> Any:
-    """Return the definition that the header of a frame describes.
+    """Return the definition that the header of a frame (an object in the file format of the library) describes.
 
-    Frames with equal headers share the definition, because building it takes longer than decoding small states.
+    Frames with equal headers share one definition, because building it takes longer than decoding small states.
 
     Raises
     ------

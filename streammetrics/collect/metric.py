@@ -118,7 +118,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         return "no rows" if not state.facts().get("rows", 1) else None
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
-        """Return by how much to widen `limits` on both sides to allow for rounded weights.
+        """Return by how much to widen the bounds in `limits` on both sides to allow for rounded weights.
 
         Each weight has a relative rounding error of at most `rounding`.
         """
@@ -250,7 +250,8 @@ def format_value(metric: Metric[Any, Any]) -> str:
         return "NaN" if isinstance(value, float) else ""
     (low, high), shown = reading.bounds, f"{value:.6g}"
     wide = wide_of(metric, metric.name, reading)
-    # A state without the fact "off_grid" contains only exact counts and sums. Its values need no bounds.
+    # If `facts` has no entry "off_grid", the state has no buckets that could round a number. It contains only exact
+    # counts and sums, so its values need no bounds.
     if "off_grid" not in metric.state.facts() and not wide:
         return shown
     if high <= math.nextafter(low, math.inf):

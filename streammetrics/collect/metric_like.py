@@ -225,9 +225,9 @@ def with_states(thing: Any, states: Sequence[State] | None) -> Any:
 def merge_and_consume(metrics: Sequence[Any]) -> Any:
     """Merge metrics that the threads of one job have counted into the first one, and return it.
 
-    The result equals that of `merge`, but takes less time and memory: the exact rows of cells that are too large together
-    move to buckets without being sorted. No other thread may use the metrics meanwhile, and the others must not be used
-    afterwards.
+    The result equals that of `merge`, but takes less time and memory. A cell, such as a slice, keeps its rows exactly
+    only up to a limit. If a cell exceeds the limit in all metrics together, its rows move to histogram buckets without
+    being sorted first. No other thread may use the metrics meanwhile, and the others must not be used afterwards.
     """
     total, *others = metrics
     for first, *rest in zip(*(one._accumulator.updaters for one in metrics), strict=True):
@@ -317,7 +317,7 @@ def coarsen(thing: Any, bits: int) -> Any:
 
 
 def object_of_frame(saved: frame.Frame) -> Any:
-    """Decode the object of a frame.
+    """Decode the object that a frame (bytes in the file format of the library) contains.
 
     Raises
     ------

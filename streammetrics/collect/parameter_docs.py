@@ -18,7 +18,7 @@ class InheritedDocs:
     """The docstring of a class, with the parameters that only its base classes document.
 
     A setting that many metrics share is documented once, in the base class that declares it. The help of every metric
-    still shows it in full. The text is put together when it is read, because an import reads none of them.
+    still shows it in full. The text is put together only when it is read, so that imports take no time for it.
     """
 
     def __init__(self, own: str) -> None:

@@ -91,8 +91,8 @@ class Task:
             corrects=corrects,
             scale=scale,
         )
-        # `flatten` raises an error for a role that no metric reads. Without such roles a task needs no check, because
-        # some of its metrics may ignore the usual ones.
+        # `flatten` raises an error if no metric reads one of the roles in `others`. The roles that are parameters, such
+        # as `group`, need no check, because metrics may ignore them.
         if others:
             list(flatten(self))
 
