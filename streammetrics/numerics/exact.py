@@ -190,16 +190,16 @@ def enclose(low: Fraction, high: Fraction) -> tuple[float, float]:
 
 
 BEYOND = Fraction(1 << 1100)
-"""An error that is larger than any float, for numbers about which nothing is known."""
+"""A number that is larger than any float64. It stands for infinity in the bounds of unknown numbers."""
 
 
 class Limits(NamedTuple):
-    """An estimate of a number with guaranteed lower and upper limits, as exact fractions.
+    """An estimate of a number with guaranteed lower and upper bounds, as exact fractions.
 
     Parameters
     ----------
     low, value, high : Fraction
-        The lower limit, the estimate, and the upper limit. If all three are equal, the number is exact.
+        The lower bound, the estimate, and the upper bound. If all three are equal, the number is exact.
     """
 
     low: Fraction
@@ -208,7 +208,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def exactly(cls, numerator: int | Fraction, denominator: int | Fraction = 1) -> Limits | None:
-        """Return an exact quotient, whose limits are equal; None if the denominator is 0."""
+        """Return an exact quotient, whose bounds are equal; None if the denominator is 0."""
         if not denominator:
             return None
         value = Fraction(numerator) / Fraction(denominator)
@@ -216,7 +216,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def root(cls, square: Fraction) -> Limits:
-        """Return the square root of a number, with limits that are equal in their first 120 bits."""
+        """Return the square root of a number, with bounds that are equal in their first 120 bits."""
         if not square:
             return cls(square, square, square)
         shift = 120 + max(0, square.denominator.bit_length() - square.numerator.bit_length())
@@ -257,7 +257,7 @@ class Limits(NamedTuple):
         return Limits(-self.high, -self.value, -self.low)
 
     def widen(self, slack: Fraction, least: Fraction | int | None = None, most: Fraction | int | None = None) -> Limits:
-        """Return limits that are wider by `slack` on either side, but not below `least` or above `most`."""
+        """Return the number with bounds wider by `slack` on either side, but not below `least` or above `most`."""
         if not slack:
             return self
         low, high = self.low - slack, self.high + slack
@@ -271,20 +271,20 @@ class Limits(NamedTuple):
         return _nearest_float(self.value)
 
     def round_outward(self) -> tuple[float, float]:
-        """Return the limits as floats, the lower one rounded down and the upper one rounded up.
+        """Return the bounds as floats, the lower one rounded down and the upper one rounded up.
 
-        If both limits have the same nearest float, that float is returned for both.
+        If both bounds have the same nearest float, that float is returned for both.
         """
         low, high = _nearest_float(self.low), _nearest_float(self.high)
         return (low, high) if low == high else enclose(self.low, self.high)
 
 
 def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple[Fraction, Fraction]:
-    """Return lower and upper limits of the sum of quotients (numerator, denominator), divided by `total`.
+    """Return lower and upper bounds of the sum of quotients (numerator, denominator), divided by `total`.
 
-    For a few quotients, the sum is exact and the limits are equal. The exact sum of thousands of quotients would be slow,
-    because its denominator is about the product of all denominators. The limits are then so close that they round to the
-    same float.
+    For a few quotients, the sum is exact and the bounds are equal. The exact sum of thousands of quotients would be
+    slow, because its denominator is about the product of all denominators. The bounds are then so close that they
+    round to the same float.
     """
     if len(pairs) > FEW_TERMS and any(top for top, _ in pairs):
         # Truncate every quotient to a multiple of 2**-shift, so that the largest quotient keeps about 256 bits.
@@ -316,7 +316,8 @@ def weight_rounding(rows: Ints, excess: Ints | None) -> Fraction:
     if excess is None:
         return Fraction(0)
     weight = (excess[..., 0] + (rows << 20)) * 2.0**-20 + excess[..., 1] * 2.0**-60
-    # The weight of a row is 0 or at least 2**-36. In cells below this limit, all rows have weight 0, which has no error.
+    # The weight of a row is 0, which has no error, or at least 2**-36. In cells below this total, all rows have weight
+    # 0. In other cells, at most weight * 2**36 rows have a positive weight, each with an error of at most 2**-61.
     there = weight > 2.0**-37
     most = np.minimum(rows[there], weight[there] * 2.0**36 + 1) / weight[there]
     return Fraction(float(most.max(initial=0.0)) * 1.0001) / (1 << FRACTION_BITS + 1)
@@ -493,7 +494,7 @@ def _exclusive_cumsum(numbers: Ints) -> Ints:
 def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:
     """Divide the cells of `tops` by the cells of `whole`, or by its only cell, and round each quotient once.
 
-    The quotient is NaN where the divisor is 0.
+    The quotient is NaN where the denominator is 0.
     """
     a, b = tops.to_double_double(), whole.to_double_double()
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -35,7 +35,8 @@ def max_matching_weight(row: Ints, column: Ints, weight: NDArray[Any]) -> int:
     steps, each over m numbers. It computes a dual price for each row and column. By linear programming duality, no
     matching has a larger weight than the sum of all prices, so the final prices prove that the result is optimal.
     """
-    # Divide the weights by their common divisor. They then usually fit in int64, which is much faster than Python ints.
+    # Divide the weights by their greatest common divisor. They then usually fit in int64, which is much faster than
+    # Python ints.
     unit = int(np.gcd.reduce(weight))
     weight = weight // unit
     matching = _Matching(row, column, weight.astype(np.int64) if int(weight.sum()) < NARROW else weight)

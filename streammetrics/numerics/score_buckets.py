@@ -90,6 +90,8 @@ def find_buckets(scores: Floats, real: bool, bits: int) -> tuple[Ints, NDArray[n
         return _find_real_buckets(x, bits)
     up, shift = x > 0.5, 58 - bits
     word = np.where(up, 1.0 - x, x).view(I8)
+    # Bucket 0 begins at 2**-33. FIRST has the bits of this number as a float32. A float64 has 29 more fraction bits,
+    # and its exponent bias is larger by 896.
     bucket = (word >> shift) - (((896 << 23) + FIRST) << 29 >> shift)
     lost = (word & ((1 << shift) - 1)) != 0
     # The lowest bucket represents the score 0, so all other scores in it lose bits.
@@ -101,6 +103,7 @@ def find_buckets(scores: Floats, real: bool, bits: int) -> tuple[Ints, NDArray[n
 def _find_real_buckets(x: Floats, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
     size = np.abs(x)
     word = size.view(I8)
+    # The bits of the float32 number: a float64 has 29 more fraction bits, and its exponent bias is larger by 896.
     top = (word >> 29) - (896 << 23)
     tiny, over = top < 1 << 23, top > LARGEST
     # Below 2**-126, float32 numbers are subnormal, and their bits are the score in units of 2**-149.

@@ -53,9 +53,9 @@ def setting(
     default : object
         The value if the setting is not passed.
     low, high : float, optional
-        Inclusive limits of a number.
+        Inclusive bounds of a number.
     above : float, optional
-        Exclusive lower limit of a number.
+        Exclusive lower bound of a number.
     choices : tuple, optional
         The allowed values.
     unordered : bool
@@ -188,7 +188,7 @@ def _identity_fields(cls: Any) -> tuple[Any, ...]:
 
 @functools.cache
 def _setting_rules(cls: Any) -> dict[str, tuple[Any, Any, dict[str, Any]]]:
-    """Return (default, type hint, rules) for each setting of a class, by name; the rules are limits and choices."""
+    """Return (default, type hint, rules) for each setting of a class, by name; the rules are bounds and choices."""
     hints = typing.get_type_hints(cls)
     return {f.name: (f.default, hints[f.name], f.metadata.get("rules", {})) for f in _setting_fields(cls)}
 
@@ -311,7 +311,7 @@ def _check(owner: str, name: str, value: Any, hint: Any, rules: dict[str, Any]) 
     hint : type
         The declared type of the setting.
     rules : dict
-        The limits and choices of the setting.
+        The bounds and choices of the setting.
     """
     value = to_python_value(value)
     choices = rules.get("choices")

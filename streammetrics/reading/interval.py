@@ -144,7 +144,7 @@ class Estimate(NamedTuple):
         return np.asarray(self.degrees) < (FEW_DEGREES_OF_WEIGHTS if self.scale == "wilson" else FEW_DEGREES)
 
     def label_method(self, is_approximate: Any) -> str:
-        """Return the method, and that it is approximate if there are few units in any cell or class."""
+        """Return the name of the method, followed by `FEW` if it is approximate in any cell or class."""
         return f"{self.method} {FEW}" if np.any(is_approximate) else self.method
 
     @property

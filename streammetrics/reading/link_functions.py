@@ -41,7 +41,7 @@ class LinkFunction(NamedTuple):
     name : str
         "natural", "logit", "log", "fisher", "relative" or "ratio".
     low, high : float
-        The values strictly between these limits are on the scale. Other values have no finite point on it.
+        The ends of the scale. The values strictly between them are on the scale; others have no finite point on it.
     forward, back : callable
         The transformation from values to the scale, and its inverse.
     slope : callable
@@ -77,7 +77,7 @@ class LinkFunction(NamedTuple):
         return unwrap_scalar(np.asarray(self.back(np.asarray(point, np.float64)[()])))
 
     def limits(self, value: Any, reach: Any) -> tuple[Any, Any]:
-        """Return limits around a value that are symmetric on this scale; NaN for a value that is not on the scale.
+        """Return confidence limits, symmetric about a value on this scale; NaN for a value that is not on the scale.
 
         `reach` is the half width in units of the value. Divided by the slope, it is the half width on this scale.
         """
@@ -106,7 +106,7 @@ def _logit(x: Any) -> Any:
 
 
 def _clipped_exp(x: Any) -> Any:
-    # Infinity stands for a ratio to 0, which is not a large number.
+    # An infinite x is the logarithm of a ratio whose denominator is 0, so the result stays infinite.
     return np.where(np.isposinf(x), INF, exp(np.minimum(x, LARGEST_EXPONENT)))[()]
 
 

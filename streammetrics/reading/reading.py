@@ -56,7 +56,7 @@ class Quotient(NamedTuple):
 
 
 def relative_slack(limits: Limits, rounding: Fraction) -> Fraction:
-    """Return how far to widen the limits of a quotient if each weight has a relative rounding error of `rounding`.
+    """Return how far to widen the bounds of a quotient if each weight has a relative rounding error of `rounding`.
 
     To first order, a quotient of weighted sums then has a relative error of 2 * `rounding`. The factor 8 is a safe upper
     bound.
@@ -75,18 +75,18 @@ class Reading:
     state : State
         The state. States are immutable, so later updates of the metric do not change a reading.
     raw_value : float, Quotient, Limits, array, NamedTuple, None, or a callable that returns one
-        The value before it is rounded to a float. `Limits` are a value with certified lower and upper limits. None means
-        that the value is undefined.
+        The value before it is rounded to a float. `Limits` are a value with certified bounds, as exact fractions. None
+        means that the value is undefined.
     reason : callable, optional
         Returns why the value is undefined, or None if it is defined.
     bounds : callable, optional
         Returns the certified bounds. By default they follow from `Limits`; a value of another type is exact.
     slack : callable, optional
-        Takes the limits of the value and the largest relative rounding error of a weight. Returns how far the limits have
-        to be widened.
+        Takes the `Limits` of the value and the largest relative rounding error of a weight. Returns how far the bounds
+        have to be widened.
     quantization : callable, optional
-        Takes the limits of the value. Returns how far the limits have to be widened if terms (such as the loss of a row)
-        were rounded, but weights were not.
+        Takes the `Limits` of the value. Returns how far the bounds have to be widened if terms (such as the loss of a
+        row) were rounded, but weights were not.
     value_range : pair, optional
         The smallest and the largest possible value; None for no limit.
     estimate : callable, optional
@@ -153,7 +153,7 @@ class Reading:
 
     @cached_property
     def limits(self) -> Limits | None:
-        """The exact value with its certified limits, before these are rounded to floats; None if it is undefined."""
+        """The value with certified bounds, as exact fractions that are not rounded to floats yet; None if undefined."""
         value = self.raw_value
         if value is None or isinstance(value, Limits):
             return value
@@ -164,7 +164,7 @@ class Reading:
         return None if math.isnan(value) else Limits.exactly(Fraction(value))
 
     def certified_limits(self, rounding: Fraction) -> Limits | None:
-        """Return the limits, widened to allow for the rounding of weights and terms; None if the value is undefined.
+        """Return the `Limits`, widened to allow for the rounding of weights and terms; None if the value is undefined.
 
         `rounding` is the largest relative rounding error of a weight.
         """
@@ -216,7 +216,7 @@ class Reading:
 
     @property
     def numbers(self) -> list[Limits | None]:
-        """The limits of the value, or of each element of a vector, before they are widened and rounded to floats."""
+        """The `Limits` of the value, or of each element of a vector, before they are widened and rounded to floats."""
         return [self.limits]
 
 

@@ -35,7 +35,8 @@ class ShardStates:
     state : State
         The shards of all cells; its last axis is the shard.
     bounds : int64, shape (n, 2)
-        The shards of cell i are the front cells of `state` from bounds[i, 0] to bounds[i, 1].
+        The shards of cell i are the cells of `state` from bounds[i, 0] to bounds[i, 1], without the latter. Inner cells
+        of the state, such as classes, do not count.
     """
 
     state: State
@@ -70,8 +71,9 @@ class Shards:
     weights : float64, shape (K, n)
         The weight of each shard; 0 for empty shards.
     events : float64, shape (K, n)
-        For each cell, the number of positives or of negatives in each shard, whichever are fewer in all shards together;
-        of rows if the metric has no positives.
+        The number of events in each shard, on which the precision of an interval depends. Events are the positives of a
+        cell; its negatives, if a metric needs both and the cell has fewer of them; or its rows, if the metric has no
+        positives.
     below : float64, shape (K, n), optional
         Only for a quantile: the weight of those values in each shard that are at most the quantile.
     edges : float64, shape (2, K, n), optional
@@ -182,8 +184,8 @@ def keys_of(state: State) -> list[tuple[Any, ...]]:
 def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
     """Return a dict from the names of the numbers of a metric to arrays over cells.
 
-    A scalar metric has one number. A vector has one for each element, such as "f1_each/0", which is NaN in cells without
-    this element.
+    `name` is the name of the metric, and `values` has its value in each cell. A scalar metric has one number. A vector
+    has one for each element, such as "f1_each/0", which is NaN in cells without this element.
     """
     if all(isinstance(v, float) for v in values):
         return {name: np.array(values, np.float64)}

@@ -41,8 +41,8 @@ MARK = "*"
 LARGEST_SHARE = 0.05
 """Bounds are too wide if their width exceeds this share of the range of the metric, or of the value if it has no range."""
 ROUGHLY = 0.8
-"""A quick check uses the limits before rounding. If their width is below this share of the largest allowed width, rounding
-cannot make the bounds too wide, so the final bounds are not computed."""
+"""A quick check uses the bounds before rounding. If their width is below this share of the largest allowed width,
+rounding cannot make them too wide, so the final bounds are not computed."""
 NARROW_BITS = 5
 """With at least this many bits, the width of a bucket is at most about 3 % of the values in it, so the bounds of quantiles
 are never too wide."""
@@ -238,7 +238,7 @@ def wide_of(metric: Any, name: str, reading: Reading) -> list[WideValue]:
     """Return a list with one `WideValue` if the bounds of a reading are wide, otherwise an empty list.
 
     Bounds are computed only if cheaper checks do not rule out that they are wide. Most values are exact, or have narrow
-    limits before rounding, so the checks usually suffice.
+    bounds before rounding, so the checks usually suffice.
     """
     if not may_be_wide(metric, reading.state) or reading.is_certain or not _is_roughly_wide(metric, reading):
         return []
@@ -278,7 +278,7 @@ def may_be_wide(metric: Any, state: State) -> bool:
 
 
 def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
-    """Return whether bounds may be too wide, judging by the limits before rounding, which are known already."""
+    """Return whether bounds may be too wide, judging by the bounds before rounding, which are known already."""
     if reading.has_bounds or "rounded" in reading.state.cells.flats:
         return True
     for limits in reading.numbers:
@@ -287,7 +287,7 @@ def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
         try:
             low, high = float(limits.low), float(limits.high)
         except OverflowError:
-            # A limit that is too large for a float stands for "unknown", so the bounds are infinitely wide.
+            # A bound that is too large for a float stands for "unknown", so the bounds are infinitely wide.
             return True
         if high - low > ROUGHLY * float(largest_width(metric, min(abs(low), abs(high)))):
             return True
@@ -297,8 +297,8 @@ def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
 def exactness_part(state: Any) -> str:
     """Return the name of the part of a state that says whether each cell is exact; "" if it has none.
 
-    This part is the flag "off_grid", or a level that is 0 as long as all numbers are exact, and higher for coarser
-    buckets.
+    This part is the flag "off_grid" (1 if a number was rounded to its bucket), or a level that is 0 as long as all
+    numbers are exact, and higher for wider buckets.
     """
     kind: Any = type(state)
     return _exactness_part(kind)
