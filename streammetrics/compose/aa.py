@@ -150,7 +150,7 @@ def aa(
     Raises
     ------
     InvalidInputError
-        A column is missing or contains a bad value, or a row has no unit.
+        A column is missing or contains an invalid value, or a row has no unit.
 
     Notes
     -----

@@ -46,9 +46,9 @@ class AxisDefinition(Definition):
     axis : Axis
         The axis; it comes in front of the axes of `inner`.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises an error, or is left out and reported.
+        Whether an invalid row raises an error, or is left out and reported.
     memory_limit : int
-        The largest number of bytes for the cells.
+        The largest number of bytes that all cells together may take.
     """
 
     rest: ClassVar[str] = "(other)"
@@ -238,7 +238,7 @@ class AxisWrapper(MetricContainer):
 
     @property
     def memory_limit(self) -> int | None:
-        """The largest number of bytes for the cells."""
+        """The largest number of bytes that all cells, such as slices, together may take."""
         return self._accumulator.definition.memory_limit
 
     @property

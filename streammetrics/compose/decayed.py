@@ -137,9 +137,9 @@ class Decayed(PooledWrapper):
         The number of newest epochs from which the value is computed. Older rows, whose weight would be 2**-keep or less,
         are ignored.
     memory_limit : int
-        The largest number of bytes for the cells; exceeding it raises MemoryLimitError.
+        The largest number of bytes for all epochs together; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises an error, or is left out and reported. A row without a time is in no epoch.
+        Whether an invalid row raises an error, or is left out and reported. A row without a time is in no epoch.
 
     Notes
     -----
@@ -147,14 +147,14 @@ class Decayed(PooledWrapper):
     twice the weight of the epoch before it. The value is therefore exactly the same as if rows were repeated, and does
     not depend on the order of rows or merges.
 
-    Memory use is that of `Windowed`, and `compute()` takes the time of about `keep` merges. Tables and `explain()` show
-    the number of rows without decay. A histogram that keeps a limited number of scores exactly reaches this limit
-    sooner, because rows are repeated; `bounds()` then shows wider bounds. Intervals need units:
-    ``Decayed(Sharded(...), ...)``. The weight of an epoch times 2**keep must be below 2**42. Otherwise
+    A `Decayed` takes as much memory as a `Windowed` with the same `keep`, and `compute()` takes as long as about `keep`
+    merges. Tables and `explain()` show the number of rows without decay. A histogram that keeps a limited number of
+    scores exactly reaches this limit sooner, because rows are repeated; `bounds()` then shows wider bounds. Intervals
+    need units: ``Decayed(Sharded(...), ...)``. The weight of an epoch times 2**keep must be below 2**42. Otherwise
     CounterOverflowError is raised; in this case, use a smaller `keep`.
 
-    Compare EasyRec's DecayAUC, which decays the state with every batch, and torcheval's WindowedBinaryAUROC and torchrec's
-    windows, which drop old rows abruptly, like `Recent` and ``Windowed(...).last(n)``.
+    EasyRec's DecayAUC, in comparison, decays the state with every batch. torcheval's WindowedBinaryAUROC and torchrec's
+    windows drop old rows abruptly, as `Recent` and ``Windowed(...).last(n)`` do.
 
     Examples
     --------

@@ -61,9 +61,9 @@ class Delta(Bundle):
 
     Notes
     -----
-    The added rows and the retracted rows each take the memory of one metric. Applying a delta takes the time of a merge.
-    A row must be retracted with all values with which it was counted: label, score, weight, slice, unit and time. Use
-    `subtract` to remove a whole merged part.
+    A delta takes as much memory as two metrics, and applying it takes as long as a merge. A row must be retracted with
+    all values with which it was counted: label, score, weight, slice, unit and time. To remove all rows of a part that
+    was merged, such as a faulty partition, use `subtract`.
 
     Examples
     --------

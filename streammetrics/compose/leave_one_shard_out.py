@@ -41,7 +41,7 @@ __all__ = [
 
 NAN = float("nan")
 MAX_BYTES = 1 << 24
-"""The memory of the states without each shard that are computed together."""
+"""The largest number of bytes of the leave-one-out states (all shards but one) that are computed at the same time."""
 NEED_NEGATIVES = (ScoreSums, ScoreBins, ScoreHistogram, SealedGroups, GroupRows)
 """The statistics whose metrics are as imprecise with few negatives as with few positives."""
 Floats = NDArray[np.float64]
@@ -74,10 +74,11 @@ def fold_shards(shards: State, count: int) -> State:
 
 
 def reduce_groups(metric: Any, shards: Any, *, is_group: bool) -> Any:
-    """Return the shards with sums over groups instead of the rows of each group, if the metric can be read from them.
+    """Return the shards with sums over groups in place of the rows of each group, if the metric needs only such sums.
 
-    Sums of one shard can be subtracted if each group has all of its rows in one shard (`is_group`: the unit is the
-    group). Metrics that can be sealed are read from sums; other metrics of groups need the rows.
+    The sums of one shard can be subtracted from the total if each group has all of its rows in one shard. This is the
+    case if the unit is the group (`is_group`). Metrics that can be sealed need only sums over groups; other metrics of
+    groups need the rows.
     """
     return shards.to_subtractable() if is_group and hasattr(metric, "sealed_metric") else shards
 
@@ -93,7 +94,7 @@ def cells_of_shards(shards: State) -> Ints:
 
 
 def split_by_cell(shards: State, cells: int) -> ShardStates:
-    """Return the shards of each of so many cells (slices)."""
+    """Return the shards of each cell (slice); `cells` is the number of cells without shards."""
     starts = np.searchsorted(cells_of_shards(shards), np.arange(cells + 1))
     return ShardStates(shards, np.stack([starts[:-1], starts[1:]], axis=1))
 
@@ -212,7 +213,11 @@ def _group_shards(of: Ints, nbytes: int) -> Iterator[Ints]:
 
 
 def _without_each(shards: State, total: State, at: Ints, cells: Ints) -> State:
-    """Return a state with the keys of some cells (slice and shard), each of which counts the other shards of its slice."""
+    """Return, for some cells (slice and shard), the sum of all other shards of the slice, under the key of the cell.
+
+    `total` has the sum of all shards of each slice, `at` the index of this sum for each cell of `shards`, and `cells`
+    the indices of the cells.
+    """
     own, words = shards.cells.keys[cells], shards.cells.vocabularies
     if total.can_subtract:
         whole = total.take_fronts(at[cells])

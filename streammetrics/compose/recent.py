@@ -197,9 +197,9 @@ class Recent(PooledWrapper):
         An alternative to `steps`: the number of most recent rows, including invalid rows that were left out. Metrics of
         queries, such as NDCG, allow only `steps`.
     memory_limit : int
-        The largest number of bytes for the cells; exceeding it raises MemoryLimitError.
+        The largest number of bytes for all updates or rows together; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises an error, or is left out and reported.
+        Whether an invalid row raises an error, or is left out and reported.
 
     Raises
     ------

@@ -237,7 +237,7 @@ class ShardedDefinition(Definition):
     def _shards(
         self, whole: Sequence[State], parts: Sequence[State], samples: dict[str, Sample]
     ) -> Iterator[tuple[str, Shards]]:
-        """Yield the name of each number (a metric may have several), and its values without each shard."""
+        """Yield the name of each number (a metric may have several), and its values without each shard, as `Shards`."""
         totals_by_place: dict[int, tuple[Any, ...]] = {}
         for name, (metric, place, binding) in (self.metric_reads() or {}).items():
             shards = reduce_groups(metric, parts[place], is_group=binding.column("group") == self.unit)
@@ -320,10 +320,11 @@ class Sharded(MetricContainer):
     missing_values : tuple of int or str
         IDs that stand for a missing unit, such as 0.
     memory_limit : int
-        The largest number of bytes for the cells; exceeding it raises MemoryLimitError. The constructor also raises this
-        error if arrays whose size does not depend on the rows would need more bytes in all shards together.
+        The largest number of bytes for all shards together; exceeding it raises MemoryLimitError. The constructor also
+        raises this error if arrays whose size does not depend on the number of rows would need more bytes in all shards
+        together.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises an error, or is left out and reported.
+        Whether an invalid row raises an error, or is left out and reported.
 
     Notes
     -----

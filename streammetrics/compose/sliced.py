@@ -82,9 +82,9 @@ class Sliced(AxisWrapper):
     values : list, optional
         Keys that are always kept, in addition to the limit.
     memory_limit : int
-        The largest number of bytes for the cells; exceeding it raises MemoryLimitError.
+        The largest number of bytes for all slices together; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises an error, or is left out and reported.
+        Whether an invalid row raises an error, or is left out and reported.
 
     Notes
     -----
@@ -191,8 +191,8 @@ class Sliced(AxisWrapper):
         sort : str, optional
             The name of a metric, to sort slices from worst to best, or "rows", "weight" or "positives", to sort from
             largest to smallest. By default rows are sorted by key. For "calibration", the worst value is the one
-            farthest from 1, as a ratio. If several tasks have the metric, the worst of them decides, unless the name
-            contains the task.
+            farthest from 1, as a ratio. If several tasks have the metric, the worst of its values in a slice decides,
+            unless the name contains the task.
         min_rows : int
             Omit slices with fewer rows, whose values are mostly noise.
         confidence : float or None

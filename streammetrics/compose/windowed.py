@@ -150,13 +150,13 @@ class Windowed(AxisWrapper):
         integers in the same unit, such as steps.
     time : str
         The column with the time of each row. Timestamps without a time zone are UTC. A scalar applies to the whole batch:
-        ``update(y, p, step=17)``. A row without a time is a bad row (see `on_invalid`).
+        ``update(y, p, step=17)``. A row without a time is invalid (see `on_invalid`).
     keep : int, optional
         The number of newest windows to keep, including windows without rows. Older windows expire: they are summed, and
         tables show their sum as one row. Late rows of expired windows are added to this sum, so `lifetime` includes them
         and the result does not depend on the order of rows. Inside slices, `keep` applies to each slice separately.
     max_time : timestamp, int or str, optional
-        Rows with a later time are bad rows. Without this limit, one wrong clock would expire all windows if `keep` is
+        Rows with a later time are invalid. Without this limit, one wrong clock would expire all windows if `keep` is
         set. Pass a time, or a duration such as "5m", which is added to the current time of this machine. States with
         different limits can be merged, and the limit is not saved.
     mature_after : str, timedelta or int, optional
@@ -164,18 +164,19 @@ class Windowed(AxisWrapper):
         this. The age is measured from the end of the newest window (in slices, of each slice), or from `now` of `table`.
         This setting is not saved.
     memory_limit : int
-        The largest number of bytes for the cells; exceeding it raises MemoryLimitError.
+        The largest number of bytes for all windows together; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
-        Whether a bad row raises an error, or is left out and reported. A row without a time is in no window.
+        Whether an invalid row raises an error, or is left out and reported. A row without a time is in no window.
 
     Raises
     ------
     MemoryLimitError
-        Arrays whose size does not depend on the rows would exceed the limit in all windows that are kept together.
+        Arrays whose size does not depend on the number of rows, such as confusion matrices, would exceed the limit if
+        all windows that `keep` allows had rows.
 
     Notes
     -----
-    A window takes the memory of a slice. A year has 8,760 hourly windows; `keep` limits their number.
+    A window takes as much memory as a slice (see `Sliced`). A year has 8,760 hourly windows; `keep` limits the number.
 
     Examples
     --------
