@@ -138,7 +138,7 @@ def _copy_first(dtype: np.dtype[Any], make: Converter | None) -> Converter:
 
 
 def _make_kernel_converter(name: str, dtype: np.dtype[Any], to: np.dtype[Any]) -> Converter:
-    """Return a conversion that runs a kernel, which reads an array of one dtype and writes an array of another.
+    """Return a conversion that runs the kernel `name`, which reads an array of `dtype` and writes an array of `to`.
 
     The column may have another dtype of the same size: the kernel reads its bits as `dtype`.
     """

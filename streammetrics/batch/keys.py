@@ -264,7 +264,7 @@ def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
 
 
 def _concatenate_texts(texts: list[Any], name: str) -> EncodedTexts:
-    """Return the bytes of strings, of which some may be None, and the position where each of them begins."""
+    """Return the bytes of strings (None is an empty string) and the position where each of them begins."""
     try:
         encoded = [b"" if v is None else v.encode() if isinstance(v, str) else bytes(v) for v in texts]
     except UnicodeEncodeError as error:
@@ -282,7 +282,7 @@ def _read_fixed_width(values: NDArray[Any], name: str) -> tuple[str, Any]:
     index, (starts, _) = number_texts(np.ascontiguousarray(values).view(np.uint8), ends[:-1], ends[1:])
     distinct = values[starts // values.itemsize]
     texts = _concatenate_fixed_width(distinct) if len(distinct) > FEW_TEXTS else None
-    # Python raises the error for a string that cannot be encoded.
+    # There are few strings, or the kernel found one that cannot be encoded. `_concatenate_texts` raises the error for it.
     if texts is None:
         texts = _concatenate_texts(distinct.tolist(), name)
     return "string" if values.dtype.kind == "U" else "bytes", (texts, index, None)

@@ -17,7 +17,7 @@ OCTAVES = 400
 
 
 class Number(Score):
-    """0, or a number whose absolute value lies between 2**-octaves and 2**octaves; it may also have a lower bound.
+    """A number that is 0 or has an absolute value from 2**-octaves to 2**octaves; it may also have a lower bound.
 
     Parameters
     ----------

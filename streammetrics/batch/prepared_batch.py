@@ -164,7 +164,7 @@ def _is_present(need: Need, binding: Binding, batch: Batch) -> bool:
         return True
     # The correction for down-sampling changes the weights of negative rows only, so it needs the label.
     required = need.role == "y_true" and binding.corrects in ("rows", "both")
-    # A column that the user has bound must exist. If it is missing, `raw` raises the error.
+    # A column that the user has bound must exist. If it is missing, `Batch.raw` raises the error.
     if required or need.role in binding.columns_by_role:
         batch.raw(name)
     return False

@@ -95,7 +95,10 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _convert_times(values: Array, missing: Any, name: str, exact: bool) -> KindAndContent:
-    """Return numpy times of the years 1 to 9999 as a kind ("date" or "timestamp") and numbers of days or microseconds."""
+    """Convert numpy dates and times to a kind of key ("date" or "timestamp") and days or microseconds since 1970.
+
+    `exact` is as in `read_slice_keys`.
+    """
     # A column that contains only NaT may have no unit, so it is handled before the unit is read.
     if not len(values) or (missing is not None and missing.all()):
         return "", len(values)

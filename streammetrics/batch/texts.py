@@ -40,7 +40,7 @@ KINDS = {
 
 
 class Texts(NamedTuple):
-    """The strings of rows. The string of row i is ``data[starts[i]:stops[i]]``; it is empty if the row has none.
+    """The strings of some rows. The string of row i is ``data[starts[i]:stops[i]]``; it is empty if the row has none.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def _read_block(column: Any) -> Texts | None:
 
 
 def _read_offsets(column: Any) -> Texts | None:
-    """Return the strings of an Arrow array that stores their offsets in a buffer of bytes."""
+    """Return the strings of an Arrow array whose type is one of `KINDS`; None if it has another type or is empty."""
     kind, offset_dtype = KINDS.get(str(column.type), ("", None))
     if not kind or not len(column):
         return None
@@ -144,7 +144,8 @@ def _read_objects(values: Sequence[Any]) -> Texts | None:
     # Joining the strings, encoding the result and finding the separators takes a fraction of a Python loop over them.
     try:
         data = np.frombuffer("\0".join(values).encode(), np.uint8)
-    # An object is not a string, or a string cannot be encoded. `read_slice_column` names it.
+    # An object is not a string, or a string cannot be encoded. The caller then uses `read_slice_column`, which raises an
+    # error that names the object.
     except (TypeError, UnicodeEncodeError):
         return None
     starts, stops = np.empty((2, len(values)), np.int64)

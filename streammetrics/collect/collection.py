@@ -32,7 +32,7 @@ class PlanEntry(NamedTuple):
 
 
 class StatePlan:
-    """Decides which members of a collection share a state.
+    """The plan of a collection, which decides which members share a state.
 
     Members that read the same kind of state from the same columns share one state. For example, two metrics may need
     different sums of the same scores. The shared state then contains the sums for both (see `State.widen`).

@@ -209,7 +209,7 @@ class Definition:
     # -- other definitions --------------------------------------------------------------------------------------------
 
     def select_metrics(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
-        """Return a definition with only some metrics, and for each of its states the index of the state here.
+        """Return a definition with only some metrics, and the index that each of its states has here.
 
         `names` maps the old name of each metric to its new name.
         """

@@ -321,7 +321,7 @@ class MetricDefinition(Definition):
         roles: tuple[str, ...] | None = self.metric.about.positional_columns
         must = [name for name, needed in columns.items() if needed]
         # The class declares the usual columns, but a metric may read others with some settings, such as predictions
-        # rather than scores. Then the first required columns are used.
+        # rather than scores. In that case, use the first two required columns.
         if roles is None or (set(roles) - set(columns) and set(must) - set(roles)):
             roles = tuple(must[:2])
         return roles

@@ -223,7 +223,7 @@ def with_states(thing: Any, states: Sequence[State] | None) -> Any:
 
 
 def merge_and_consume(metrics: Sequence[Any]) -> Any:
-    """Merge metrics that the threads of one job have counted into the first one, and return it.
+    """Merge the metrics of all threads of one job into the first of these metrics, and return it.
 
     The result equals that of `merge`, but takes less time and memory. A cell, such as a slice, keeps its rows exactly
     only up to a limit. If a cell exceeds the limit in all metrics together, its rows move to histogram buckets without

@@ -198,7 +198,7 @@ def _merge_part(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
     """Merge a part into the total, and return the total.
 
     The first part becomes the total. A `fresh` part was just loaded, so nobody else uses it; any other part is copied
-    first.
+    first. `metrics` is as in `merge`.
     """
     if total is None:
         return thing if fresh or isinstance(thing, State) else thing.copy()

@@ -65,7 +65,7 @@ class AxisDefinition(Definition):
 
     @classmethod
     def from_metrics(cls, metric: Metrics, axis: Axis, on_invalid: str | None, memory_limit: int | None) -> Self:
-        """Return the definition around metrics that a user passed.
+        """Return the definition of this wrapper around the metrics that a user passed.
 
         Raise MemoryLimitError if arrays whose size is known in advance would exceed the memory limit.
         """
@@ -173,7 +173,7 @@ class AxisDefinition(Definition):
         """Compute the result of `places`, which caches it."""
         width, none = len(self.axis.names), np.zeros(0, np.int64)
         cells: Places = {}
-        # The number of keys after the first state. If later states add keys, the keys must be sorted again.
+        # The number of keys found in the first state. If later states add keys, the keys must be sorted again.
         first = 0
         names: list[tuple[Any, ...]] = []
         pieces: list[Ints] = []
@@ -329,7 +329,7 @@ def object_of_cells(definition: AxisDefinition, states: Sequence[State]) -> Any:
 
 
 def _drop_axes(definition: Any, names: set[str], first: bool = True) -> Any:
-    """Return the definition without its inner axes for the columns `names`; the outermost axis (`first`) is kept."""
+    """Return the definition without inner slices and windows by the columns `names`; the outermost (`first`) stays."""
     if not isinstance(definition, AxisDefinition):
         return definition
     inner = _drop_axes(definition.inner, names, False)

@@ -24,7 +24,7 @@ Ranges = Sequence[Sequence[int]]
 
 
 class LogIdentity(NamedTuple):
-    """Identifies a log, so that a pass continues only from a checkpoint of the same log. Digests are SHA-256.
+    """The identity of a log. A pass continues only from a checkpoint of the same log. Digests are SHA-256.
 
     Parameters
     ----------

@@ -182,7 +182,8 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
     total = merge_shards(shards)
     # A shard without rows does not change the value.
     tables = {n: np.repeat(x[None], count, axis=0) for n, x in _read_numbers(name, metric, binding, total).items()}
-    # A slice has no value without a shard that contains all of its rows. A metric without slices has the value of no rows.
+    # If a shard contains all rows of a slice, the slice has no value without this shard. Without slices, the value is
+    # then that of no rows.
     is_only = shards.total_row_counts == total.total_row_counts[at]
     of_no_rows = _read_numbers(name, metric, binding, total.empty_copy()) if is_only.any() and not total.axes else {}
     for number, table in tables.items():

@@ -39,7 +39,7 @@ LISTED = 3
 class PartitionDigests(State, tag="added"):
     """The digest of the content of every partition, as a state with one cell for each partition ID.
 
-    As a state, the digests are saved and loaded with the total of a ledger.
+    Because the digests are a state, they are saved and loaded together with the states of the total.
     """
 
     added = Flat(form="once")
@@ -260,8 +260,8 @@ class Ledger(MetricLike):
     -----
     For each partition the ledger keeps the ID and a digest of 32 bytes (about 250 bytes in memory). The state of a
     partition is no longer needed once it has been added. `add` takes no longer than a merge, because it works on a
-    copy of the total that shares unchanged arrays. Several threads may call `add`. `sm.save` writes a ledger atomically,
-    and `sm.load` reads it.
+    copy of the total that shares unchanged arrays. Several threads may call `add`. `sm.save` writes a ledger
+    atomically, and `sm.load` reads it.
 
     The digest is computed from the partition's state, so counting a partition again must give the same state. The same
     rows always do, with one exception: with ``grouped="sorted"`` the state also depends on how rows were cut into

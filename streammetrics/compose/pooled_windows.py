@@ -35,7 +35,7 @@ class PooledAnswer(InnerAnswer):
     definition : PooledDefinition
         The definition, which combines the windows with `pool_states`.
     states : sequence of State
-        The states of all metrics. Their first axis has the windows.
+        The states of all metrics. Their first axis is that of the windows.
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:

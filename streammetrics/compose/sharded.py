@@ -446,7 +446,7 @@ def check_inner(inner: Definition) -> None:
 
 
 def _leave_out_each(name: str, metric: Any, binding: Any, shards: State, count: int) -> dict[str, Floats]:
-    """Return the numbers of a metric without each shard, after the shards were folded to `count`."""
+    """Return the numbers of a metric without each shard, after folding the shards to `count` shards."""
     return leave_one_out(name, metric, binding, fold_shards(shards, count), count)
 
 

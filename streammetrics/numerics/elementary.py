@@ -46,7 +46,7 @@ TINY = 2.0**-30
 
 # The bits of 1.0.
 ONE = 0x3FF0000000000000
-# The bits of sqrt(1/2). Mantissas are chosen from [sqrt(1/2), sqrt(2)), which contains 1.
+# The bits of sqrt(1/2). Mantissas are chosen from [sqrt(1/2), sqrt(2)), so that numbers near 1 have the exponent 0.
 ROOT_HALF = 0x3FE6A09E667F3BCD
 MANTISSA = 0x000FFFFFFFFFFFFF
 EXPONENT = 0x7FF
@@ -195,7 +195,7 @@ def _exp_of_sum(x: Real, rest: Real) -> Real:
     z = r * r
     c = r - z * (EXP1 + z * (EXP2 + z * (EXP3 + z * (EXP4 + z * EXP5))))
     y = 1.0 - ((low - (r * c) / (2.0 - c)) - high)
-    # Split the exponent k into two halves.
+    # Split the exponent k into two halves. The constant 2046 is twice 1023, the exponent bias of a float64.
     biased = bits_of(rounded) - (ROUND_BITS - 2046)
     half = (biased >> 1) & EXPONENT
     return y * np.int64(half << 52).view(np.float64) * np.int64((biased - half) << 52).view(np.float64)

@@ -40,7 +40,8 @@ CHUNKS = 68
 # A unit of chunk 0 has the value 2**-1088.
 CHUNK_BASE = 1088
 BLOCK = 1 << 16
-# The maximum number of products of two digits of a `Mass` (each below 2**40) whose sum is certain to fit in an int64.
+# The maximum number of products whose sum is certain to fit in an int64. Each product is that of two digits of a
+# `Mass`, so it is below 2**40.
 MOST_PRODUCTS = 1 << 20
 # All bits of each chunk: 32, but 64 bits of the last chunk, which has the sign.
 CHUNK_BITS = np.array([(1 << 32) - 1] * (CHUNKS - 1) + [-1])
@@ -146,8 +147,8 @@ def to_approximate_floats(numbers: Ints) -> NDArray[np.float64]:
     The order of the additions, and therefore the last bits, may differ between machines.
     """
     negative, sizes = numbers[..., -1] < 0, numbers
-    # Inverting all bits of a negative number gives its absolute value but for a unit of the lowest chunk, which is below
-    # every positive float.
+    # In two's complement, inverting all bits of a negative number gives its absolute value minus one unit of the lowest
+    # chunk. This unit, 2**-1088, is below every positive float.
     if negative.any():
         sizes = np.where(negative[..., None], numbers ^ CHUNK_BITS, numbers)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -340,7 +341,7 @@ class Mass:
 
     @classmethod
     def from_rows(cls, rows: Ints, excess: Ints | None = None) -> Mass:
-        """Return the total weight of each cell.
+        """Return the total weight of each cell as a `Mass`.
 
         Parameters
         ----------
@@ -385,11 +386,11 @@ class Mass:
         return [_digits_to_int(column) for column in self.digits[:, which].T]
 
     def total(self) -> int:
-        """Return the sum of all cells."""
+        """Return the sum of the numbers of all cells, as a Python integer."""
         return _digits_to_int(self.digits.sum(axis=1))
 
     def sums_before(self) -> Mass:
-        """Return, for each cell, the sum of all cells before it."""
+        """Return, for each cell, the sum of the numbers of all cells before it."""
         sums = np.empty_like(self.digits)
         sums[:, :1] = 0
         np.cumsum(self.digits[:, :-1], axis=1, out=sums[:, 1:])
@@ -447,7 +448,7 @@ class Mass:
         return twice, equal
 
     def sums_through(self) -> Mass:
-        """Return, for each cell, the sum of all cells up to and including it."""
+        """Return, for each cell, the sum of the numbers of all cells up to and including it."""
         sums = self.sums_before()
         if len(sums.digits) == len(self.digits) == 1:
             return Mass(sums.digits + self.digits)
@@ -477,7 +478,7 @@ class Mass:
         return total
 
     def to_floats(self) -> NDArray[np.float64]:
-        """Return the cells as float64: exact up to 53 bits, with an error below 2 ulp for longer integers."""
+        """Return the numbers of all cells as float64: exact up to 53 bits; for longer ones, the error is below 2 ulp."""
         out = np.zeros(self.digits.shape[1])
         for digit in self.digits[::-1]:
             out = out * float(1 << DIGIT_BITS) + digit

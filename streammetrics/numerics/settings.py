@@ -84,7 +84,7 @@ def union(default: tuple[Any, ...], *, kw_only: bool = True) -> Any:
 
 
 class _Signature:
-    """Provides the signature that `help` and notebooks show for a constructor; it is built from the fields on access."""
+    """The signature that `help` and notebooks show for a constructor; it is built from the fields when it is read."""
 
     def __get__(self, instance: object, cls: Any) -> inspect.Signature:
         # The class defines its own constructor, so show the signature of that.
@@ -119,7 +119,7 @@ class Settings:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
-        # Each instance stores all its settings. The class does not need the defaults, which `help` would list once more.
+        # Delete the defaults from the class. Instances store all settings, and `help` would list the defaults twice.
         for declared in fields(cls):  # type: ignore[arg-type]
             has_default = declared.default is not MISSING
             if has_default and vars(cls).get(declared.name, MISSING) is declared.default:

@@ -133,7 +133,7 @@ class MetricAnswer(Answer):
 
 
 class NamedAnswers(Answer):
-    """The answer of a collection: several named answers.
+    """The results of a collection: an `Answer` for each member, by name.
 
     Parameters
     ----------

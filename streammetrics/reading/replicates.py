@@ -43,8 +43,8 @@ class ShardStates:
     bounds: NDArray[np.int64]
 
     def find_equal(self, other: ShardStates, candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of those candidates among the cells whose shards have the same states in both samples."""
-        # Comparing all cells at once is much faster, and suffices for two models of one log.
+        """Return a mask of the cells in the mask `candidates` whose shards have the same states in both samples."""
+        # Comparing all cells at once is much faster. It suffices if the shards of all cells are equal.
         if np.array_equal(self.bounds, other.bounds) and self.state == other.state:
             return candidates
         equal = np.zeros(len(candidates), bool)
