@@ -282,7 +282,7 @@ def _read_fixed_width(values: NDArray[Any], name: str) -> tuple[str, Any]:
     index, (starts, _) = number_texts(np.ascontiguousarray(values).view(np.uint8), ends[:-1], ends[1:])
     distinct = values[starts // values.itemsize]
     texts = _concatenate_fixed_width(distinct) if len(distinct) > FEW_TEXTS else None
-    # There are few strings, or the kernel found one that cannot be encoded. `_concatenate_texts` raises the error for it.
+    # There are few strings, or one cannot be encoded. In the second case, `_concatenate_texts` raises an error.
     if texts is None:
         texts = _concatenate_texts(distinct.tolist(), name)
     return "string" if values.dtype.kind == "U" else "bytes", (texts, index, None)

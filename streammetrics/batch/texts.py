@@ -144,8 +144,8 @@ def _read_objects(values: Sequence[Any]) -> Texts | None:
     # Joining the strings, encoding the result and finding the separators takes a fraction of a Python loop over them.
     try:
         data = np.frombuffer("\0".join(values).encode(), np.uint8)
-    # An object is not a string, or a string cannot be encoded. The caller then uses `read_slice_column`, which raises an
-    # error that names the object.
+    # An object is not a string, or a string cannot be encoded. The caller then uses `read_slice_column`, which raises
+    # an error that names the object.
     except (TypeError, UnicodeEncodeError):
         return None
     starts, stops = np.empty((2, len(values)), np.int64)

@@ -478,7 +478,7 @@ class Mass:
         return total
 
     def to_floats(self) -> NDArray[np.float64]:
-        """Return the numbers of all cells as float64: exact up to 53 bits; for longer ones, the error is below 2 ulp."""
+        """Return the numbers of all cells as float64: exact up to 53 bits, with an error below 2 ulp beyond that."""
         out = np.zeros(self.digits.shape[1])
         for digit in self.digits[::-1]:
             out = out * float(1 << DIGIT_BITS) + digit

@@ -81,7 +81,7 @@ class _Matching:
             distance[at] = ahead[at] = new[nearer]
             before[at] = row
             nearest = int(ahead.argmin())
-            # Stop if no path to a free column is shorter than leaving the row `last` unmatched, which has the length `end`.
+            # Stop if no path to a free column is shorter than `end`, the length of leaving the row `last` unmatched.
             if ahead[nearest] >= end:
                 nearest, self.mates[last] = self.mates[last], FREE
                 break
