@@ -175,8 +175,8 @@ def _from_categorical(raw: Any) -> Any:
 
 
 _CATEGORIES: dict[int, tuple[weakref.ref[Any], Any]] = {}
-"""The categories of recent columns, as weak references to the pandas index, and as Arrow arrays. The key is the `id` of
-the index."""
+"""The categories of recent categorical columns, by the `id` of the pandas index of categories: a weak reference to this
+index, and the categories as an Arrow array."""
 
 
 def _arrow_categories(raw: Any) -> Any:

@@ -92,7 +92,7 @@ class ShardedDefinition(Definition):
     shards : int
         The number of shards. The hash of a unit determines its shard.
     bits : int
-        The logarithm, to base 2, of the number of histogram buckets in shards.
+        The base-2 logarithm of the number of histogram buckets in shards.
     on_invalid, memory_limit
         As for `Sharded`.
     unknown : tuple of State
@@ -309,12 +309,13 @@ class Sharded(MetricContainer):
     metric : metric, Task, MetricCollection, or list or dict of metrics
         The metrics to compute. Slices and windows go around it: ``Sliced(Sharded(...), by=)``.
     unit : str
-        The column of the units, such as the user ID. A unit is whatever was assigned to an arm, or is independent of
-        other units. IDs are integers, strings, bytes, booleans, dates, timestamps or decimals.
+        The column of the units, such as the user ID. In an experiment, a unit is what is assigned to an arm; in
+        general, units must be independent of one another. IDs are integers, strings, bytes, booleans, dates, timestamps
+        or decimals.
     shards : int
         The number of shards, 8 to 4,096. Objects that are compared must have the same number.
     shard_bits : int
-        The logarithm, to base 2, of the number of histogram buckets in shards; at most that of the metrics.
+        The base-2 logarithm of the number of histogram buckets in shards; at most that of the metrics.
     missing : {"raise", "skip"}
         Whether a row without a unit raises an error, or is left out and reported.
     missing_values : tuple of int or str

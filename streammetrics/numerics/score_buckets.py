@@ -3,7 +3,7 @@
 A higher score never falls into a lower bucket, because scores are mapped to buckets by truncating bits, never by rounding.
 `kernels.histogram` has the compiled version.
 
-All functions take the scale of scores as `real`, and the resolution as `bits`, the binary logarithm of the number of
+All functions take the scale of scores as `real`, and the resolution as `bits`, the base-2 logarithm of the number of
 buckets. On the scale "probability" (`real` is False), probabilities below 1/2 have buckets in 32 octaves. The buckets of
 p above 1/2 mirror those of 1 - p, and 1/2 has its own bucket. On the scale "real" (`real` is True), scores are any
 finite numbers, and a bucket has the leading bits of the float32 number.
