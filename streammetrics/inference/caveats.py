@@ -18,7 +18,8 @@ from .reasons import has_reason
 
 __all__ = ["Note", "describe_caveats"]
 
-# The slices with intervals must have at least this share of all rows. Otherwise, the other slices could explain the whole.
+# The slices with intervals must have at least this share of all rows. Otherwise, the other slices could explain the
+# difference over all rows.
 LEAST_SHARE = 0.9
 
 
@@ -61,9 +62,9 @@ def describe_caveats(
     -----
     There is a warning if the interval of all rows excludes 0, and the interval of the average over the slices excludes
     0 on the other side. The average weights each slice by its share of the rows of both sides, so that different shares
-    of the slices on the two sides do not change it. Both intervals allow for the certified bounds. Slices with intervals
-    must have 90 % of the rows. Two false intervals in opposite directions are rarer than one, so the warning occurs by
-    chance less often than a false difference.
+    of the slices on the two sides do not change it. Both intervals are widened by the certified bounds, which limit the
+    error from bucketing scores. Slices with intervals must have 90 % of the rows. Two false intervals in opposite
+    directions are rarer than one, so the warning occurs by chance less often than a false difference.
     """
     by_metric = {one.pair.name: one for one in parts}
     wholes = list(whole)
@@ -77,7 +78,10 @@ def describe_caveats(
 
 
 def _describe_covariates(effects: Sequence[tuple[str, float]]) -> list[Note]:
-    """Return by how much covariates change the intervals; `effects` has the share of variance that they remove."""
+    """Return a note on how much narrower or wider covariates make the intervals; an empty list without covariates.
+
+    `effects` has the name of each metric, and the share of its variance that the covariates remove.
+    """
     if not effects:
         return []
     texts = []

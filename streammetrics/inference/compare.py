@@ -70,10 +70,10 @@ def compare(
     covariates : pair, or list of pairs, optional
         The same arms before the treatment, each as a pair (a, b), for variance reduction (CUPED). In a collection, a
         metric is adjusted by the covariates of its own name, or by all if there are none; at most three. For randomised
-        arms only. A quantile of few different values is not adjusted, and the `method` of its interval says so.
+        arms only. A quantile of few distinct values is not adjusted, and the `method` of its interval says so.
     adjust : {"holm", "bh"}, optional
-        Multiplicity correction over all metrics and slices; `better` then also needs the adjusted p-value. With
-        `sequential`, "bh" is e-BH.
+        Multiplicity correction over all metrics and slices; `better` then also requires that the adjusted p-value is at
+        most 1 - `confidence`. With `sequential`, "bh" is e-BH.
 
     Returns
     -------
@@ -91,15 +91,17 @@ def compare(
     -----
     The standard error comes from the delete-one-shard jackknife of d_k = (a without shard k) - (b without shard k), see
     `Sharded`. Degrees of freedom follow Welch and Satterthwaite, (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB), with the
-    variance v and df = K_eff - 1 of each side. Relative differences are computed on logarithms; for a metric that may be 0
-    or negative in one of its cells, such as profit, by the delta method. Then they need a control that is clearly above 0.
+    variance v and df = K_eff - 1 of each side. Relative differences are computed on logarithms. For a metric that may be 0
+    or negative in one of its cells, such as profit, they are computed by the delta method instead, which needs a control
+    that is clearly above 0.
     An interval needs at least 50 positives and 50 negatives (rows, for a metric without positives), in half of the shards.
     A difference of 0 is certain only if both sides have the same state.
 
-    A quantile of few different values, such as whole seconds, jumps from one value to the next. Where one stored value
-    holds more than 15 % of the weight inside the interval of either side, the interval of the difference has all
-    differences between the intervals of both sides (Woodruff 1952), and the p-value inverts it. Where both intervals are
-    the same single value, there is no p-value, and `note` has the change of the share of rows at or below this value.
+    A quantile of few distinct values, such as whole seconds, jumps from one value to the next. Where one stored value
+    holds more than 15 % of the weight inside the interval of either side (Woodruff 1952), the interval of the difference
+    consists of all differences between a value in one interval and a value in the other. The p-value then comes from the
+    narrowest such set that contains 0. Where both intervals are the same single value, there is no p-value, and `note`
+    contains the change of the share of rows at or below this value.
 
     For a ratio whose best value is 1, the side closer to 1 is better: with a and b the logarithms, the intervals of b - a
     and b + a must both exclude 0. A comparison takes 50 microseconds for each cell, less than reading the states.
@@ -175,7 +177,7 @@ def collect_samples(side: Any) -> list[Sample]:
 
 
 def collect_sides(*sides: Any) -> list[list[Sample]]:
-    """Return the samples of all sides of a comparison. With few units they have fewer shards, the same for all sides."""
+    """Return the samples of all sides of a comparison. If there are few units, shards are merged (`fold_shards`)."""
     return fold_shards([collect_samples(side) for side in sides])
 
 

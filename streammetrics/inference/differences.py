@@ -66,8 +66,8 @@ class MetricDifferences:
     reasons : array of str or None, shape (n,)
         Why a cell has no interval, for example too little data.
     share : ScaledEstimate or None
-        For a quantile whose interval is a set in some cells (`QuantileSet`): a - b of the share of weight at or below the
-        quantile.
+        For a quantile whose interval is a `QuantileSet` in some cells: the difference a - b of the share of weight at or
+        below the quantile. None for other metrics.
     """
 
     pair: Pair
@@ -79,7 +79,7 @@ class MetricDifferences:
 
     @property
     def relative_reasons(self) -> Reasons:
-        """Why a cell has no interval of the relative difference; first of all, because the control is 0."""
+        """Why a cell has no interval of the relative difference; a control of 0 is named before any other reason."""
         reasons = build_reasons(self.reasons, self.reasons.shape)
         for i in np.flatnonzero(self.pair.b.values == 0.0).tolist():
             reasons[i] = f"{ZERO_CONTROL}; {reasons[i] or CURE}"
@@ -96,7 +96,8 @@ def build_replicates(sample: Sample) -> Replicates:
     if shards.below is None:
         return Replicates(sample.values, shards.leave_one_out, shards.weights)
     one = quantile_replicates(sample.metric.q, shards.below, shards.weights, build_quantile_function(sample))
-    # The difference is that of the values which are shown: a quantile between two values is their mean.
+    # Shift the replicates so that they belong to the value that users see: for a quantile between two stored values,
+    # this is their mean.
     return Replicates(sample.values, one.leave_one_out + (sample.values - one.value), one.weights)
 
 

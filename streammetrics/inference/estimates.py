@@ -65,7 +65,8 @@ class ScaledEstimate(NamedTuple):
     reduction : float or array
         Share of the variance that the covariates removed.
     sets : QuantileSet or None, or array of these
-        Where the estimate is a difference of quantiles that jump between stored values: the set that is its interval.
+        For a difference of quantiles that jump between stored values, the set of differences that serves as its interval;
+        None for all other estimates.
     """
 
     value: Any
@@ -253,7 +254,7 @@ def statistic(estimate: ScaledEstimate, null: float = 0.0) -> Any:
 
 
 def _iterate_sets(estimate: ScaledEstimate) -> Iterator[tuple[int, Any]]:
-    """Yield the flat index of each cell whose interval is a set, and the set."""
+    """Yield the flat index of each cell whose interval is a `QuantileSet`, and this set."""
     if estimate.sets is not None:
         yield from ((i, one) for i, one in enumerate(np.asarray(estimate.sets).reshape(-1)) if one is not None)
 
@@ -317,7 +318,7 @@ def welch(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
 def divide(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
     """Return a / b - 1 of two independent estimates on the scale "natural", whose values need not be positive.
 
-    The error follows from the delta method: it is that of a - b a / b, divided by b.
+    The error comes from the delta method: it is the error of a - r b divided by b, where r = a / b is held constant.
 
     Examples
     --------

@@ -39,7 +39,7 @@ __all__ = [
 MIN_SHARDS = 6
 MIN_EVENTS = 50
 MAX_VALUE = 1e150
-# The number of shards that the reason of a refusal recommends if the events are in too few shards.
+# If there are enough events, but in too few shards, the reason for a missing interval recommends this number of shards.
 FEW_SHARDS = 16
 MORE_UNITS = "collect more units"
 NAN = float("nan")
@@ -175,7 +175,8 @@ def describe_shortage(
         summary = (
             f"{event_count.reshape(-1)[i]:g} {names[i]} in {shards_with_events.reshape(-1)[i]} of {len(counts)} shards"
         )
-        # Fewer shards help only where there are enough events, in as many shards as would be half of the fewer shards.
+        # Counting with FEW_SHARDS shards helps only if there are enough events, and at least FEW_SHARDS / 2 shards have
+        # some of them.
         is_enough = event_count.reshape(-1)[i] >= fewest and shards_with_events.reshape(-1)[i] >= FEW_SHARDS // 2
         cure = f"{MORE_UNITS}, or count with shards={FEW_SHARDS}" if is_enough else MORE_UNITS
         return f"too few: {summary}; {fewest} {names[i]} in {needed} shards are needed; {cure}"
@@ -435,8 +436,8 @@ def jackknife(
     variance = jackknife_variance(points)
     if covariates:
         return _adjust_for_covariates(points, covariates, variance, reasons)
-    # Without variation, the error is unknown, as for two arms without any failure. Only if both sides have the same state,
-    # their difference is 0 for certain.
+    # Without variation, the error is unknown, as for two arms without any failure. A difference is certainly 0 only if
+    # both sides have the same state.
     add_reasons(reasons, (variance == 0.0) & ~np.asarray(same), lambda i: CONSTANT)
     return build_estimate(value, points.point, np.sqrt(variance), points.df, points.scale, method, reasons=reasons)
 

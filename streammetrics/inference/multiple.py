@@ -16,7 +16,7 @@ __all__ = ["SLICE_CORRECTION", "adjust_p_values", "benjamini_hochberg", "e_benja
 
 Floats = NDArray[np.float64]
 SLICE_CORRECTION = "bh"
-"""The multiplicity correction of slices in what `eval` prints, in reports and in JSON."""
+"""The multiplicity correction over slices in the printed output of `eval`, in reports and in JSON."""
 
 
 def _read_p_values(p: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:

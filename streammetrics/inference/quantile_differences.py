@@ -39,9 +39,10 @@ STEP_SHARE = 0.15
 SPIKE = 4.0
 SET = "all differences of the values in both Woodruff intervals"
 NOT_ADJUSTED = f"{SET}, without covariates, which cannot adjust a quantile of few values"
-# Fewer expected rows beyond the quantile say too little about its limits.
+# A quantile has no interval if fewer rows than this are expected between it and the nearer end of the data.
 FEWEST_BEYOND = 5.0
-# The confidence of the intervals that decide whether the set is used, and the half width of such an interval.
+# The confidence of the intervals that decide whether the set is used, and the half width of such an interval in
+# standard errors.
 USUAL = 0.95
 USUAL_DEVIATE = float(critical_value(USUAL, INF))
 
@@ -55,7 +56,8 @@ class QuantileSteps:
     low, high : float64
         The bounds on the values in each bucket, in ascending order.
     down, up : float64
-        The half width of the interval, as a normal deviate, at which its lower and its upper limit reach each bucket.
+        The half width of the interval, as a normal deviate (1.96 at 95 %), at which its lower and its upper limit reach
+        each bucket.
     """
 
     low: Floats
@@ -100,7 +102,10 @@ class QuantileSet:
 
 
 def _find_reach(upper: QuantileSteps, lower: QuantileSteps, shift: Callable[[Floats], Floats]) -> float:
-    """Return the half width at which the lower limit of one side is at most the shifted upper limit of the other."""
+    """Return the smallest half width at which the interval of `upper` reaches down to the shifted interval of `lower`.
+
+    `shift` moves the values of `lower`, for example by the null hypothesis of the difference.
+    """
     place = np.searchsorted(shift(lower.high), upper.low)
     return float(np.maximum(upper.down, np.append(lower.up, INF)[place]).min())
 
@@ -148,7 +153,10 @@ def insert_quantile_sets(
 
 
 class _QuantileSide:
-    """The errors of the shares of weight below and up to the stored value at the quantile, for the cells of one side."""
+    """Standard errors of the share of weight below the stored value at the quantile, and of the share up to this value.
+
+    The arrays have one element for each cell of one side.
+    """
 
     def __init__(self, sample: Sample) -> None:
         self.sample, self.q = sample, float(about_of(sample.metric).quantile or 0.0)

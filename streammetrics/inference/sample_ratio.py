@@ -32,7 +32,8 @@ P_ALARM = 0.001
 # The concentrations of the Dirichlet priors, as numbers of users. An average of e-values is an e-value. The small priors
 # find large mismatches among few users, and the large prior finds small mismatches among many users.
 PRIORS = (30.0, 300.0, 1e4)
-# Users are split as planned only if the interval of each share contains the plan, and is at most 2 percentage points wide.
+# Users are split as planned only if the 99 % interval of the share of each arm contains its planned share, and is at
+# most 2 percentage points wide.
 CONFIDENCE, MAX_WIDTH = 0.99, 0.02
 # The maximum logarithm of an e-value; an e-value above e^700 is reported as inf.
 MAX_EXPONENT = 700.0
@@ -83,7 +84,7 @@ class SampleRatio(NamedTuple):
 
     @property
     def is_as_planned(self) -> bool:
-        """Whether the 99 % interval of each share contains the plan and is at most 2 percentage points wide."""
+        """Whether the 99 % interval of each share contains the planned share and is at most 2 percentage points wide."""
         limits = ((*pair, self.planned[arm]) for arm, pair in self.intervals.items())
         return not self.alarm and all(low <= p <= high and high - low <= MAX_WIDTH for low, high, p in limits)
 
@@ -97,10 +98,11 @@ class SampleRatio(NamedTuple):
 
     @property
     def smallest_mismatch(self) -> float:
-        """The smallest difference between the share of an arm and its plan that this many users most likely show.
+        """The smallest difference between the share of an arm and its planned share that the test most likely detects.
 
-        It is the difference at which the test raises an alarm, plus 0.84 standard errors, which gives 80 % power. The arm
-        is the one that shows a difference last. NaN without users.
+        It is the difference at which the test raises an alarm with the current number of users, plus 0.84 standard
+        errors, which gives 80 % power. It is computed for the arm whose planned share is closest to 0.5, where a
+        difference is hardest to detect. NaN without users.
         """
         counted = math.fsum(self.users.values()) * self.share
         if not counted:

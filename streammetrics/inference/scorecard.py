@@ -254,7 +254,8 @@ class Scorecard(Plottable):
         if missing := [q.name for q in self.options.questions if q.name not in differences]:
             available = ", ".join(dict.fromkeys(s.name for s in control))
             raise InvalidInputError(f"expected the metric {missing[0]!r} in both arms; the control has {available}")
-        # The numbers of users are those of all slices together. Their interval is for a single look.
+        # The shares of users are compared only with all slices merged, because the numbers of users by slice are
+        # unknown, and only without `sequential`, because their interval is valid for a single look.
         counts, progress = self.users or {}, self.progress[treatment]
         if counts and samples is self.totals and not progress.sequential and max(counts.values()) <= MOST_USERS:
             users, share = (counts[treatment], counts[self.control]), self._build_settings(progress).confidence

@@ -2,9 +2,9 @@
 
 The intervals are an asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas 2021, arXiv 2103.06476).
 The boundary of the normal mixture is b(x)^2 = (1 + 1/x) (ln(1 + x) + 2 ln(1/alpha)), where x is the share of the planned
-users so far, times a constant. The boundary is for normal deviates, but a standard error from few shards is itself
-uncertain, and the exponential of a squared t statistic has no finite mean. Each t statistic is therefore first mapped to
-the normal deviate with the same tail probability.
+users so far, times a constant (`Look.scaled_time`). The boundary is for normal deviates, but a standard error from few
+shards is itself uncertain, and the exponential of a squared t statistic has no finite mean. Each t statistic is therefore
+first mapped to the normal deviate with the same tail probability.
 
 Every result depends only on the current look. The intersection with the intervals of earlier looks would be narrower, but
 late rows can still change the data of earlier looks.
@@ -100,8 +100,8 @@ def sequential_reach(look: Look, confidence: float, df: Any) -> Any:
 def _compute_reaches(deviate: float, df: bytes) -> NDArray[np.float64]:
     """Return the half widths of many cells; cached, because the interval and the verdict both need them.
 
-    `deviate` is the half width for a known standard error, and `df` has the bytes of the float64 degrees of freedom,
-    because an array cannot be a cache key.
+    `deviate` is the half width for a known standard error. `df` contains the degrees of freedom as the bytes of a float64
+    array, because an array itself cannot be a cache key.
     """
     freedom = np.frombuffer(df)
     is_known = freedom > 0.0

@@ -1,7 +1,8 @@
 """The number of shards of a comparison: fewer than were counted if there are few units.
 
-With few units, most shards of an arm are empty, and a comparison over 64 shards would be refused. Folding gives the 32 or
-16 shards that the same units would have if they were counted with this number. The states keep their shards.
+With few units, most shards of an arm are empty, and a comparison over 64 shards would be refused. Folding merges pairs of
+shards. The result is the 32 or 16 shards that the same units would have if they were counted with this number. The states
+keep their shards.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from ..reading.replicates import Sample
 
 __all__ = ["fold_shards"]
 
-# Shards are folded in halves until there are at least so many units (of both arms together) for each shard. Then each of
-# two equal arms has one unit a shard, so about 63 % of its shards have rows, more than the half that an interval needs.
+# The number of shards is halved until there are at least this many units (of both arms together) for each shard. Then
+# each of two equal arms has one unit per shard, so about 63 % of its shards have rows, more than the half that an
+# interval needs.
 UNITS_PER_SHARD = 2.0
 # With half as many shards, Student's t with 7 degrees of freedom would make intervals 11 % wider than with 15.
 FEWEST_SHARDS = 16
@@ -64,7 +66,7 @@ def choose_count(occupied: NDArray[np.bool_]) -> int:
 
 
 def estimate_units(occupied: NDArray[np.bool_]) -> float:
-    """Return the number of units that leaves as many of K shards empty on average, -K ln(empty / K) (linear counting)."""
+    """Estimate the number of units from the number of empty shards among K: -K ln(empty / K) (linear counting)."""
     if occupied.all():
         return math.inf
     return float(-len(occupied) * log1p(-np.count_nonzero(occupied) / len(occupied)))

@@ -2,8 +2,8 @@
 
 Rows of one user are correlated, so an interval for a rate needs many events. The share of users who have at least one
 event has an exact interval, because users are independent: that of Clopper and Pearson (1934). The number of these users
-is not stored, but it is known within limits: every shard with events has at least one of them, and every event belongs to
-one user.
+is not stored, but it has bounds: every shard with events has at least one of these users, and every event belongs to one
+user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["MOST_USERS", "add_user_shares", "difference_limits"]
 
 Floats = NDArray[np.float64]
 RATE = "ctr"
-# With more events, few shards have most of them, and the limits of the number of users are too wide to be useful.
+# With more events, the bounds on the number of users with an event are too far apart to be useful.
 MOST_EVENTS = 10_000
 # With more users in an arm, their number may be an estimate from a sample.
 MOST_USERS = 1 << 19
@@ -76,7 +76,10 @@ def _describe_shares(a: Shards, b: Shards, cell: int, users: Sequence[float], co
 
 
 def _limit_users(events: Floats, users: float) -> tuple[int, int] | None:
-    """Return the smallest and the largest possible number of users with an event, from the events of each shard."""
+    """Return the smallest and the largest possible number of users with an event, given the events of each shard.
+
+    Return None if there are more than MOST_EVENTS events, or if `users` is not a whole number that is large enough.
+    """
     fewest, most = int(np.count_nonzero(events)), int(events.sum())
     if most > MOST_EVENTS or not fewest <= users < math.inf or users != math.floor(users) or not users:
         return None
@@ -86,7 +89,7 @@ def _limit_users(events: Floats, users: float) -> tuple[int, int] | None:
 def difference_limits(
     a: tuple[int, int], b: tuple[int, int], users: tuple[int, int], confidence: float
 ) -> tuple[float, float]:
-    """Return limits of the difference of two shares of users.
+    """Return the lower and the upper confidence limit of the difference of two shares of users.
 
     Parameters
     ----------

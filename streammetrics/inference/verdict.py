@@ -205,7 +205,7 @@ def _compute_interval(estimate: ScaledEstimate, progress: Progress, alpha: float
 def _compute_limits(
     estimate: ScaledEstimate, progress: Progress, alpha: float, slack: tuple[Any, Any]
 ) -> tuple[Any, Any]:
-    """Return the limits of the interval on the scale of the estimate, widened by the slack of the certified bounds."""
+    """Return the limits of the interval on the scale of the estimate, widened by `slack` (see `MetricEffect`)."""
     limits = _compute_interval(estimate, progress, alpha)
     scale = scale_of(estimate.scale)
     return scale.point(limits.low) - slack[0], scale.point(limits.high) + slack[1]
@@ -238,8 +238,8 @@ def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin:
         if not margin:
             (low, high), (low2, high2) = (_compute_limits(e, progress, alpha, effect.slack) for e in change)
             return ((low > 0.0) & (high2 < 0.0)) | ((high < 0.0) & (low2 > 0.0))
-        # It is enough that either contrast is within a limit. As there are two chances, each contrast is tested at
-        # alpha / 2.
+        # It is enough that one of the two contrasts is within the limit. As there are two chances, each contrast is
+        # tested at alpha / 2.
         halves = (_compute_limits(e, progress, alpha / 2.0, effect.slack) for e in change)
         (low, high), (low2, high2) = halves
         return ((high < limit) | (high2 < limit)) & ((low > -limit) | (low2 > -limit))

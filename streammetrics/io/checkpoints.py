@@ -101,6 +101,8 @@ class CheckpointFile:
     def check(self, metrics: Any, query: Any) -> None:
         """Raise an error if a pass over this log with these metrics could not be resumed from a checkpoint.
 
+        `query` has the columns that identify a query of ranking metrics; None if no metric needs whole queries.
+
         Raises
         ------
         InvalidInputError

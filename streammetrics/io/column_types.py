@@ -242,7 +242,7 @@ def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _find_first_failure(values: pa.Array, kind: pa.DataType) -> int:
-    """Return the index of the first value that cannot be cast to a type. At least one value cannot."""
+    """Return the index of the first value that cannot be cast to a type. The caller ensures that there is one."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2

@@ -37,8 +37,8 @@ class DemoTruth:
     ctr : mapping of str to float
         Expected click-through rate of each variant.
     calibration : mapping of str to float
-        The expected sum of the predictions over the expected sum of the labels, for `pctr_a`, `pctr_b` and `pcvr`. That
-        of `pcvr` is over clicks only. With `negative_rate`, the predictions are the corrected scores.
+        The expected sum of the predictions over the expected sum of the labels, for `pctr_a`, `pctr_b` and `pcvr`. The
+        sums for `pcvr` are over clicks only. With `negative_rate`, the predictions are the corrected scores.
     auc : mapping of str to float
         Expected AUC of `pctr_a`, `pctr_b`, and of the true probabilities ("perfect"), accurate to about 1e-5.
     negative_rate : float

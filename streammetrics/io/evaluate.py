@@ -47,7 +47,7 @@ __all__ = [
 
 OVERALL = "overall"
 WATCH_SECONDS = 0.1
-# How long an interrupt waits for threads: much longer than a batch takes, but shorter than a compilation.
+# How long an interrupt waits for threads: much longer than a batch takes, but shorter than compiling a kernel.
 STOP_SECONDS = 2.0
 
 
@@ -81,7 +81,7 @@ class EvaluatedLog:
     windows : Windowed, optional
         The metrics of all rows by window, if windows are requested. Slices are then split by window as well.
     users : Sliced, optional
-        The users by arm, if they are counted.
+        The distinct users of each arm, if they are counted.
     """
 
     overall: MetricCollection | Sharded

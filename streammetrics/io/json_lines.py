@@ -105,7 +105,10 @@ class JsonReader:
 
     @contextmanager
     def _locate_errors(self, first: int) -> Iterator[None]:
-        """Convert errors of Arrow to errors that name the row of the file. `first` is the row number of the block."""
+        """Convert errors of Arrow to errors that name the row of the file.
+
+        `first` is the row number of the first row of the block.
+        """
         try:
             yield
         except pa.ArrowInvalid as error:
@@ -130,7 +133,7 @@ def _build_schema(types: Mapping[tuple[str, ...], pa.DataType]) -> pa.Schema:
 
 
 def _infer_schema(table: pa.Table) -> pa.Schema:
-    """Return the types of the first rows. Times with fractions of a second are recognized, which Arrow reads as text."""
+    """Infer a schema from the first rows. Also recognize times with fractions of a second, which Arrow reads as text."""
     return pa.schema([(n, _infer_type(column)) for n, column in zip(table.schema.names, table.columns, strict=True)])
 
 

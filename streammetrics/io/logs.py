@@ -118,10 +118,10 @@ class Log:
     paths : path or sequence of paths
         Files, folders and patterns (`"log/**/*.parquet"`); "-" is standard input, as an Arrow IPC stream, CSV or JSON
         lines. Folders are read recursively; names that start with `.` or `_` are skipped. A folder named like
-        `country=US` in the path of a file adds a column to its rows, unless the file has a column of that name. The
-        values are text for keys; otherwise they are integers if possible. URLs of files, folders and patterns,
-        such as `"s3://bucket/log/*.parquet"`, are read by fsspec, with the credentials and endpoints that it finds (see
-        its documentation).
+        `country=US` in the path of a file adds a column to its rows, unless the file has a column of that name. Its
+        values are text if the column is only a slicing key. Otherwise they are integers, if all of them are. URLs of
+        files, folders and patterns, such as `"s3://bucket/log/*.parquet"`, are read by fsspec, with the credentials and
+        endpoints that it finds (see its documentation).
         A folder with a `_delta_log` is a Delta table, and `"delta:s3://bucket/table"` names a remote one.
         `"iceberg:catalog/namespace.table"` or `"iceberg:path/v3.metadata.json"` names an Iceberg table, and
         `"sql:select ..."` a DuckDB query. One thread reads them. A table is read at the version that was current when
@@ -132,9 +132,10 @@ class Log:
     nulls : sequence of str
         Spellings of null in text files, if they are not quoted.
     types : mapping of str to str or pyarrow.DataType, optional
-        Types of columns: "string", "int", "float", "bool", "date", "timestamp", or an alias of Arrow, such as "uint64".
-        The type then applies to every file of any format. By default, columns of Parquet, Arrow and JSON keep the types
-        of the file; in CSV files and partition names, keys are text as spelled, and other numbers are float64.
+        Types of columns: "string", "int", "float", "bool", "date", "timestamp", or an Arrow alias, such as "uint64".
+        A type applies to every file, whatever its format. By default, columns of Parquet, Arrow and JSON keep the types
+        of the file; in CSV files and partition names, keys are read as text, exactly as spelled, and other numbers as
+        float64.
     quotes : bool
         Whether quotation marks enclose values in CSV and TSV files.
     names : sequence of str, optional

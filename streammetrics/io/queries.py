@@ -85,9 +85,9 @@ class QuerySplitter:
                 self.is_scattered = True
                 return
             last = ids[-1]
-            # The last start in the batch is the first row of a query that may continue in the next batch. All rows before
-            # it belong to complete queries, except those of the first query in the part, whose beginning may be in the
-            # previous part.
+            # The last element of `starts` is the first row of a query that may continue in the next batch. All rows
+            # before it belong to complete queries, except those of the first query in the part, whose beginning may be
+            # in the previous part.
             if len(starts) and (pending or len(starts) > 1):
                 cut = int(starts[-1])
                 before = pa.Table.from_batches([*pending, batch.slice(0, cut)])

@@ -37,7 +37,8 @@ class _QuotedCells(NamedTuple):
     has_trailing_text : bool array
         Whether text other than a delimiter or the end of the line follows the closing mark of each cell.
     unclosed : int
-        The position of a last cell that does not end in this block; the length of the block if all cells end.
+        The position of the opening mark of the last cell, if that cell does not end in this block; otherwise the length
+        of the block.
     """
 
     opens: Ints

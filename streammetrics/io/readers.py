@@ -87,7 +87,7 @@ class FileSpan:
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What is known about a file before its rows are read: columns, types, number of rows, and independent ranges."""
+    """What is known about a file before its rows are read: columns, types, number of rows, and its `FileSpan` ranges."""
 
     schema: pa.Schema
     # The column names. They are stored here because the schema decodes its names on every access.
@@ -101,7 +101,7 @@ class FileFacts:
 
     @classmethod
     def from_schema(cls, schema: pa.Schema, rows: int | None, spans: tuple[FileSpan, ...]) -> FileFacts:
-        """Make the facts from a schema, whose metadata is dropped. Raises an error if a column name is not valid UTF-8."""
+        """Build the `FileFacts` of a schema and drop its metadata. Raises an error if a column name is not valid UTF-8."""
         names = tuple(schema.names)
         types = dict(_list_fields("", schema)) | dict(zip(names, schema.types, strict=True))
         repeated = {name: n for name, n in Counter(names).items() if n > 1}
@@ -221,8 +221,8 @@ def is_text(dtype: pa.DataType) -> bool:
 def _group_units(unit_rows: Sequence[int], size: int) -> tuple[FileSpan, ...]:
     """Combine adjacent row groups or record batches into ranges that are large enough to occupy a thread.
 
-    `unit_rows` gives the number of rows in each, and `size` is the number of bytes of the file. There is no range without
-    rows.
+    `unit_rows` contains the number of rows of each row group or record batch, and `size` is the number of bytes of the
+    file. Ranges without rows are left out.
     """
     total = max(sum(unit_rows), 1)
     spans: list[FileSpan] = []

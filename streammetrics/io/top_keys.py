@@ -88,8 +88,9 @@ def find_largest_keys(
 def _count_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> dict[Names, list[pa.Table] | None]:
     """Count the rows of every key in a part of a log.
 
-    For each set of columns, the result contains tables of keys and their numbers of rows, which are yet to be summed, or
-    None if a column cannot be a key, or if there are too many keys.
+    For each set of columns, the result contains tables with a number of rows for each key. A key may be in several of
+    these tables, whose numbers the caller sums. The result is None for a set in which a column cannot be a key, or
+    which has too many keys.
     """
     pending: dict[Names, list[pa.Table] | None] = {names: [] for names in sets}
     for batch in part.batches():
