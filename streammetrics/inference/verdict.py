@@ -125,7 +125,10 @@ class Progress(NamedTuple):
 
     @property
     def allows_decision(self) -> bool:
-        """Whether it is stated how the experiment is looked at. Otherwise, one of several looks may be shown."""
+        """Whether it is stated how the experiment is looked at.
+
+        Otherwise, this may be one of several looks, for which the interval for a single look is not valid.
+        """
         return self.planned is not None or self.sequential or self.final
 
     @property
@@ -180,9 +183,9 @@ class Verdict(NamedTuple):
     sentence : str
         The decision in words, with the numbers that decide.
     primary : ComparisonReading
-        Reading of the primary metric.
+        Conclusion about the primary metric.
     guardrails : tuple of ComparisonReading
-        Readings of the guardrails, in the order of the input.
+        Conclusions about the guardrails, in the order of the input.
     more_users, more_days : float or None
         How many more users and days would decide the metrics that are still undecided, if the estimates do not change,
         counted at most until the planned end. None if unknown.

@@ -152,7 +152,7 @@ def evaluate(
     threads : int, optional
         Number of threads; by default the number of CPUs.
     where : iterable of Filter
-        Comparisons of columns. The `where` of a task may refer to them by name, as to columns.
+        Conditions on rows. A task can have the name of a filter as its `where`, as if it were a column of 0 and 1.
     watch : callable, optional
         Called ten times a second with the progress so far, in the calling thread.
     checkpoint : path, optional

@@ -155,7 +155,10 @@ class QuoteCheck:
         return _QuotedCells(first, final, np.zeros(len(first), bool), unclosed)
 
     def _scan_cells(self, data: bytes, values: NDArray[np.uint8], last: bool) -> _QuotedCells:
-        """Return the quoted cells of a block that may have quotation marks anywhere, by a scan from cell to cell."""
+        """Return the quoted cells of a block that may have quotation marks anywhere, by a scan from cell to cell.
+
+        `values` are the bytes of `data` as an array, and `last` says that the data ends with the file.
+        """
         marks = np.flatnonzero(values == _QUOTE)
         before = np.concatenate([[_NEWLINE], values])[marks]
         begins = (before == _NEWLINE) | (before == _RETURN) | (before == self._delimiter[0])

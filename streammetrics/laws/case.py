@@ -104,7 +104,10 @@ class Case(NamedTuple):
         return [np.flatnonzero(owner == i) for i in range(k)]
 
     def needs_of_kind(self, kind: type) -> list[Need]:
-        """Return the declared columns of this kind, or matrices of this kind, that are optional or are in the case."""
+        """Return the declared columns whose values are of this kind, including matrices of such values.
+
+        Required columns that the case does not have are left out.
+        """
         served = [n for n in self.needs if n.optional or n.role in self.columns]
         return [n for n in served if isinstance(n.kind.kind if isinstance(n.kind, Matrix) else n.kind, kind)]
 

@@ -413,7 +413,7 @@ def _has_setting(metric: Any, setting: str) -> bool:
 
 
 def coarsening(case: Case) -> None:
-    """A histogram that is coarsened to fewer bits equals a histogram that had fewer bits from the start."""
+    """A histogram that is coarsened to fewer bits (wider buckets) equals one that had fewer bits from the start."""
     metric = case.make()
     if definition_of(metric).can_coarsen and (metric.settings.get("bits") or 0) > 8:
         expect(coarsen(metric, 8).settings["bits"] == 8, "coarsen(8) to have 8 bits")

@@ -140,8 +140,8 @@ def _add_object(name: str, thing: Any, content: _ReportContent) -> None:
 def _unwrap(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
     """Yield the metrics that an object contains, with their names.
 
-    A bundle yields each of its members, a ledger its total, and a checkpoint each of its pieces. Any other object is
-    yielded as it is.
+    A bundle yields each of its members, a ledger its total, and a checkpoint each of its collections, slices and
+    windows. Any other object is yielded as it is.
     """
     if isinstance(thing, Bundle):
         for inner, one in thing.items():

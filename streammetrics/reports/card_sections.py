@@ -48,8 +48,9 @@ def add_scorecards(
 ) -> None:
     """Add the sections of scorecards to a page. The verdict of the first scorecard becomes the headline of the page.
 
-    Scorecards of one experiment, such as that of all rows and that of slices, have the same totals. The page shows the
-    totals once, and then the slices of each of these scorecards. `split` has the users by arm, if they were counted.
+    Scorecards of one experiment, such as one over all rows and one by slice, have the same totals. The page shows the
+    totals once, and then the slices of each of these scorecards. `warnings` are sentences about dropped rows, and
+    `split` has the users by arm, if they were counted.
     """
     shown: list[Scorecard] = []
     later: list[PagePart] = []

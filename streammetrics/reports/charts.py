@@ -141,7 +141,7 @@ class ChartLine(NamedTuple):
     """A line through points.
 
     `number` is the colour index of the model; None means black. `marks` are the indices of the points that have a
-    marker.
+    marker. If `steps` is true, the line is drawn as a step function.
     """
 
     x: Any

@@ -102,7 +102,8 @@ def build_cutoff_table(comparisons: Sequence[Comparison], sides: tuple[NamedSide
 def add_comparisons(page: Page, compared: Sequence[ComparedSides], warnings: Sequence[str], *, first: bool) -> None:
     """Add the sections of comparisons to a page, for one treatment after the other.
 
-    If `first` is true, the headline of the page is about the first treatment, and the other verdicts follow.
+    If `first` is true, the headline of the page is about the first treatment, and the other verdicts follow. `warnings`
+    are sentences about dropped rows.
     """
     if first:
         control = compared[0].sides[1]
@@ -163,7 +164,7 @@ def _add_treatment(
 
 
 def _collect_notes(pairs: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[Note]:
-    """Return the notes about the comparison of all rows, and about its disagreement with each set of slices."""
+    """Return the notes about the comparison over all rows, including Simpson's paradox in each set of slices."""
     wholes = [some for _, some in pairs if isinstance(some, Comparisons) and not some.by]
     if len(wholes) != 1:
         return []

@@ -52,7 +52,8 @@ def add_accumulators(
     """Add the sections of metrics to a page.
 
     If `first` is true, there are no scorecards or comparisons, and the page begins with these metrics. `compared` are
-    the comparisons on the page, as pairs of a name and the comparisons under this name.
+    the comparisons on the page, as pairs of a name and the comparisons under this name. `warnings` are sentences about
+    dropped rows. The other parameters are those of `report`.
     """
     has_arms = any(part.kind == "arms" for part in page.parts)
     where: list[PagePart] = []

@@ -69,7 +69,7 @@ class NumberChange(NamedTuple):
 
 
 def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[NumberChange]:
-    """Return a row of numbers for each comparison of two models; side a of the comparisons is `treatment`."""
+    """Return a `NumberChange` for each comparison of two models; side a of the comparisons is `treatment`."""
     changes = []
     for one in comparisons.values():
         word = "too few" if one.reason else {"a": "better", "b": "worse"}.get(one.better or "", "")
@@ -81,7 +81,7 @@ def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[Numb
 
 
 def collect_card_changes(table: Table) -> list[NumberChange]:
-    """Return a row of numbers for each line in the table of a scorecard; slices that only one arm has are left out."""
+    """Return a `NumberChange` for each row in the table of a scorecard; slices that only one arm has are left out."""
     changes = []
     for row in table:
         if not row["role"]:

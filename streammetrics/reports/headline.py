@@ -1,4 +1,4 @@
-"""Write the headline of a page: a main sentence about a comparison or scorecard, and facts below it."""
+"""Write the headline of a page: a main sentence about a comparison or scorecard, and remarks below it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def build_comparison_headline(
     """Return the headline for comparisons over all rows, with the sentence that `eval` prints, too.
 
     The main sentence is about the metric `primary`. If there are no comparisons, it is about the slices in `forests`.
-    `sides` are the new and the old model or arm.
+    `sides` are the new and the old model or arm, and `warnings` are sentences about dropped rows.
     """
     if not comparisons:
         return _build_slice_headline(sides, forests, warnings)
@@ -93,9 +93,9 @@ def _describe_agreement(rows: list[MeasureRow]) -> str:
 
 
 def _describe_errors(main: Comparison, row: MeasureRow, badge: str) -> list[Fact]:
-    """Return facts about the sampling error and the bucketing error.
+    """Return remarks about the sampling error and the bucketing error.
 
-    The fact about the larger error comes first, and says how to reduce that error. The bucketing error comes from
+    The remark about the larger error comes first, and says how to reduce that error. The bucketing error comes from
     storing scores in histograms.
     """
     if not row.half:
@@ -134,7 +134,7 @@ def _describe_forests(forests: Sequence[Forest]) -> list[Fact]:
 
 
 def _describe_warnings(rows: Sequence[MeasureRow], forests: Sequence[Forest], warnings: Sequence[str]) -> list[Fact]:
-    """Return a list of one fact: the metrics and slices that are worse, and the `warnings` about dropped rows.
+    """Return a list of one remark: the metrics and slices that are worse, and the `warnings` about dropped rows.
 
     The list is empty if there is nothing to warn about.
     """
@@ -150,7 +150,7 @@ def _describe_warnings(rows: Sequence[MeasureRow], forests: Sequence[Forest], wa
 
 
 def _describe_notes(notes: Iterable[Note]) -> list[Fact]:
-    """Return a fact for each note about a comparison."""
+    """Return a remark for each note about a comparison."""
     return [Fact("but" if n.is_warning else "tag", "caution" if n.is_warning else "covariates", typeset(n.sentence))
             for n in dict.fromkeys(notes)]  # fmt: skip
 
@@ -170,7 +170,7 @@ def build_scorecard_headline(
     card: Scorecard, figures: Mapping[Any, Sequence[MeasureRow]], colours: Mapping[Any, int], forests: Sequence[Forest],
     warnings: Sequence[str] = (), notes: Iterable[Note] = (), *, has_users: bool = False,
 ) -> Headline:  # fmt: skip
-    """Return the headline of a scorecard: the verdict on the first treatment, the other verdicts, and facts.
+    """Return the headline of a scorecard: the verdict on the first treatment, the other verdicts, and remarks.
 
     `figures` are the table rows of each treatment, `colours` the colour index of each arm, and `notes` the notes about
     all treatments and slices. `has_users` says whether the table of arms has the users so far, so that the headline gives
@@ -233,7 +233,7 @@ def _describe_looks(card: Scorecard, always: bool, has_users: bool) -> str:
 
 
 def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:
-    """Return a fact that lists the certified bound of each metric, or says that all values are exact."""
+    """Return a remark that lists the certified bound of each metric, or says that all values are exact."""
     some = [r for r in rows if r.proof not in ("", "exact")]
     if not any(r.proof for r in rows):
         return []
@@ -243,7 +243,7 @@ def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:
 
 
 def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fact]:
-    """Return a fact for each treatment: how many guardrails are held, and the difference in each of the others."""
+    """Return a remark for each treatment: how many guardrails are held, and the difference in each of the others."""
     facts = []
     for arm, rows in figures.items():
         guarded = [r for r in rows if r.word in ("held", "undecided", "breached") or r.limit]
@@ -273,7 +273,7 @@ def _describe_sample_ratio(card: Scorecard) -> list[Fact]:
 
 
 def describe_next_step() -> list[Fact]:
-    """Return a fact that says what to do after a sample ratio mismatch, which makes the arms incomparable."""
+    """Return a remark that says what to do after a sample ratio mismatch, which makes the arms incomparable."""
     text = "Find and fix the cause, then restart with new users. Dropping rows until the ratio fits does not help."
     return [Fact("tag", "next", text)]
 

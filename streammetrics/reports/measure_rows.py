@@ -222,8 +222,8 @@ def build_shared_axis(
 ) -> tuple[RowAxis, float, float]:
     """Return a shared axis for several rows, and the lowest and the highest value on it.
 
-    Rows with too little data do not affect the range, and much longer intervals are cut off. The axis has at most `steps`
-    steps between ticks.
+    Rows with too little data do not affect the range, and much longer intervals are cut off. The range includes
+    `overall`, the difference over all rows. The axis has at most `steps` steps between ticks.
     """
     # The range covers the middle 96 % of the differences, plus `most` times the median half-width of the intervals on
     # both sides. If it covered all intervals, one slice with little data would squeeze all the others.
@@ -263,7 +263,9 @@ def build_forest(
     """Return a forest plot of a metric, with one interval for each slice.
 
     Slices are sorted by impact, which is the share of rows times the difference. Slices with too little data come last.
-    At most `max_slices` slices of each group are shown.
+    At most `max_slices` slices of each group are shown. `groups` are pairs of a heading and the rows below it, `overall`
+    is the difference over all rows, and `interval` is the label of the intervals, such as "95 %". If `first`, the page
+    shows the plot expanded.
     """
     every = [r for _, rows in groups for r in rows]
     title = f"{metric} difference{', better →' if best in ('high', 'low') else ''}"

@@ -46,7 +46,7 @@ class Fact(NamedTuple):
 
 
 class Headline(NamedTuple):
-    """The headline of a page: a main sentence, and facts below it.
+    """The headline of a page: a main sentence, and remarks below it.
 
     Parameters
     ----------
@@ -274,7 +274,7 @@ class Page:
     title : str
         Title of the page.
     headline : Headline
-        The main sentence and facts.
+        The main sentence and the remarks below it.
     sides : tuple of NamedSide
         The compared models or arms; empty without a comparison.
     hero : (MeasureRow, RowAxis) or None

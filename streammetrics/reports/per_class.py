@@ -120,7 +120,7 @@ def _build_cell(one: ArrayValues, i: int) -> Cell:
 
 
 def build_class_grids(collection: MetricCollection) -> list[Grid]:
-    """Return tables by class from all states that count by class.
+    """Return tables of metrics by class, computed from all states that count by class.
 
     If there are too many classes for a confusion matrix, the list also has a table of the most frequent confusions.
     """

@@ -50,7 +50,7 @@ TotalMetrics = MetricCollection | Sharded
 def split_pieces(thing: Any, name: str = "") -> list[tuple[str, TotalMetrics | AxisWrapper]]:
     """Return the collections, slices and windows inside an object, each with its name.
 
-    If `thing` contains no other objects, its name is empty.
+    `name` is the prefix of these names, and the whole name of an object that contains no others.
     """
     if isinstance(thing, Bundle):
         return [piece for inner, one in thing.items() for piece in split_pieces(one, _join_names(name, inner))]
@@ -208,7 +208,7 @@ def format_slice_key(record: Record, name: str) -> str:
 
 
 def _add_columns(thing: TotalMetrics | AxisWrapper, records: list[Record]) -> list[Record]:
-    """Add to each record the column that caused each kind of dropped rows, and return the records."""
+    """Add to each record the column that caused rows to be dropped, for each reason, and return the records."""
     entries = collect_entries(thing)
     for record in records:
         content = entries.get(record["metric"])

@@ -35,7 +35,7 @@ class AlertStateStore(Protocol):
         """Return the saved state of every fault of an experiment, by the key of the fault."""
 
     def set_alert_state(self, experiment: str, name: str, state: str) -> bool:
-        """Save the state of the fault with this key; return whether the state has changed."""
+        """Save the state of the fault whose key is `name`; return whether the state has changed."""
 
 
 class Fault(NamedTuple):

@@ -69,7 +69,8 @@ def create_app(
     routes : sequence of Starlette routes
         The pages. Each request has `state.reader` (a `Person`, or None for an anonymous visitor) and `state.nonce`.
     decoder : DecoderService, optional
-        The decoder of posted frames, by default in a thread; it starts and stops with the application.
+        The decoder of posted frames (serialized metrics), by default in a thread; it starts and stops with the
+        application.
     """
     settings = settings or ServerSettings()
     definitions = Definitions(store, settings.clock)

@@ -43,7 +43,8 @@ def build_dashboard(
     reader : ExperimentSource, optional
         Reads experiments, by default in a thread. With `ReaderProcess`, evaluations do not delay requests.
     decoder : DecoderService, optional
-        Decodes posted frames, by default in a thread. `DecoderProcess` protects the server from harmful frames.
+        Decodes posted frames (serialized metrics), by default in a thread. `DecoderProcess` protects the server from
+        harmful frames.
     """
     settings = settings or ServerSettings()
     reader = reader or ExperimentReader(store)

@@ -40,7 +40,7 @@ class PartKey(NamedTuple):
 
 
 class RowCounts(NamedTuple):
-    """The number of counted rows of a part, and the number of dropped rows by reason, as JSON."""
+    """The number of counted rows of a part, and a JSON object with the number of dropped rows for each reason."""
 
     rows: int = 0
     dropped: str = "{}"

@@ -30,7 +30,7 @@ class ServerSettings:
     https : bool
         Whether cookies are always `Secure`, even for requests that seem to use plain HTTP.
     max_bytes, max_content : int
-        The largest frame, and its largest decompressed content, in bytes.
+        The largest size of a frame (the serialized metrics that a worker posts) and of its decompressed content, in bytes.
     body_seconds, decode_seconds : float
         The time limits for receiving a body and for decoding a frame, in seconds.
     waiting, waiting_bytes : int

@@ -143,7 +143,7 @@ class SvgCanvas:
 def draw_marker(number: int | None, x: float, y: float, r: float = 4.0) -> str:
     """Return the marker of a model as SVG; the shape depends on the colour index `number`.
 
-    None gives a black dot.
+    If `number` is None, the marker is a black dot.
     """
     kind = "dot" if number is None else f"f{number}"
     if number is None or number % COLOURS == 0:

@@ -141,8 +141,8 @@ def _find_key_kinds(one: Sections) -> Iterator[tuple[int, str, str]]:
 
 def _find_first_keys(one: Sections) -> Iterator[tuple[int, Any]]:
     """Yield each distinct key of the first slice column: the index of the part, and the key."""
-    # Cells are sorted by part and key, so equal keys of a part are neighbours. A key is new if it differs from the one
-    # before it.
+    # Cells (the slices of all parts) are sorted by part and key, so equal keys of a part are neighbours. A key is new
+    # if it differs from the one before it.
     cells = one.joined.cells
     ranks, words = cells.keys[:, 0], cells.vocabularies[0]
     parts = np.repeat(np.arange(len(one)), np.diff(one.fronts))

@@ -55,7 +55,8 @@ class ExperimentSource(Protocol):
 class _ReaderCache:
     """Everything about one experiment that was already read from the store.
 
-    `position` says which parts were read, and `last_look` is the number of the last look that was read.
+    `position` is the number of the last part that was read and the epoch, which increases when older parts change.
+    `last_look` is the number of the last look that was read.
     """
 
     series: WindowSeries = field(default_factory=WindowSeries)

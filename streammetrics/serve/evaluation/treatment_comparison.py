@@ -254,7 +254,11 @@ class TreatmentComparison:
     def _build_empty_row(
         self, metric: str, by: tuple[str, ...], figures: Figures, all_rows: Mapping[str, int]
     ) -> MetricRow:
-        """Return a row with only its names, role and number of rows. The caller adds estimates and a conclusion."""
+        """Return a row with only its names, role and number of rows. The caller adds estimates and a conclusion.
+
+        `figures` contains the key of the slice and its number of rows. `all_rows` contains the number of rows of each
+        metric over all slices.
+        """
         better = {q.name: q.better for q in self.questions[0]}
         role, rows = self.experiment.metrics[metric], int(figures["rows"])
         key = {column: str(figures[column]) for column in by}
@@ -282,7 +286,7 @@ def correct_slice_words(rows: Sequence[tuple[MetricRow, float]], confidence: flo
     always-valid intervals. It controls the false discovery rate even if slices are dependent. Model metrics are
     corrected separately, because their differences are not effects of the treatment.
     """
-    # The p-values come from a sequential test and are valid at every look. The remaining conclusions are valid, too.
+    # The p-values come from a sequential test and are valid at every look, so the remaining conclusions are, too.
     result: list[MetricRow] = [row for row, _ in rows]
     for model in (False, True):
         positions = [i for i, (row, _) in enumerate(rows) if (row.role == "model") == model]

@@ -1,4 +1,4 @@
-"""Build the texts at the top of the page of an experiment: the verdict, at most four facts, and warnings."""
+"""Build the texts at the top of the page of an experiment: the verdict, remarks below it, and warnings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build_headline(
     looks: Sequence[ShownLook],
     badge: str,
 ) -> Headline:
-    """Return the headline about a treatment: the verdict, a second line, and facts.
+    """Return the headline about a treatment: the verdict, a second line, and remarks (each a `Fact`).
 
     `rows` are the rows of the treatment's scorecard, and `badge` is the label of the intervals, such as "95 % always".
     """
@@ -97,7 +97,7 @@ def _describe_levels(rows: Sequence[MeasureRow]) -> str:
 def _describe_interval(
     evaluation: Evaluation, verdict: TreatmentVerdict | None, looks: Sequence[ShownLook], badge: str
 ) -> list[Fact]:
-    """Return a fact about the interval of the primary metric: what it guarantees, and since when it excludes zero.
+    """Return a remark about the interval of the primary metric: what it guarantees, and since when it excludes zero.
 
     The list is empty if there is no interval.
     """

@@ -56,7 +56,11 @@ class Choice(NamedTuple):
 
 @dataclass
 class PageData:
-    """All data for the page of an experiment, as text, tables and charts. `build_page` creates it."""
+    """All data for the page of an experiment, as text, tables and charts. `build_page` creates it.
+
+    `sides` are the treatment and the control. `band` is the chart of earlier looks. With fewer than two looks, `hero`
+    shows the current difference instead. `card` is the scorecard, and `forest` shows the differences by slice.
+    """
 
     evaluation: Evaluation
     view: View

@@ -88,7 +88,7 @@ def stream_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: 
     """Answer with a stream of server-sent events.
 
     The first event contains `now`, the time stamp of the last evaluation. Another event follows for each new evaluation
-    from any source.
+    from any source. After `beat` seconds of silence, the stream sends a comment, so that proxies do not close it.
     """
     return StreamingResponse(
         _iterate_events(sources, now, beat),

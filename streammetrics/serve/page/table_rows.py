@@ -42,7 +42,10 @@ def format_badge(evaluation: Evaluation) -> str:
 
 
 def build_figures(evaluation: Evaluation, treatment: str, *, withheld: bool) -> list[tuple[str, MeasureRow]]:
-    """Return the rows in the scorecard of a treatment, each with its role, such as "guardrail"."""
+    """Return the rows in the scorecard of a treatment, each with its role, such as "guardrail".
+
+    If `withheld`, the rows show no conclusions.
+    """
     return [
         (row.role, build_scorecard_row(_build_scorecard_row(row, row.metric, row.role), turn=False, withheld=withheld))
         for row in evaluation.table
@@ -67,7 +70,7 @@ def build_slice_forest(
 ) -> Forest | None:
     """Return a chart of the difference of one metric in each slice, grouped by slice column; None without slices.
 
-    `all_rows` is the row of the metric over all rows.
+    `all_rows` is the row of the metric over all rows of data. If `withheld`, the chart shows no conclusions.
     """
     if not rows:
         return None

@@ -130,7 +130,7 @@ def build_arm_chart(points: Sequence[WindowPoint], metric: str, arms: Arms, by: 
 def build_ratio_chart(looks: Sequence[ShownLook], side: NamedSide, planned: float, arms: int) -> Chart | None:
     """Return a chart of the share of users in an arm; None if there are fewer than two looks.
 
-    With two arms, a band shows which shares are too close to the plan for an alarm.
+    With two arms, a band shows which shares are too close to the planned share for an alarm.
     """
     visible = [one for one in looks if one.shares and side.name in one.shares and one.users]
     if len(visible) < 2:
@@ -157,7 +157,7 @@ PROVISIONAL = ", provisional"
 
 @lru_cache(4096)
 def _find_alarm_distance(users: float, planned: float) -> float:
-    """Return how much the share of users may differ from the plan before the sample ratio check raises an alarm."""
+    """Return how far a share of users may be from the planned share before the sample ratio check raises an alarm."""
     low, high = 0.0, min(planned, 1.0 - planned)
     for _ in range(20):
         middle = (low + high) / 2
