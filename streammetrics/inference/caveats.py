@@ -100,7 +100,10 @@ def _describe_reversal(
     names: tuple[str, str],
     settings: ComparisonSettings,
 ) -> str | None:
-    """Return a sentence if the difference over all rows and the average over the slices have opposite signs."""
+    """Return a sentence if the difference over all rows and the average over the slices have opposite signs.
+
+    The parameters are those of `describe_caveats`, for one metric.
+    """
     # A calibration ratio has no order on one scale, and an average of quantiles has no meaning.
     if (
         whole.pair.metric.about.best == BEST_RATIO

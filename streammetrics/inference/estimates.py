@@ -188,7 +188,10 @@ def estimate_from_error(
 
 
 def build_interval(estimate: ScaledEstimate, width: Any, confidence: float, method: str) -> Interval:
-    """Return the interval from `width` standard errors below the point to `width` above it, on the natural scale."""
+    """Return the interval from `width` standard errors below the point to `width` above it, on the natural scale.
+
+    `confidence` and `method` only describe the result: the caller has chosen `width` accordingly.
+    """
     scale = scale_of(estimate.scale)
     reasons = build_reasons(estimate.reason, np.shape(estimate.value))
     error = np.asarray(estimate.standard_error)

@@ -203,7 +203,10 @@ def build_contrast(replicates: Replicates, scale: str = "natural") -> Contrast:
 
 
 def _collect_reasons(replicates: Replicates, occupied: NDArray[np.bool_], effective: Floats, scale: str) -> Reasons:
-    """Return why each cell has no jackknife error; None where it has one."""
+    """Return why each cell has no jackknife error; None where it has one.
+
+    `occupied` says which shards have rows, and `effective` is the effective number of shards of each cell.
+    """
     link = scale_of(scale)
     values, effective_counts = np.asarray(replicates.value), effective.reshape(-1)
     reasons = build_reasons(None, values.shape)

@@ -45,7 +45,8 @@ def choose_format(interval: Interval, percent: bool) -> DifferenceFormat:
 def format_interval(interval: Interval, percent: bool, always: bool = False) -> str:
     """Return a difference with its interval, such as "+5.7 % (95 % +3.8 % to +7.6 %)"; without one, the difference alone.
 
-    With `always`, the interval is marked as always-valid: "(95 % always +3.8 % to +7.6 %)".
+    With `percent`, the numbers are percentages. With `always`, the interval is marked as always-valid:
+    "(95 % always +3.8 % to +7.6 %)".
     """
     show = choose_format(interval, percent)
     if interval.reason:

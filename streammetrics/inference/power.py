@@ -194,7 +194,10 @@ def read_estimate(sample: Sample, users: float | None) -> tuple[ScaledEstimate, 
 
 
 def check_range(sample: Sample, relative: float, subject: str, remedy: str) -> None:
-    """Raise InvalidInputError if a relative difference takes the value of a metric above its maximum."""
+    """Raise InvalidInputError if a relative difference takes the value of a metric above its maximum.
+
+    The message begins with `subject`, and ends with `remedy`, an argument that the user should pass.
+    """
     value, most = float(sample.values[0]), about_of(sample.metric).value_range[1]
     if most is not None and value * (1.0 + relative) > most:
         raise InvalidInputError(

@@ -111,7 +111,10 @@ def power_table(
 def _build_row(
     sample: Sample, goal: str, relative: float, users: float | None, per_day: float | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return one row of the table; if the number of users is unknown, the row has the reason."""
+    """Return one row of the table; if the number of users is unknown, the row has the reason.
+
+    `options` are the remaining arguments of `users_needed` or `users_to_hold`.
+    """
     row = {"metric": sample.name, "goal": goal, "relative": relative}
     try:
         estimate, counted = read_estimate(sample, users)

@@ -249,7 +249,10 @@ def _insert_sets(
     *,
     relative: bool,
 ) -> ScaledEstimate:
-    """Return an estimate that has a `QuantileSet` in the cells of `steps`."""
+    """Return an estimate that has a `QuantileSet` in the cells of `steps`.
+
+    `method` is the name of the method in these cells, and `relative` says whether the estimate is a / b - 1.
+    """
     shape = a.sample.values.shape
     value, point, error, df, reduction = (
         np.array(np.broadcast_to(x, shape))

@@ -232,7 +232,10 @@ def _check_shares(users: Mapping[Any, float], planned: Mapping[Any, float] | Non
 
 
 def _test_counts(counts: list[float], shares: list[float], sequential: bool) -> tuple[float, float | None, bool]:
-    """Return the e-value against the planned shares, the p-value of a test for one look, and whether there is an alarm."""
+    """Return the e-value, the p-value of a test for one look (None if `sequential`), and whether there is an alarm.
+
+    The hypothesis is that the users in `counts` are split according to the planned `shares`.
+    """
     e = _compute_e_value(counts, shares)
     p = None if sequential else multinomial_p_value(counts, shares)
     return e, p, e >= ALARM if p is None else p < P_ALARM

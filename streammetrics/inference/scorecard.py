@@ -240,7 +240,10 @@ class Scorecard(Plottable):
     def _compute_differences(
         self, treatment: Any, samples: SamplesByArm, covariates: Sequence[SamplesByArm]
     ) -> tuple[dict[str, MetricDifferences], list[UnmatchedCell]]:
-        """Return the differences of each metric of the scorecard, and the cells that only one arm has."""
+        """Return the differences of each metric of the scorecard, and the cells that only one arm has.
+
+        `samples` are the samples of each arm, and `covariates` are, for each covariate, its samples by arm.
+        """
         names, control = {q.name for q in self.options.questions}, samples[self.control]
         pairs, unmatched = pair_samples(
             [s for s in samples[treatment] if s.name in names], [s for s in control if s.name in names]
@@ -354,7 +357,10 @@ class Scorecard(Plottable):
 
 
 def _certified_half_widths(pair: Any, relative: bool) -> Floats:
-    """Return how far off the change may be in each cell, according to the certified bounds of both arms."""
+    """Return how far off the change may be in each cell, according to the certified bounds of both arms.
+
+    With `relative`, the result is a fraction of the control.
+    """
     half = 0.5 * ((pair.a.high - pair.a.low) + (pair.b.high - pair.b.low))
     if not relative:
         return np.asarray(half)

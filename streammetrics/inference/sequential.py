@@ -77,6 +77,8 @@ class Look(NamedTuple):
 def boundary(x: float, alpha: float) -> float:
     """Return the boundary b(x): the half width of the interval in standard errors, if the error is known; inf for x = 0.
 
+    `x` is `Look.scaled_time`, and `alpha` is 1 - nominal coverage.
+
     Examples
     --------
     >>> round(boundary(Look(10_000, 10_000).scaled_time, 0.05), 3)

@@ -208,7 +208,10 @@ def _compute_interval(estimate: ScaledEstimate, progress: Progress, alpha: float
 def _compute_limits(
     estimate: ScaledEstimate, progress: Progress, alpha: float, slack: tuple[Any, Any]
 ) -> tuple[Any, Any]:
-    """Return the limits of the interval on the scale of the estimate, widened by `slack` (see `MetricEffect`)."""
+    """Return the limits of the interval on the scale of the estimate, widened by `slack` (see `MetricEffect`).
+
+    The confidence of the interval is 1 - alpha.
+    """
     limits = _compute_interval(estimate, progress, alpha)
     scale = scale_of(estimate.scale)
     return scale.point(limits.low) - slack[0], scale.point(limits.high) + slack[1]
@@ -217,7 +220,7 @@ def _compute_limits(
 def is_worse(effect: MetricEffect, progress: Progress, alpha: float, margin: float = 0.0) -> Any:
     """Return, for each cell, whether the interval shows that the metric is worse by more than the margin.
 
-    The confidence of the interval is 1 - alpha.
+    The confidence of the interval is 1 - alpha, and `progress` decides whether it is always-valid.
     """
     change = effect.change
     if isinstance(change, CalibrationContrasts):
@@ -231,7 +234,8 @@ def is_worse(effect: MetricEffect, progress: Progress, alpha: float, margin: flo
 def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin: float = 0.0) -> Any:
     """Return, for each cell, whether the interval shows that the metric is not worse by more than the margin.
 
-    With a margin of 0, this means that the metric is better.
+    With a margin of 0, this means that the metric is better. The confidence of the interval is 1 - alpha, and `progress`
+    decides whether it is always-valid.
     """
     change = effect.change
     if isinstance(change, CalibrationContrasts):

@@ -157,6 +157,7 @@ def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, u
     """Return the type in which a filter (`where`) compares a column that is read as text, such as a number.
 
     Return None if the column is not read as text, if its values are compared as text, or if files have different types.
+    The parameters are those of `resolve_type`.
     """
     kinds = {_choose_type(guess, name, ColumnUses(), False) for guess, _ in guesses if not pa.types.is_null(guess)}
     if resolve_type(name, guesses, typed, uses) not in (KEY_TEXT, pa.string()) or len(kinds) != 1:

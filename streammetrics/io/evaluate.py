@@ -237,7 +237,7 @@ def _count_parts(
 
     Ranking metrics need all rows of a query together. If the rows of a query turn out not to be adjacent, a second pass
     sorts them. `size` is the number of bytes of the log. It is None if the log can be read only once or has no fixed
-    order; its queries are then sorted in the first pass.
+    order; its queries are then sorted in the first pass. `watch` is called repeatedly with the progress.
     """
     if query is not None and size is None:
         return _sort_and_count(QueryPartitions(query, parts, count_partitions(None)), metrics, threads, watch)

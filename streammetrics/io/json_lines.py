@@ -120,7 +120,7 @@ class JsonReader:
 
 
 def _build_schema(types: Mapping[tuple[str, ...], pa.DataType]) -> pa.Schema:
-    """Return a schema that contains only the values at these paths.
+    """Return a schema that contains only the values at the paths in `types`.
 
     A path has one name for a column, and several names for a value in nested objects: `("user", "id")`.
     """

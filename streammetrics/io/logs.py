@@ -396,7 +396,8 @@ class Log:
     ) -> dict[str, pa.Array]:
         """Return the columns that are constant in a file: partition keys, and nulls for missing columns.
 
-        A stored column takes precedence over a partition key of the same name.
+        A stored column takes precedence over a partition key of the same name. `i` is the index of the file,
+        `requested` are the columns to read, and `types` contains the types of missing columns.
         """
         stored, keys = self._facts[i].types, self._sources[i].keys
         return {

@@ -135,7 +135,11 @@ class FileReader(Protocol):
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield batches of any size, each with the number of bytes of the span that have been read so far."""
+        """Yield batches of any size, each with the number of bytes of the span that have been read so far.
+
+        `columns` are the columns to read. `keys` are the columns that slice or group rows, whose strings a reader may
+        dictionary-encode.
+        """
 
 
 @contextmanager

@@ -189,7 +189,8 @@ def _simulate_score_logit(rng: np.random.Generator, logit: Floats, spread: float
     """Return the logits that a model predicts.
 
     The model sees the true logits with added noise. It predicts the posterior mean of the true logit, which lies between
-    the noisy logit and the base logit.
+    the noisy logit and the base logit (`base`). `spread` and `noise` are the standard deviations of the true logits and of
+    the noise.
     """
     noisy_logit = logit - base + rng.normal(0, noise, len(logit))
     return base + noisy_logit * (spread**2 / (spread**2 + noise**2))

@@ -183,7 +183,7 @@ def spoil(column: Array, at: Any, value: Any) -> Array:
 
 
 def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5, nulls: bool = True) -> Array:
-    """Generate slice keys of a kind in `KEYS` as an array of objects, with up to `several` distinct keys, and None."""
+    """Generate slice keys of a kind in `KEYS`: up to `several` distinct keys, and None if `nulls`; an array of objects."""
     names: dict[str, list[Any]] = {
         "integer": [0, -1, 7, 2**40, -(2**63)],
         "wide": [2**63, 2**64 - 1, 5, 2**63 + 5, 0],

@@ -155,7 +155,10 @@ def _draw_layer(layer: Any, ax: Any, names: dict[int, str]) -> None:
 
 
 def draw_rows(rows: Sequence[MeasureRow], axis: RowAxis | None, ax: Any, title: str) -> Any:
-    """Draw one interval for each metric or slice, with the first row at the top; rows with too little data are pale."""
+    """Draw one interval for each metric or slice, with the first row at the top; rows with too little data are pale.
+
+    `axis` has the ticks; it is None if each row has its own scale. `title` is the label of the axis.
+    """
     some = [r for r in rows if r.span is not None]
     for y, row in enumerate(some):
         span = row.span

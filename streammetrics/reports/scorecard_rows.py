@@ -85,7 +85,8 @@ def build_scorecard_row(
     """Return the row of a page for one metric.
 
     With `turn`, the sign of the difference is reversed if lower values are better, so that better results are on the
-    right. If `withheld`, the row shows no conclusion.
+    right. If `withheld`, the row shows no conclusion. `decimals` is the number of decimals of the difference, by default
+    chosen from the width of its interval.
     """
     # Without `turn`, a metric whose lower values are better keeps its sign. The limit of a guardrail is then an upper
     # limit.
@@ -134,7 +135,7 @@ def _choose_value_decimals(half: float, value: float, relative: bool, rates: boo
     """Return the number of decimals of values.
 
     It depends on the half width of the interval of the difference, which is a fraction of `value` if `relative` is
-    true.
+    true. With `rates`, values are shown as percentages.
     """
     size = half * abs(value) if relative else half
     decimals_of_size = choose_decimals(size * (100 if rates else 1))
@@ -146,7 +147,8 @@ def build_scorecard_table(
 ) -> MeasureTable:
     """Return the table of a scorecard.
 
-    `rows` are pairs of a role, such as "guardrail", and a row. The table has one group of rows for each role.
+    `rows` are pairs of a role, such as "guardrail", and a row. The table has one group of rows for each role. `interval`
+    is the label of the intervals, such as "95 %". If differences are `relative`, all rows share one axis.
     """
     every = [r for _, r in rows]
     axis: RowAxis | None = None

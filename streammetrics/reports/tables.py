@@ -98,7 +98,7 @@ def build_metric_grid(
     """Return a table of metrics (rows) by tasks or models (columns).
 
     `columns` contains the records of each task, by metric. `rivals` decides which values are highlighted as the best
-    ones.
+    ones. `confidence` adds intervals of this level.
     """
     items = [item for row_records in columns.values() for item in row_records.items()]
     metrics = list(dict.fromkeys(name for name, record in items if not isinstance(record["value"], np.ndarray)))
@@ -306,7 +306,10 @@ def build_slice_grid(
     min_rows: int = 0,
     confidence: float | None = None,
 ) -> Grid:
-    """Return a table of slices (rows) by metrics (columns); with several tasks, each slice has a row for each task."""
+    """Return a table of slices (rows) by metrics (columns); with several tasks, each slice has a row for each task.
+
+    The parameters are those of `build_grids`.
+    """
     slice_records = build_slice_records(sliced, top, sort, min_rows, confidence)
     groups: dict[tuple[Any, ...], list[Record]] = {}
     for record in slice_records:
@@ -354,7 +357,11 @@ def build_slice_grid(
 
 
 def _describe_hidden(sliced: AxisWrapper, top: int | None, filtered: bool, hidden: int) -> list[str]:
-    """Return a remark that counts the slices or windows that are not shown, and says how to see them."""
+    """Return a remark that counts the slices or windows that are not shown, and says how to see them.
+
+    For nested slices or windows, this is the number `hidden`. For others, it is the number beyond `top`; there is no
+    remark if the table is `filtered`, which means sorted by the user or restricted to slices with enough rows.
+    """
     if isinstance(sliced.inner, AxisWrapper):
         return [f"and {hidden:,} more: --format csv lists all"] if hidden else []
     more = 0 if filtered or top is None else max(len(sliced) - top, 0)

@@ -189,7 +189,7 @@ class Alerts:
             self._thread.join(2 * TIMEOUT)
 
     def notify(self, evaluation: Evaluation, webhooks: Sequence[str]) -> None:
-        """Queue a message for each fault that has begun or ended since the last evaluation."""
+        """Queue a message to all URLs in `webhooks` for each fault that has begun or ended since the last evaluation."""
         now = {fault.key: fault for fault in find_faults(evaluation)}
         with self._lock:
             states = self._load(evaluation.experiment)

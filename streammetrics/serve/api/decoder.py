@@ -44,6 +44,9 @@ class DecoderService(Protocol):
     ) -> list[DecodedFrame]:
         """Decode frames, and check each against its experiment. The result of a frame is its content or its error.
 
+        `max_content` is the largest decompressed size of a frame in bytes, and `seconds` is the time limit for all
+        frames together.
+
         Raises
         ------
         LateError, EndedError

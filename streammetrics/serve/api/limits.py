@@ -85,7 +85,7 @@ class RateLimiter:
 
 
 async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
-    """Return the body of a request; stop reading as soon as it is too large or too slow.
+    """Return the body of a request; stop reading if it has more than `max_bytes` or takes longer than `seconds`.
 
     Raises
     ------
@@ -115,7 +115,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
 
 
 async def drain_body(request: Request, max_bytes: int) -> None:
-    """Read and discard the rest of a refused body.
+    """Read and discard the rest of a refused body, but not more than `max_bytes`.
 
     A client that is still writing its body would otherwise not read the answer.
     """

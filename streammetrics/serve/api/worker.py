@@ -196,7 +196,8 @@ class _Child:
 def _serve_calls(pipe: Connection, parent: int, nice: int, make: Callable[..., Any], args: Any) -> None:
     """Run calls from the pipe until the server ends.
 
-    The worker process ignores Ctrl-C and SIGTERM. The server receives these signals and ends the worker.
+    The methods of `make(*args)` are called, and `parent` is the process ID of the server. The worker process ignores
+    Ctrl-C and SIGTERM. The server receives these signals and ends the worker.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -444,8 +444,8 @@ def _build_slice_rows(
 ) -> list[MetricRow]:
     """Return a row for each treatment, metric and slice.
 
-    Conclusions such as "better" are corrected for the number of slices. A column that cannot be read becomes one of the
-    `notes` on the page.
+    `final` contains the metrics of the final hours. Conclusions such as "better" are corrected for the number of slices. A
+    column that cannot be read becomes one of the `notes` on the page.
     """
     samples: dict[str, ArmSamples] = {}
     for column in experiment.slices:

@@ -21,21 +21,21 @@ FIRST_HOUR, LAST_HOUR = 0, 2_500_000
 
 
 def check_amount(key: str, value: Any) -> float:
-    """Return a value as a finite number of 0 or more; raise InvalidInputError for any other value."""
+    """Return a value as a finite number of 0 or more; otherwise raise InvalidInputError with the name `key`."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= sys.float_info.max:
         raise InvalidInputError(f"{key}: expected a number of 0 or more, found {value!r}")
     return float(value)
 
 
 def check_named_amounts(key: str, value: Any) -> dict[str, float]:
-    """Return a dict from names to finite numbers of 0 or more; raise InvalidInputError for any other value."""
+    """Return a dict from names to finite numbers of 0 or more; otherwise raise InvalidInputError with the name `key`."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
         raise InvalidInputError(f"{key}: expected names with numbers, such as {{a = 0.5, b = 0.5}}, found {value!r}")
     return {name: check_amount(f"{key}.{name}", v) for name, v in value.items()}
 
 
 def check_names(key: str, value: Any) -> tuple[str, ...]:
-    """Return a list of distinct strings as a tuple; raise InvalidInputError for any other value."""
+    """Return a list of distinct strings as a tuple; otherwise raise InvalidInputError with the name `key`."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) and v for v in value):
         raise InvalidInputError(f'{key}: expected a list of strings, such as ["a", "b"], found {value!r}')
     if len(set(value)) != len(value):

@@ -114,7 +114,10 @@ class TreatmentComparison:
         return [row for row, _ in self._build_table((), self.arms, {})]
 
     def build_slice_rows(self, column: str, arms: ArmSamples) -> list[tuple[MetricRow, float]]:
-        """Return a row and a p-value for each metric and each key of a slice column."""
+        """Return a row and a p-value for each metric and each key of a slice column.
+
+        `arms` contains the samples of each arm, with one value for each key.
+        """
         all_rows = Counter(dict.fromkeys(self.experiment.metrics, 0))
         for arm in self._compared_arms():
             all_rows.update({s.name: int(s.rows.sum()) for s in self._samples_of(arm)})
@@ -280,7 +283,8 @@ class TreatmentComparison:
 def correct_slice_words(rows: Sequence[tuple[MetricRow, float]], confidence: float) -> list[MetricRow]:
     """Remove conclusions about slices that do not survive the correction for many slices, and return the rows.
 
-    A removed "better" or "worse" becomes "unclear", and "breached" becomes "undecided".
+    A removed "better" or "worse" becomes "unclear", and "breached" becomes "undecided". `rows` are pairs of a row and its
+    p-value, and 1 - `confidence` is the false discovery rate.
 
     The correction is e-BH: the Benjamini-Hochberg procedure with the p-values 1 / e for the e-values of
     always-valid intervals. It controls the false discovery rate even if slices are dependent. Model metrics are

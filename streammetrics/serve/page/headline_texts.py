@@ -36,7 +36,8 @@ def build_headline(
 ) -> Headline:
     """Return the headline about a treatment: the verdict, a second line, and remarks (each a `Fact`).
 
-    `rows` are the rows of the treatment's scorecard, and `badge` is the label of the intervals, such as "95 % always".
+    `rows` are the rows of the treatment's scorecard, `arms` contains the colour of each arm, `looks` are the earlier
+    looks, and `badge` is the label of the intervals, such as "95 % always".
     """
     ratio = evaluation.ratio
     if ratio is not None and ratio.alarm:

@@ -216,7 +216,10 @@ class FolderWatcher:
                 await self._submit_file(status, is_stable)
 
     async def _submit_file(self, status: FileStatus, is_stable: bool) -> None:
-        """Submit a file as a part. If the error may be temporary, the next scan submits the file again."""
+        """Submit a file as a part. If the error may be temporary, the next scan submits the file again.
+
+        `is_stable` says whether the file has not changed since the last scan.
+        """
         try:
             key = parse_path(status.file.path)
         # If the key is not valid, the experiment is unknown, so there is no audit log to write to.

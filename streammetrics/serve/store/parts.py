@@ -229,8 +229,8 @@ class PartStore:
     def replace_parts(self, experiment: str, epoch: int, merged: MergedDay) -> bool:
         """Replace the parts of a day with its merged day. Return False if the day has changed since it was merged.
 
-        The frames of the parts are deleted afterwards, in separate transactions. If that fails, a later call of
-        `delete_obsolete_frames` deletes them.
+        `epoch` is the epoch of the experiment at the time of the merge. The frames of the parts are deleted afterwards,
+        in separate transactions. If that fails, a later call of `delete_obsolete_frames` deletes them.
         """
         days = experiment, merged.day, merged.day + DAY
         with self.database.write_transaction() as run:
