@@ -104,7 +104,8 @@ def _describe_reversal(
 
     The parameters are those of `describe_caveats`, for one metric.
     """
-    # A calibration ratio has no order on one scale, and an average of quantiles has no meaning.
+    # A higher calibration ratio is neither better nor worse (the best value is 1), and an average of quantiles has no
+    # meaning.
     if (
         whole.pair.metric.about.best == BEST_RATIO
         or whole.pair.a.buckets is not None

@@ -157,7 +157,7 @@ def compare_all(
     pairs, unmatched = pair_samples(*sides[:2])
     if not pairs:
         raise InvalidInputError(_describe_no_overlap(*sides[:2]))
-    # A covariate has the metrics that both of its arms have.
+    # Of each covariate, use only the metrics that both of its arms have.
     before = [p for i in range(2, len(sides), 2) for p in pair_samples(*sides[i : i + 2])[0]]
     readings = [
         interpret(compute_differences(p, independent=independent, covariates=select_covariates(p, before)), settings)

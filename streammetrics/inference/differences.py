@@ -220,7 +220,8 @@ def _find_same_cells(pair: Pair) -> NDArray[np.bool_]:
     a, b = pair.a.shards, pair.b.shards
     assert a is not None
     assert b is not None
-    # Only equal values can have the same state, and comparing states takes longer.
+    # Cells with different values have different states. Compare only the states of the other cells, because comparing
+    # states takes longer than comparing values.
     equal = (pair.a.values == pair.b.values) & (a.weights == b.weights).all(axis=0)
     if a.states is None or b.states is None or not equal.any():
         return np.zeros(len(pair.keys), bool)

@@ -101,7 +101,8 @@ def power_table(
         _build_row(samples[name], DETECT, relative, users, per_day, options) for relative in effects for name in names
     ]
     for question in questions:
-        # The sign of the margin is that of a worse value; a calibration ratio may become worse in both directions.
+        # The margin gets the sign of a change for the worse. A calibration ratio may become worse in both directions,
+        # so its margin stays positive.
         margin = -margins[question.name] if question.better == "high" else margins[question.name]
         own = options | {"is_ratio": question.better == "one"}
         rows.append(_build_row(samples[question.name], HOLD, margin, users, per_day, own))

@@ -46,7 +46,8 @@ def fold_shards(sides: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
         if not known.all():
             known |= (shards.weights > 0.0).any(axis=1)
     units = [unit for unit, _ in occupied]
-    # Sides with different numbers of shards cannot be paired. Folding must not make their numbers equal.
+    # Sides with different numbers of shards cannot be compared, and folding must not hide this by making the numbers
+    # equal. So fold only if all samples of a unit have the same number of shards.
     counts = {plan: choose_count(known) for plan, known in occupied.items() if units.count(plan[0]) == 1}
     return [[_fold_sample(s, counts) for s in side] for side in sides]
 

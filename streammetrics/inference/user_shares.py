@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 RATE = "ctr"
 # With more events, the bounds on the number of users with an event are too far apart to be useful.
 MOST_EVENTS = 10_000
-# With more users in an arm, their number may be an estimate from a sample.
+# With more users in an arm, their number may be an estimate from a sample, for which there is no exact interval.
 MOST_USERS = 1 << 19
 # Each step of the bisection halves the error of a share.
 STEPS = 60
@@ -100,8 +100,8 @@ def difference_limits(
     confidence : float
         The coverage is at least this number.
     """
-    # The difference is beyond a limit only if one of the two shares is beyond its own, so each of these four events may
-    # have a probability of alpha / 4.
+    # The difference can be outside its interval only if one of the two shares is below its lower or above its upper
+    # limit. Each of these four events may therefore have a probability of alpha / 4.
     tail = alpha_of(confidence) / 4.0
     (a_low, a_high), (b_low, b_high) = (
         (_lower_limit(low, n, tail), _upper_limit(high, n, tail)) for (low, high), n in zip((a, b), users, strict=True)

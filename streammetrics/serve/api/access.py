@@ -156,8 +156,8 @@ class Gate:
         client = access.find_client(request.scope)
         request.state.reader = None
         if "content-length" in request.headers and "transfer-encoding" in request.headers:
-            # A proxy may use the other of the two lengths, and so see the end of the body in a different place. An
-            # attacker could then hide a second request in the body (request smuggling).
+            # Of these two headers, a proxy may use the one that this server ignores, and so see the end of the body in
+            # a different place. An attacker could then hide a second request in the body (request smuggling).
             message = "a request must not have both Content-Length and Transfer-Encoding"
             return error_response(400, message, close=True)
         if not access.requests.take(client):
