@@ -21,7 +21,7 @@ Floats = NDArray[np.float64]
 
 
 def multinomial_p_value(counts: Sequence[float], shares: Sequence[float]) -> float:
-    """Return the p-value of counts for the hypothesis that each user is in an arm with the probability `shares`.
+    """Return the p-value of `counts` by arm for the hypothesis that `shares` are the probabilities of the arms.
 
     If there are at most `MAX_OUTCOMES` outcomes, this is the exact multinomial test: the probability of all outcomes that
     are at most as probable as the counts. Otherwise, and for counts that are not whole numbers, it is the chi-square test.

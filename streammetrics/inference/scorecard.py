@@ -142,9 +142,9 @@ class Scorecard(Plottable):
 
     @property
     def sentences(self) -> list[str]:
-        """The sentences of the verdicts, and how to get a decision if there is none because of unknown further looks.
+        """The sentences of the verdicts, and how to get a decision if it is unknown whether this is the only look.
 
-        A sentence that holds for all treatments, such as a mismatch, occurs once.
+        A sentence that holds for all treatments, such as one about a sample ratio mismatch, occurs once.
         """
         hints = [WAYS_OF_LOOKING for v in self.verdicts.values() if v.decision == "one look"]
         return list(dict.fromkeys([*(v.sentence for v in self.verdicts.values()), *hints]))

@@ -1,9 +1,8 @@
 """Exact intervals for the difference of the shares of users with an event, where a rate has too few events.
 
 Rows of one user are correlated, so an interval for a rate needs many events. The share of users who have at least one
-event has an exact interval, because users are independent: that of Clopper and Pearson (1934). The number of these users
-is not stored, but it has bounds: every shard with events has at least one of these users, and every event belongs to one
-user.
+event has an exact interval (Clopper and Pearson 1934), because users are independent. The number of these users is not
+stored, but it has bounds: every shard with events has at least one of these users, and every event belongs to one user.
 """
 
 from __future__ import annotations

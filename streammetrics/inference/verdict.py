@@ -93,7 +93,7 @@ class Progress(NamedTuple):
     users : float or None
         Number of users so far, in both arms.
     planned : float or None
-        Planned number of users. Unless the experiment is sequential, there is no decision before it has so many users.
+        Planned number of users. Unless the experiment is sequential, there is no decision until this number is reached.
     per_day : float or None
         Observed number of new users per day.
     sequential : bool

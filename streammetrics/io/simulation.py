@@ -126,7 +126,8 @@ class SimulatedWorld:
     def make(cls, rows: int, seed: int, ctr: float) -> SimulatedWorld:
         """Draw the effects, then choose the base logit and the shifts of the models with a pilot sample.
 
-        The base logit gives the requested click-through rate `ctr`, and the shifts give the calibration of each model.
+        The base logit gives the requested click-through rate `ctr`. Each model has a shift, which is added to its logits
+        and determines its calibration.
         """
         rng = np.random.default_rng([seed, 0])
         users = max(rows // _IMPRESSIONS_PER_USER, 100)

@@ -117,8 +117,9 @@ def corrections(case: Case) -> None:
 def _is_subtractable(whole: State, rest: State, part: State) -> bool:
     """Return whether subtracting `part` from `whole` must give exactly `rest`, the state of the other rows.
 
-    The result may differ if the other rows are few enough to be kept exactly, but remain in buckets; if a subtracted row
-    has changed a flag or a bucket width, which remains; or if it has the minimum or maximum, which is then unknown.
+    The result may differ in three cases: the other rows are few enough to be kept exactly, but remain in buckets; a
+    subtracted row has changed a flag or a bucket width, which remains; or the minimum or maximum was subtracted, and is
+    then unknown.
     """
     if whole.folding is not None and len(whole.cells.tallies[whole.folding[1]]):
         return False

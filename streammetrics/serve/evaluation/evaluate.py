@@ -373,7 +373,7 @@ def _explain_missing_phase(experiment: Experiment, total: Any, shared_at: Sequen
 def _find_span(hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow]) -> tuple[int, int] | None:
     """Return the first and the last hour of the windows; None without windows.
 
-    This is the time range of an experiment whose index lists no parts.
+    It replaces the time range of the part index if the index is empty.
     """
     if not hours and not days:
         return None

@@ -102,7 +102,7 @@ def _describe_differences(one: Any, other: Any) -> list[str]:
 def _merge_states(parts: Sequence[Any]) -> Any:
     """Merge many parts that have the same metrics.
 
-    Merging all parts in one call takes only as long as two or three merges of two parts.
+    All parts are merged in one call, which costs only as much as two or three merges of two parts.
     """
     first, *others = parts
     if not others:

@@ -50,7 +50,7 @@ class StoredPart(NamedTuple):
 
 
 class NewParts(NamedTuple):
-    """The parts of an experiment after a certain number, and the position of the experiment.
+    """The parts of an experiment after a certain number, and the position (last number and epoch) of the experiment.
 
     `is_complete` is false if the frames of some of these parts are already deleted.
     """
@@ -198,7 +198,9 @@ class PartStore:
     # -- what is changed ----------------------------------------------------------------------------------------------
 
     def accept(self, experiment: str, number: int, *, by: str, at: float) -> PartKey:
-        """Accept a conflict, which replaces the part that counts under its key. The replaced part becomes "refused".
+        """Accept conflict `number`, which replaces the part that counts under its key.
+
+        A conflict is a part whose key was posted before with different content. The replaced part becomes "refused".
 
         Raises
         ------
