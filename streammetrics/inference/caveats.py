@@ -68,7 +68,11 @@ def describe_caveats(
     """
     by_metric = {one.pair.name: one for one in parts}
     wholes = list(whole)
-    effects = [(one.pair.name, float(np.ravel(one.difference.reduction)[0])) for one in wholes if len(one.pair.keys)]
+    effects = [
+        (one.pair.name, float(np.asarray(one.difference.reduction).reshape(-1)[0]))
+        for one in wholes
+        if len(one.pair.keys)
+    ]
     notes = _describe_covariates([(name, share) for name, share in effects if share])
     for one in wholes:
         sliced = by_metric.get(one.pair.name)
@@ -153,7 +157,7 @@ def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, ND
     )
     slack = float(sum_shards(weights * _half_bounds(parts)[known]))
     if a.shards is None or b.shards is None or not a.shards.matches(b.shards):
-        # The rows of different slices are independent.
+        # Without common shards, the slices are assumed to be independent, so their variances add up.
         spread = math.sqrt(float(sum_shards(weights * weights * error[known] * error[known])))
         return ScaledEstimate(point, point, spread, df, "natural"), slack, known
     # A user may be in several slices, so the jackknife leaves a shard of users out of all slices at once.
