@@ -184,6 +184,8 @@ def _count_rows(column: Any) -> int | None:
 
     Returns None for a tuple of columns, and for a scalar, which may stand for all rows.
     """
+    if type(column) is np.ndarray and column.ndim:
+        return len(column)
     if isinstance(column, (str, bytes)):
         return 1
     return len(column) if hasattr(column, "__len__") and not is_scalar(column) and not is_column_tuple(column) else None

@@ -69,6 +69,8 @@ def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Te
     iterable yields None instead of the strings of that block.
     """
     column = _convert_column(raw, name)
+    if isinstance(column, np.ndarray) and column.dtype != object:
+        return column, ()
     blocks = _iterate_blocks(column)
     first = next(blocks, (None, None))
     return column, () if first[1] is None else chain([first], blocks)
@@ -96,7 +98,7 @@ def _iterate_blocks(column: Any) -> Iterator[tuple[slice, Texts | None]]:
 
 def _read_block(column: Any) -> Texts | None:
     if isinstance(column, np.ndarray):
-        return _read_objects(column.tolist()) if column.dtype == object else None
+        return _read_objects(column.tolist())
     if isinstance(column, (list, tuple)):
         return _read_objects(column)
     if hasattr(column, "combine_chunks"):

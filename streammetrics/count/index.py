@@ -239,6 +239,11 @@ class Index:
         level = self.levels.get(path)
         return np.zeros(0, np.int64) if level is None else level.parents[: level.count]
 
+    @property
+    def total_cells(self) -> int:
+        """The number of cells of all paths together."""
+        return sum(level.count for level in self.levels.values())
+
     def mark(self) -> Any:
         """Return what `restore` needs: the numbers of cells, and the kinds of keys."""
         return {p: level.count for p, level in self.levels.items()}, {n: k.kind for n, k in self.keys.items()}
