@@ -102,9 +102,10 @@ class BatchUpdater:
         # A pair: the states, and the counters to which kernels add rows. The states are None if the counters contain
         # rows that have not been read into states yet. The counters are None until a batch is counted.
         self._content: tuple[tuple[State, ...] | None, LiveCounters | None] = (tuple(r.state for r in self.reads), None)
-        # Whether the last batch had rows of new cells, such as new slices. The next batch is then likely to have some,
-        # too, so it is prepared at once: a draft would only find out that it cannot count them.
-        self._had_new_cells = False
+        # How many of the last batches, in a row, had rows of new cells, such as new slices. After two of them the next
+        # batch is likely to have some, too, so it is prepared at once: a draft would only find out that it cannot
+        # count them.
+        self._batches_with_new_cells = 0
         self.on_invalid = on_invalid
 
     @property
@@ -289,7 +290,7 @@ class BatchUpdater:
                 key = SIGNATURES[len(flats)](*flats)  # type: ignore[misc]
                 arrays, key = (flats, key) if key is not None else (arrays, matrix_signature(arrays))
             key = None if key is None else (*key, widened)
-        if key is None or not key[0] or self._had_new_cells:
+        if key is None or not key[0] or self._batches_with_new_cells > 1:
             return self.count_batch(make_batch(names, columns, table, widened))
         live = self._content[1]
         draft = live.drafts.get((names, key)) if live is not None else None
@@ -391,7 +392,8 @@ class BatchUpdater:
             committed: list[bool] = []
             try:
                 self._count_prepared(live, batch, prepared, derived, committed)
-                self._had_new_cells = live.index.total_cells > sum(mark[0].values())
+                has_new_cells = live.index.total_cells > sum(mark[0].values())
+                self._batches_with_new_cells = self._batches_with_new_cells + 1 if has_new_cells else 0
             except BaseException as error:
                 if not committed:
                     live.index.restore(mark)

@@ -233,3 +233,15 @@ def test_memory_is_not_reserved_for_each_batch(limit, weighted, monkeypatch):
     for _ in range(100):
         metric.update(**read_columns(metric, rows(rng, 256, weighted=weighted)))
     assert len(calls) < 20
+
+
+def test_memory_is_reserved_once_for_a_batch_with_new_keys(monkeypatch):
+    rng = np.random.default_rng(9)
+    metric = sm.Sliced(sm.AUC(bits=10), by="k")
+    reserve, calls = Counter.reserve, []
+    monkeypatch.setattr(
+        Counter, "reserve", lambda counter, rows, **how: calls.append(rows) or reserve(counter, rows, **how)
+    )
+    for i in range(100):
+        metric.update(**read_columns(metric, rows(rng, 64, low=64 * i, high=64 * i + 64)))
+    assert len(calls) < 110
