@@ -37,7 +37,7 @@ GOLDEN = {
     "probabilities, float64": "65a20b5bc08357eb5b0174ca248e483abcc1755ec84d412b399e5fbf9599de18",
     "probabilities, weighted": "4586b772655abde2d5abbdef4284fb43a67d24e66015d4831fa66f38fde9f9a0",
     "logits": "d004339208250325396d143e7506345a3f235b19d2ec9fbe2750f4e47010d481",
-    "down-sampled, corrected": "779ddb177eb1d92dba5e196aec8197dfb6659a8e1db6bf336c5a6b840e4705cb",
+    "down-sampled, corrected": "be0d764f25578126b4bdc20212e99657b5d6f9785f266ea6c063274cd4143e1b",
     "slices": "0fd4efcc34017f9225b1bb49ec1de380d2a97ce4103d37dc1ba587dbe748b93c",
     "slices, limited": "70f8a846844bb2a846fd7c1d4f05c3a9ec2a61a2a01133eb2116e65d8e7af558",
     "by unit": "ef34795f6090e4b4606930fba12712939b611dc9a678bb3a2dd50787a331b3b9",

@@ -265,7 +265,7 @@ def check_balance(covariates: Iterable[Pair]) -> None:
     for pair in covariates:
         differences = _compare_by_shard(pair, ())
         p = np.asarray(p_value(differences.difference))[~has_reason(differences.reasons)]
-        least = float(np.min(p[np.isfinite(p)], initial=1.0)) * len(p)
+        least = min(p[np.isfinite(p)].tolist(), default=1.0) * len(p)
         if least < BALANCE_ALPHA:
             raise InvalidInputError(
                 f"the covariate {pair.name} differs between the sides (p {format_p_value(least)}), so the arms are not "

@@ -79,7 +79,7 @@ def _limit_users(events: Floats, users: float) -> tuple[int, int] | None:
 
     Return None if there are more than MOST_EVENTS events, or if `users` is not a whole number that is large enough.
     """
-    fewest, most = int(np.count_nonzero(events)), int(events.sum())
+    fewest, most = int(np.count_nonzero(events)), int(math.fsum(events))
     if most > MOST_EVENTS or not fewest <= users < math.inf or users != math.floor(users) or not users:
         return None
     return fewest, min(most, int(users))

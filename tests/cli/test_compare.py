@@ -676,7 +676,7 @@ class TestUserSplit:
     @pytest.mark.slow
     def test_users_are_those_of_the_log_if_they_are_not_given(self, run, arms, tmp_path):
         log, page = arms("log.parquet", old=500, new=500), tmp_path / "page.html"
-        given = (*self.GIVEN, "--planned-users", 5000)
+        given = (*self.GIVEN, "--planned", 5000)
         for more in ((), ("--users", 1000), ("--users", 930)):
             ran = run("eval", log, *given, *more, "--report", page, "--format", "json")
             number = f"{more[1] if more else 1000:,}"
