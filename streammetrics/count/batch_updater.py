@@ -132,10 +132,12 @@ class BatchUpdater:
         states, live = self._content
         if states is None:
             assert live is not None
-            # Counters may replace arrays to which drafts write. The next batch must therefore begin with `reserve`, which
-            # drops the drafts if an array was replaced.
-            live.free_rows[0] = min(live.free_rows[0], 0)
+            # Counters may replace arrays to which drafts write. The next batch must then begin with `reserve`, which drops
+            # the drafts.
+            free_rows, live.free_rows[0] = live.free_rows[0], min(live.free_rows[0], 0)
             states = tuple(c.state() for c in live.counters)
+            if not any(c.has_moved or counts_in_numpy(c.statistic) for c in live.counters):
+                live.free_rows[0] = free_rows
             self._content = states, live
         return states
 

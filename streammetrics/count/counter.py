@@ -246,13 +246,13 @@ class Counter:
         if weighted or self.free_rows < rows:
             self._reserve_in_tallies(rows, weighted=weighted)
         fresh = weighted and self._weigh()
-        if fresh or self._has_moved:
+        if fresh or self.has_moved:
             self.bound_arrays = {}
             return True
         return False
 
     @property
-    def _has_moved(self) -> bool:
+    def has_moved(self) -> bool:
         """Whether an array to which kernels write was replaced since the kernels were bound to it."""
         return any(any(map(is_not, arrays, self._arrays(name))) for name, arrays in self.bound_arrays.items())
 

@@ -119,7 +119,7 @@ class PairCounter(FoldingCounter):
         if int(self.tallies["rows"].used[0]) + rows > max(WAIT, len(self.tallies["rows"].entries)):
             self._bucket_waiting_rows()
         self.tallies["rows"].reserve(rows, weighted=weighted)
-        if self._has_moved:
+        if self.has_moved:
             self.bound_arrays = {}
             return True
         return changed

@@ -287,7 +287,7 @@ class ValueCounter(Counter):
         if self._needs_fit(live, placed):
             self._fit()
         self.tallies["rows"].reserve(max(placed, WAIT if self.lone else 0), None, weighted=weighted)
-        if self._has_moved:
+        if self.has_moved:
             self.bound_arrays = {}
             return True
         return changed

@@ -116,7 +116,7 @@ def names() -> dict[str, Any]:
     x, y, _ = rows()
     inputs = keras.Input((FEATURES,))
     heads = {name: keras.layers.Dense(1, "sigmoid", name=name)(inputs) for name in ("click", "buy")}
-    labels, shared = {"click": y, "buy": (np.arange(ROWS) % 4 == 0).astype("int32")}, KerasMetric(sm.CTR())
+    labels, shared = {"click": y, "buy": (np.arange(ROWS) % 4 == 0).astype("int32")}, KerasMetric(sm.AUC())
 
     def fit(metrics: Any, weighted: Any = None) -> Any:
         made = keras.Model(inputs, heads)

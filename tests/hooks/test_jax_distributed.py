@@ -21,7 +21,7 @@ def test_two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     for lines in said:
         ours = [line for line in lines if not line.startswith(("[Gloo]", "case "))]
         assert ours[: len(things)] == things
-        assert ours[len(things)].endswith("rank 1 (there) differs from rank 0 (here): bits is 12 here and 13 there")
+        assert ours[len(things)].endswith("rank 1 differs from rank 0: bits is 12 on rank 0 and 13 on rank 1")
         assert ours[len(things) + 2] == "then 0.5"
     first, seconds, second, _ = said[0][-4:]
     assert first.startswith("SyncTimeoutError timed out after 3 s while exchanging data with the other ranks")

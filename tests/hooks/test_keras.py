@@ -79,7 +79,7 @@ def test_the_values_of_each_output_have_names_of_their_own(found: Any) -> None:
     names = found["names"]
     for output, want in names["want"].items():
         assert names["ctr"][output] == pytest.approx([want, want], rel=1e-6)
-    assert "the KerasMetric 'ctr' is used 2 times in compile()" in names["shared"]
+    assert "the KerasMetric 'auc' is used 2 times in compile()" in names["shared"]
     assert "two metrics in compile() have the name 'click_auc'; pass name=" in names["equal"]
 
 

@@ -50,7 +50,7 @@ def test_what_ranks_that_live_say() -> None:
         assert lines[: len(things)] == things
         part, mismatch, _, then, pieces, error, seconds, training, last = lines[len(things) :]
         assert part == ("part 0.5")
-        assert mismatch.endswith("rank 2 (there) differs from rank 0 (here): bits is 12 here and 14 there")
+        assert mismatch.endswith("rank 2 differs from rank 0: bits is 12 on rank 0 and 14 on rank 2")
         assert pieces == f"pieces {logs.whole('groups').digest()}"
         assert error.startswith("SyncTimeoutError timed out after 2 s while exchanging data with the other ranks"), rank
         assert 1.9 < float(seconds.split()[1]) < 30
