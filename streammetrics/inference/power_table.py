@@ -125,6 +125,7 @@ def _build_row(
                 sample, relative, f"a difference of {100.0 * relative:g} % is too large: it", "a smaller effect"
             )
     except InvalidInputError as error:
+        # The other rows of the table have numbers, so this row shows why it has none.
         return row | {"users": math.nan, "mean_users": math.nan, "days": math.nan, "reason": str(error)}
     days = math.nan if per_day is None else days_to_go(0.0, plan.users, per_day)
     return row | {"users": plan.users, "mean_users": plan.mean_users, "days": days, "reason": None}
