@@ -213,7 +213,7 @@ class LiveCellRows:
 
     @property
     def entries(self) -> Entries:
-        """The rows that have been sorted, as entries. High word k of an entry stands for the high word order[k]."""
+        """The rows that have been sorted, as entries. An entry stores k in place of its high word, which is order[k]."""
         if isinstance(self._entries, MergedRuns):
             self._entries = self._entries.to_entries(self.shift)
         return self._entries

@@ -119,7 +119,7 @@ class Log:
         Files, folders and patterns (`"log/**/*.parquet"`); "-" is standard input, as an Arrow IPC stream, CSV or JSON
         lines. Folders are read recursively; names that start with `.` or `_` are skipped. A folder named like
         `country=US` in the path of a file adds a column to its rows, unless the file has a column of that name. Its
-        values are text if the column is only a slicing key. Otherwise they are integers, if all of them are. URLs of
+        values are text if the column is only a slicing key. In another role, they become integers if possible. URLs of
         files, folders and patterns, such as `"s3://bucket/log/*.parquet"`, are read by fsspec, with the credentials and
         endpoints that it finds (see its documentation).
         A folder with a `_delta_log` is a Delta table, and `"delta:s3://bucket/table"` names a remote one.

@@ -70,7 +70,7 @@ def pack_keys(grades: Any, s: Any, returned: Any, which: Any, starts: Any, keys:
 def is_tied(row: Any, i: Any, score: Any) -> Any:
     """Return whether the documents at positions i and i + 1 of a ranking have the same score.
 
-    `row` holds the sorted keys of the query, and `score` the scores in the order of its rows.
+    `row` holds the sorted keys of the documents of a query, and `score` the scores of these documents before sorting.
     """
     same = (row[i] >> u8(32)) == (row[i + 1] >> u8(32))
     return same and score[(row[i] >> u8(8)) & PLACE] == score[(row[i + 1] >> u8(8)) & PLACE]
@@ -80,8 +80,8 @@ def is_tied(row: Any, i: Any, score: Any) -> Any:
 def sort_by_full_score(row: Any, n: Any, score: Any) -> None:
     """Sort each run of documents whose scores have equal upper halves by the full score.
 
-    `row` holds the sorted keys of the query, and `score` the scores in the order of its rows. Shellsort needs no extra
-    memory.
+    `row` holds the sorted keys of the documents of a query, and `score` the scores of these documents before sorting.
+    Shellsort needs no extra memory.
     """
     a = 0
     while a < n - 1:

@@ -38,7 +38,7 @@ def find_bin(p: Any, n: Any) -> Any:
 def add_to_bins(
     y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
 ) -> Any:  # fmt: skip
-    """Count each row in its bin, and add its score to the sum of the bin; see `count_bins`, the kernel for one label."""
+    """Count each row in its bin, and add its score to the sum of the bin. `count_bins` describes the parameters."""
     n, width = f8(n_bins), u8(n_bins)
     weighted, apart, summed = w.shape[0] != 0, at.shape[0] != 0, sums.shape[0] != 0
     if (not apart) and (not weighted) and has_bad_value(logit, y, s):

@@ -72,7 +72,7 @@ FLUSH_PARTS = 18
 
 @outline
 def add_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
-    """Count rows by cell and label; see `count_labels`, which is the kernel for one label per row."""
+    """Count rows by cell and label. `count_labels` describes the parameters."""
     # With one cell, the number of positives is the sum of the labels, in a loop that vectorises.
     if at.shape[0] == 0:
         positives, bad = count_positives(y)
@@ -111,7 +111,7 @@ def count_labels_multilabel(width: Any, y: Any, w: Any, at: Any, rows: Any, exce
 
 @outline
 def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any) -> Any:
-    """Add the terms of unweighted rows of one cell; see `sum_scores`, which is the kernel for one label per row."""
+    """Add the terms of unweighted rows of one cell. `sum_scores` describes the parameters."""
     n_terms, n = terms.shape[0], s.shape[0]
     k, f, out = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8)
     total, square, counts, hits = scratch(12, i8), scratch(6, i8), scratch(2, i8), scratch(MOST, i8)
@@ -163,7 +163,7 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def add_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add terms of any size of unweighted rows of one cell; see `sum_unbounded`, the kernel for one label per row."""
+    """Add terms of any size of unweighted rows of one cell. `sum_unbounded` describes the parameters."""
     if has_bad_value(logit, y, s):  # check all rows first: large terms are added immediately and cannot be undone
         return 1
     k, f, out, v = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
@@ -189,7 +189,7 @@ def add_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add weighted terms of the rows of one cell; see `sum_weighted`, which is the kernel for one label per row."""
+    """Add weighted terms of the rows of one cell. `sum_weighted` describes the parameters."""
     k, f, out, parts = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(10, i8)
     for a in range(0, y.shape[0], BLOCK):
         m = min(BLOCK, y.shape[0] - a)

@@ -151,7 +151,7 @@ def add_soft(
     y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, crossed: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the terms of rows with soft labels to their cells; see `sum_soft`, which is the kernel for one label per row."""
+    """Add the terms of rows with soft labels to the sums of their cells. `sum_soft` describes the parameters."""
     n_terms, lone, weighted = terms.shape[0], at.shape[0] == 0, w.shape[0] != 0
     k, f, other = scratch(PART, f8), scratch(PART, f8), scratch(PART, f8)
     x, v, cell, place = scratch(PART, f8), scratch(PART, f8), scratch(PART, u8), scratch(PART, u8)

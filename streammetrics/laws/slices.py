@@ -77,7 +77,7 @@ def slices_of_collections(case: Case) -> None:
 
 
 def collections_of_slices(case: Case) -> None:
-    """In a collection of a metric and several kinds of slices of it, each entry has the same state as alone."""
+    """If a collection has a metric and several ways of slicing it, each entry has the state that it has on its own."""
     keys = _random_keys(case, 2)
     one = {name: keys[name] for name in list(keys)[:1]}
     makers = {"": case.make, "one": slices_factory(case, one, {}), "limited": slices_factory(case, one, {"limit": 1})}

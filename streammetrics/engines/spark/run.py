@@ -182,8 +182,8 @@ def evaluate(
         What Spark shuffles between tasks, if there are slices. With "states", each task computes the states of all its
         slices, and the states are shuffled and merged. With "rows", the rows are shuffled by slice, so that each task has
         all rows of its slices. This is faster if there are so many slices that their states are no smaller than the rows.
-        "auto" chooses "rows" if three quarters of the first 20,000 rows are in different slices, which means about 35,000
-        slices or more. In a log sorted by slice, the first rows are in few slices, so "auto" chooses "states"; tasks
+        "auto" chooses "rows" if the first 20,000 rows are in 15,000 slices or more, as happens if the log has some 35,000
+        slices. In a log sorted by slice, the first rows are in few slices, so "auto" chooses "states"; tasks
         then send their states on before they fill the memory.
     partitions : int, optional
         The number of partitions if rows are shuffled: with "rows", and for the metrics described in the notes. By default

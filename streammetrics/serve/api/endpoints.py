@@ -80,7 +80,7 @@ class Api(NamedTuple):
             return await self._refuse_early(request, answer)
         try:
             key = self._parse_key(request, experiment)
-        # The response contains the message of the error.
+        # The response contains the error message.
         except InvalidInputError as error:
             return await self._refuse_early(request, error_response(400, str(error)))
         body = await read_body(request, self.settings.max_bytes, self.settings.body_seconds)
@@ -165,7 +165,7 @@ class Api(NamedTuple):
         try:
             experiment = _parse_definition(body, request.headers.get("content-type", ""), request.path_params["id"])
             version, changes = await run_in_threadpool(self.definitions.define, experiment, by)
-        # The response contains the message of the error.
+        # The response contains the error message.
         except InvalidInputError as error:
             return error_response(422, str(error))
         self.board.mark_changed(experiment.id)
@@ -202,7 +202,7 @@ class Api(NamedTuple):
         number, by = request.path_params["number"], request.state.name
         try:
             await run_in_threadpool(self.store.accept, experiment.id, number, by=by, at=self.settings.clock())
-        # The response contains the message of the error.
+        # The response contains the error message.
         except InvalidInputError as error:
             return error_response(409, str(error))
         self.board.mark_changed(experiment.id)

@@ -197,7 +197,7 @@ class Totals:
             saved = self.store.total(experiment)
             entry.replace(*((0, 0), None) if saved is None else (saved[0], from_bytes(saved[1])))
             entry.saved_position = None if saved is None else saved[0]
-        # Only parts that are stored by now are added. Otherwise, the loop might never end if parts kept arriving.
+        # Add only the parts that are already stored. Otherwise, the loop might never end if parts kept arriving.
         last = self._add_page(experiment, entry)
         while entry.part_number < last:
             self._add_page(experiment, entry)
