@@ -101,7 +101,7 @@ class ComparisonOptions:
         The test of the split of users between the arms, whose alarm withholds verdicts; None without planned shares.
     covariates : tuple of dict of str to MetricLike
         Metrics of the same sides from before the treatment, by the name of the side. They adjust the comparison of all
-        rows, but not those of slices.
+        rows, but not the comparisons of slices.
     """
 
     control: str | None = None
@@ -131,7 +131,7 @@ class ComparisonOptions:
         return [*([self.primary] if self.primary else []), *self.guardrails, *self.better]
 
     def build_progress(self, users: float | None) -> Progress:
-        """Return the progress of a comparison that has so many users so far."""
+        """Return the progress of a comparison that has counted this number of users."""
         return Progress(users, self.planned, None, self.sequential, self.final, self.confidence)
 
     def check(self, *, counts_users: bool = False) -> None:

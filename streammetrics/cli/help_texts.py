@@ -148,7 +148,7 @@ BETTER = (
     "several metrics."
 )
 PLANNED = (
-    "Planned number of users, in both arms together. There is no decision before the experiment has so many users, and "
+    "Planned number of users, in both arms together. There is no decision before the experiment has this number, and "
     "the first look from then on is the only one that counts."
 )
 FINAL = (

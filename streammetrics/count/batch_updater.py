@@ -132,8 +132,9 @@ class BatchUpdater:
         states, live = self._content
         if states is None:
             assert live is not None
-            # Counters may replace arrays to which drafts write. The next batch must then begin with `reserve`, which drops
-            # the drafts.
+            # A counter may replace an array to which drafts write. The next batch must then begin with `reserve`, which
+            # drops the drafts. `has_moved` compares the arrays of kernels, so it says nothing about a counter that counts
+            # in numpy.
             free_rows, live.free_rows[0] = live.free_rows[0], min(live.free_rows[0], 0)
             states = tuple(c.state() for c in live.counters)
             if not any(c.has_moved or counts_in_numpy(c.statistic) for c in live.counters):

@@ -60,7 +60,7 @@ class Counter:
     def __init__(self, state: State, index: Index) -> None:
         self.statistic, self.index = state.empty_copy(), index
         # The key under which `index` stores the codes of classes. Each counter has its own codes, because the classes
-        # of one state may be strings, and those of another state integers.
+        # of one state may be strings, and the classes of another state integers.
         self.classes = f"classes {id(self)}"
         # Front cells are the slices of the state. If the state also splits rows by another axis, such as the class,
         # each front cell is divided into inner cells.

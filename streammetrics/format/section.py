@@ -441,7 +441,7 @@ def _cut_blocks(length: int) -> Iterator[slice]:
 
 
 def _select_within(begins: Ints, at: slice) -> Ints:
-    """Return those of the ascending indices `begins` that lie within a slice."""
+    """Return the indices in `begins`, which are in ascending order, that lie within a slice."""
     if not at.start and len(begins) and begins[-1] < at.stop:
         return begins
     first, last = np.searchsorted(begins, (at.start, at.stop))
