@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import fields
@@ -24,6 +26,8 @@ from streammetrics.io.demo import write_demo_log
 from streammetrics.metrics.families import FAMILIES
 
 PAGES = load_pages()
+PROGRAM = "train.py"
+"""The file in which the guide tells readers to save a program that a shell line then runs."""
 
 
 def sections(text: str) -> list[tuple[str, str]]:
@@ -75,9 +79,28 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("text", parts("python"))
 def test_programs_run(text: str, folder: Path) -> None:
     skip_without(text)
-    source = "\n".join(blocks(text, "python"))
-    done = subprocess.run([sys.executable, "-c", source], cwd=folder, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr[-4000:]
+    program = "\n".join(blocks(text, "python"))
+    lines = [line for block in blocks(text, "sh") for line in block.splitlines() if PROGRAM in line]
+    if not lines:
+        run_program([sys.executable, "-c", program], program, folder)
+    (folder / PROGRAM).write_text(program)
+    for line in lines:
+        run_program(["bash", "-c", line], program, folder)
+
+
+def run_program(command: list[str], program: str, folder: Path) -> None:
+    """Run a program, which prints what the comment after each `print(...)` says."""
+    # The programs of this environment, such as python, torchrun and mpirun, come first.
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    if "mpirun" in command[-1] and shutil.which("mpirun", path=path) is None:
+        pytest.skip("mpirun is not installed")
+    # Open MPI refuses to run as root without both variables.
+    root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    environment = os.environ | root | {"PATH": path, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, f"{command[-1]}\n{done.stderr[-4000:]}"
+    for output in re.findall(r"^ *print\(.*\)  # (.+)$", program, flags=re.M):
+        assert output in done.stdout, f"{command[-1]} does not print {output!r}:\n{done.stdout}"
 
 
 @pytest.mark.slow
