@@ -61,7 +61,7 @@ HEADER_ROOM = 64
 """A parsed header takes at most this many times the memory of its text."""
 SMALL = 1 << 16
 """A larger section is first decompressed only up to this many bytes, to check the memory that reading it would take."""
-BATCH, PORTION = 1 << 23, 1 << 24
+BATCH, PORTION = 1 << 23, 1 << 25
 """When frames are merged, a batch is closed when its sections exceed BATCH bytes. Decoding a batch takes about PORTION
 bytes of memory at a time."""
 MAX_MATCHING = 1 << 16
@@ -489,17 +489,20 @@ def merge_groups(
             about = one.kind.about if about is None else about
             if one.kind.about != about or len(one) != len(batch[0]):
                 raise IncompatibleStateError("the states have different metrics or settings and cannot be merged")
-        new = [_merge_sections(batch, i, into, max_bytes) for i in range(len(batch[0]))]
+        new = [_merge_portions(batch, i, into, max_bytes) for i in range(len(batch[0]))]
         for group in dict.fromkeys(into):
-            states, earlier = [section[group] for section in new], total.get(group)
-            if earlier is not None and len(earlier) != len(states):
+            earlier = total.get(group)
+            if earlier is not None and len(earlier) != len(new):
                 raise IncompatibleStateError("the states have different metrics or settings and cannot be merged")
-            total[group] = states if earlier is None else [a.merge(b) for a, b in zip(earlier, states, strict=True)]
+            # Add the states of all portions to the total at once. In a cell that the total counts by bucket, their exact
+            # rows then need not be sorted.
+            parts = [section[group] for section in new]
+            total[group] = [_merge_states([*([earlier[i]] if earlier else []), *some]) for i, some in enumerate(parts)]
     return None if about is None else json.loads(about), {group: total[group] for group in sorted(total)}
 
 
-def _merge_sections(batch: Sequence[Frame], i: int, into: Sequence[int], max_bytes: int) -> dict[int, State]:
-    """Decode section `i` of all frames of a batch, and return the merged state of each group.
+def _merge_portions(batch: Sequence[Frame], i: int, into: Sequence[int], max_bytes: int) -> dict[int, list[State]]:
+    """Decode section `i` of all frames of a batch, and return a merged state of each portion that a group is in.
 
     `into` gives the group of each frame.
     """
@@ -507,10 +510,12 @@ def _merge_sections(batch: Sequence[Frame], i: int, into: Sequence[int], max_byt
     for where, sections in _unpack_portions(batch, i, [max_bytes] * len(batch)):
         for group, state in sections.merge_by_group([into[n] for n in where]).items():
             parts.setdefault(group, []).append(state)
-    return {
-        group: apply_retention(first) if not others else first.merge(*others)
-        for group, (first, *others) in parts.items()
-    }
+    return parts
+
+
+def _merge_states(states: Sequence[State]) -> State:
+    first, *others = states
+    return first.merge(*others) if others else apply_retention(first)
 
 
 def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> Iterator[tuple[list[int], Sections]]:

@@ -220,10 +220,10 @@ def _read_gaps(reader: SectionReader, entries: Any, width: Any, zeros: Any) -> A
     for n, w, k in zip(*sizes, strict=True):
         if n and w:
             some = out[begin : begin + n]
-            if k:
-                some[:, :k] = last[b : b + n * k].reshape(k, n).T
             top = rest[a : a + n * (w - k)].reshape(w - k, n)
-            some[:, k:w] = top.T
+            # numpy copies a transposed array in an order that takes three times as long as a copy of each plane.
+            for i, plane in enumerate((*last[b : b + n * k].reshape(k, n), *top)):
+                some[:, i] = plane
             wider |= not top[-1].any()
             a, b = a + n * (w - k), b + n * k
         begin += n

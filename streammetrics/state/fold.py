@@ -441,7 +441,8 @@ def _fold_exact_rows(
         for block in _cut_between_cells(fine, state.entry_starts(exact)):
             is_folded = folded[block.cells]
             if is_folded.any():
-                bucketed, inexact = first.bucket_entries(block.select(is_folded))
+                whole = slice(None) if is_folded.all() else is_folded
+                bucketed, inexact = first.bucket_entries(block.select(whole))
                 flats[flag][inexact] = 1
                 buckets.append(bucketed)
                 block = block.select(~is_folded)

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -426,17 +426,18 @@ def sort_entries(e: Entries) -> Entries:
     if not e.is_wide and int(counts.min()) >= (0 if e.excess is None else 1):
         span, rows = int(codes.max()) + 1, int(counts.sum(dtype=I8))
         is_dense = span <= max(min(SPAN, SPARSE * len(codes)), 2 * len(codes)) and rows < 1 << 53
-        if is_dense and (e.excess is None or kernel_registry.has_kernels()):
+        kind, fits = _choose_sort(codes), e.excess is None and span <= MANY and rows < MANY
+        if is_dense and not (fits and kind) and (e.excess is None or kernel_registry.has_kernels()):
             return canonicalize(_sort_by_counting(e, span, rows))
         # Sort integers that combine a code and its count, because numpy vectorises this sort, but not `argsort`.
-        if e.excess is None and span <= MANY and rows < MANY:
+        if fits:
             packed = codes.astype(U8)
             packed <<= U8(32)
             packed |= counts.astype(U8, copy=False)
-            packed.sort()
-            codes, counts = (packed >> U8(32)).astype(U4), packed.astype(U4)
-            first = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
-            return canonicalize(Entries(e.shift, codes[first], np.add.reduceat(counts, first, dtype=I8)))
+            packed.sort(kind=kind)
+            codes, ends = (packed >> U8(32)).astype(U4), np.cumsum(packed.astype(U4), dtype=I8)
+            last = np.flatnonzero(np.append(codes[1:] != codes[:-1], True))
+            return canonicalize(Entries(e.shift, codes[last], np.diff(ends[last], prepend=0)))
     elif e.is_wide and e.excess is None and (by_group := _sort_within_groups(e)) is not None:
         return canonicalize(by_group)
     order = np.argsort(codes, kind="stable")
@@ -466,21 +467,43 @@ def _sort_within_groups(e: Entries) -> Entries | None:
     groups, rows = int(high.max()) + 1, int(e.counts.sum(dtype=I8))
     if groups > min(1 << 16, n // GROUP_ENTRIES) or int(e.counts.min()) < 1 or rows > 2 * n:
         return None
-    # This sort of 16-bit integers is a radix sort.
-    order = np.argsort(high.astype(np.uint16), kind="stable")
-    rows_by_entry = e.counts[order]
-    codes, high = codes[order], high[order]
+    codes, high, counts = _gather_groups(codes, high, e.counts)
     if rows > n:
-        codes, high = np.repeat(codes, rows_by_entry), np.repeat(high, rows_by_entry)
+        codes, high = np.repeat(codes, counts), np.repeat(high, counts)
     ends = np.cumsum(np.bincount(high, minlength=groups))
-    is_first = np.empty(rows, np.bool_)
+    kind, is_first = _choose_sort(codes), np.empty(rows, np.bool_)
     for start, end in pairwise([0, *ends.tolist()]):
-        codes[start:end].sort()
+        codes[start:end].sort(kind=kind)
     is_first[0] = True
     np.not_equal(codes[1:], codes[:-1], out=is_first[1:])
     is_first[ends[:-1][ends[:-1] < rows]] = True
+    if is_first.all():
+        return Entries(e.shift, codes, counts, None, high)
     first = np.flatnonzero(is_first)
     return Entries(e.shift, codes[first], np.diff(first, append=rows), None, high[first])
+
+
+def _choose_sort(codes: Array) -> Literal["stable"] | None:
+    """Return the kind of sort that is fastest for these integers.
+
+    A stable sort merges ascending runs. It takes a tenth of the time for the entries of several sorted states, which are
+    a few long runs, and for the buckets of sorted scores, in which only the labels within a bucket are unsorted.
+    """
+    return "stable" if np.count_nonzero(codes[1:] < codes[:-1]) <= len(codes) // 8 else None
+
+
+def _gather_groups(codes: Array, high: Array, counts: Array) -> tuple[Array, Array, Array]:
+    """Order entries by their high words. Entries with equal high words keep their order."""
+    begins = np.flatnonzero(np.append(True, high[1:] != high[:-1]))
+    if len(begins) > len(high) // GROUP_ENTRIES:
+        # This sort of 16-bit integers is a radix sort.
+        order = np.argsort(high.astype(np.uint16), kind="stable")
+        return codes[order], high[order], counts[order]
+    # Entries with equal high words form a few long runs, for example one for each state and cell. Copy whole runs.
+    order = np.argsort(high[begins], kind="stable")
+    runs = [slice(*run) for run in zip(begins[order], np.append(begins[1:], len(high))[order], strict=True)]
+    gathered = [np.concatenate([array[run] for run in runs]) for array in (codes, high, counts)]
+    return gathered[0], gathered[1], gathered[2]
 
 
 def _sort_by_counting(e: Entries, span: int, rows: int) -> Entries:

@@ -155,6 +155,36 @@ def test_wide_entries_are_sorted_as_plain_code_does(groups, most):
     assert found.counts.tolist() == [rows[key] for key in sorted(rows)]
 
 
+@pytest.mark.parametrize("states", [1, 2, 9])
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("kernels", [False, True])
+def test_entries_of_several_sorted_states_are_merged(monkeypatch, states, most, kernels):
+    """Sorted states form ascending runs, which a stable sort merges; labels within a bucket need not ascend."""
+    monkeypatch.setattr(tally.kernel_registry, "has_kernels", lambda: kernels)
+    rng, n, kinds, rows = np.random.default_rng(states), 4000, [], Counter()
+    choose = tally._choose_sort
+    monkeypatch.setattr(tally, "_choose_sort", lambda codes: kinds.append(choose(codes)) or kinds[-1])
+    wide, narrow = [], []
+    for _ in range(states):
+        keys = np.unique(rng.integers(0, 40_000, n))
+        counts = rng.integers(1, most + 1, len(keys)).astype(np.uint32)
+        cells, codes = (keys // 10_000).astype(np.uint32), (keys % 10_000).astype(np.uint64) << np.uint64(50)
+        wide.append(tally.Entries(64, codes, counts, None, cells))
+        labels = rng.integers(0, 2, len(keys), np.uint32)
+        narrow.append(tally.Entries(31, keys.astype(np.uint32) << np.uint32(1) | labels, counts))
+        for code, count in zip(narrow[-1].codes.tolist(), counts.tolist(), strict=True):
+            rows[code] += count
+    found = tally.sort_entries(tally.concatenate(narrow))
+    assert found.codes.tolist() == sorted(rows)
+    assert found.counts.tolist() == [rows[code] for code in sorted(rows)]
+    found, places = tally.sort_entries(tally.concatenate(wide)), Counter()
+    for code, count in rows.items():
+        places[code >> 1] += count
+    assert (found.high.astype(int) * 10_000 + (found.codes >> np.uint64(50)).astype(int)).tolist() == sorted(places)
+    assert found.counts.tolist() == [places[place] for place in sorted(places)]
+    assert kinds == ["stable", "stable"]
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 def test_cells_are_reordered_with_one_copy(weighted):
     """Only the entries in the new order take memory."""
