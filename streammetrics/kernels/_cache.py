@@ -13,6 +13,7 @@ import os
 import pickle
 import secrets
 import stat
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -45,42 +46,72 @@ def user_folder() -> Path | None:
     folder = base / "streammetrics" / "kernels"
     with suppress(OSError):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder if _is_private(folder) else None
+
+
+def temporary_folder() -> Path | None:
+    """Return a cache folder for temporary files, which processes of a user without a home share.
+
+    It is None if the folder cannot be created, or if other users can write to it or replace it.
+    """
+    base = Path(tempfile.gettempdir())
+    folder = base / f"streammetrics-kernels-{os.geteuid()}"
+    try:
+        mode = base.stat().st_mode
+    except OSError:
+        return None
+    # In a folder with the sticky bit, such as /tmp, other users cannot replace a folder of this user.
+    if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
+        return None
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    # Another user may have created a link to a folder of this user.
+    return folder if not folder.is_symlink() and _is_private(folder) else None
+
+
+def _is_private(folder: Path) -> bool:
+    """Return whether the folder exists and only this user can write to it; warn if others can write to it."""
     try:
         status = folder.stat()
     except OSError:  # the folder can be neither created nor read
-        return None
+        return False
     if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         warnings.warn(
             f"{folder}: compiled kernels are not cached, because other users can write to this folder; "
             f"restrict it to your user (chmod 700), or set NUMBA_CACHE_DIR to another folder",
             RuntimeWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
-        return None
-    return folder
+        return False
+    return True
 
 
 def cache_folders() -> list[Path]:
     """Return the folders that are searched for cached kernels, in this order.
 
-    New files are written to the first folder that is writable. If the folder of NUMBA_CACHE_DIR is writable, the folder in
-    the user's home is not used.
+    New files are written to the first folder that is writable: the folder of NUMBA_CACHE_DIR, or else the folder in the
+    user's home, or else the folder for temporary files. Folders after it are not used.
     """
-    named = configured_folder()
-    if named is None:
-        own = user_folder()
-        return [own] if own else []
-    with suppress(OSError):
-        named.mkdir(parents=True, exist_ok=True)
-    if os.access(named, os.W_OK | os.X_OK):
-        return [named]
-    own = user_folder()
-    return [named, own] if own else [named]
+    folders = list[Path]()
+    for find in (configured_folder, user_folder, temporary_folder):
+        folder = find()
+        if folder is None:
+            continue
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        folders.append(folder)
+        if _is_writable(folder):
+            break
+    return folders
+
+
+def _is_writable(folder: Path) -> bool:
+    return os.access(folder, os.W_OK | os.X_OK)
 
 
 def writable_folder() -> Path | None:
     """Return the folder for new files, or None if no folder is writable."""
-    return next((folder for folder in cache_folders() if os.access(folder, os.W_OK | os.X_OK)), None)
+    return next(filter(_is_writable, cache_folders()), None)
 
 
 class KernelCache:
@@ -127,8 +158,7 @@ class KernelCache:
         content = dumps(result._reduce())
         with suppress(OSError):  # the disk is full, or the folder has become read-only
             _write(folder / self._file(signature), hashlib.sha256(content).digest() + content)
-            # Remove unused files only from the folder in the user's home. Other users may share the folder of
-            # NUMBA_CACHE_DIR.
+            # Remove unused files only from the user's own folder. Other users may share the folder of NUMBA_CACHE_DIR.
             if folder != configured_folder():
                 _remove_unused(folder)
 

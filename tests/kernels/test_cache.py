@@ -77,7 +77,41 @@ os.access = lambda path, mode: access(path, mode) and not (mode & os.W_OK and st
 def test_without_any_folder_every_process_compiles(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
-    assert [compilations(CODE, file, XDG_CACHE_HOME=str(file)) for _ in range(2)] == [2, 2]
+    assert [compilations(NO_TEMPORARY + CODE, file, XDG_CACHE_HOME=str(file)) for _ in range(2)] == [2, 2]
+
+
+NO_TEMPORARY = """
+import tempfile
+tempfile.tempdir = "/nonexistent"
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("home", ["/nonexistent", "/proc"])
+def test_processes_without_a_home_share_a_folder_for_temporary_files(tmp_path: Path, home: str) -> None:
+    """In a container, the user often has no home, or one that is read-only."""
+    settings = {"HOME": home, "XDG_CACHE_HOME": "", "TMPDIR": str(tmp_path)}
+    tmp_path.chmod(0o1777)
+    code = READ_ONLY.replace("/streammetrics", "/kernels") + CODE
+    assert [compilations(code, None, **settings) for _ in range(2)] == [2, 0]
+    (folder,) = tmp_path.iterdir()
+    assert (folder.name, folder.stat().st_mode & 0o777) == (f"streammetrics-kernels-{os.geteuid()}", 0o700)
+
+
+def test_a_folder_that_others_can_replace_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_cache.tempfile, "tempdir", str(tmp_path))
+    tmp_path.chmod(0o777)
+    assert _cache.temporary_folder() is None
+    tmp_path.chmod(0o1777)
+    folder = _cache.temporary_folder()
+    assert folder is not None
+    folder.chmod(0o770)
+    with pytest.warns(RuntimeWarning, match="other users can write"):
+        assert _cache.temporary_folder() is None
+    folder.rmdir()
+    (tmp_path / "mine").mkdir()
+    folder.symlink_to(tmp_path / "mine")
+    assert _cache.temporary_folder() is None
 
 
 def test_the_own_folder_is_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
