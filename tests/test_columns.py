@@ -52,6 +52,26 @@ def test_matrices(form: str) -> None:
     assert np.array_equal(some.column("s", KIND).values, ROWS[[1, 3]])
 
 
+@pytest.mark.parametrize(
+    ("raw", "found"),
+    [
+        (pa.array([1, None, 0]), "a null in row 1"),
+        (pa.chunked_array([[1], [None, 0]]), "a null in row 1"),
+        (pd.Series([1, None, 0], [5, 1, 0], dtype="Int64"), "a null in row 1"),
+        (pl.Series([1, None, 0]), "a null in row 1"),
+        ([1, None, 0], "a null in row 1"),
+        (pa.array([1, float("nan"), 0]), "nan in row 1"),
+        (pd.Series([1, float("nan"), 0]), "nan in row 1"),
+        (np.array([1, np.nan, 0]), "nan in row 1"),
+    ],
+)
+def test_nulls_are_told_apart_from_nan(raw: Any, found: str) -> None:
+    with pytest.raises(sm.InvalidInputError, match=f"^value: expected a number.*, found {found};"):
+        sm.Sum().update(raw)
+    with pytest.raises(sm.InvalidInputError, match=f"^value: .* found {found};"):
+        sm.Task(sm.Sum(), where="on").update({"value": raw, "on": [False, True, True]})
+
+
 def test_a_series_is_no_table_whatever_its_rows_are_called() -> None:
     labels, scores = pd.Series([1, 0], ["columns", "schema"]), pd.Series([0.75, 0.25], ["columns", "schema"])
     assert sm.AUC().update(labels, scores).compute() == 1

@@ -29,6 +29,7 @@ from .convert import (
     format_value,
     is_bfloat16,
     is_listed,
+    is_null,
     is_scalar,
     is_tensor,
 )
@@ -323,13 +324,19 @@ class Batch:
         others = self._collect_readable(n for r, n, k in all_columns if r in PREDICTIONS and n != name and k.ndim == 1)
         remedy = kind.remedy(self, name, wrong, role, others)
         raise InvalidInputError(
-            f"{name}: expected {kind.expected}, found {kind.describe_row(self, name, first)}"
+            f"{name}: expected {kind.expected}, found {self._describe_row(name, kind, first)}"
             + (f" ({len(bad):,} of {len(column.values):,} rows in this batch are invalid)" if len(bad) > 1 else "")
             + f"; {remedy.format(len(bad), len(column.values))}",
             column=name,
             row=self.original_row(first),
             count=len(bad),
         )
+
+    def _describe_row(self, name: str, kind: Kind, row: int) -> str:
+        at = self.original_row(row)
+        if kind.ndim == 1 and is_null(self.root.raw(name), at):
+            return f"a null in row {at:,}"
+        return kind.describe_row(self, name, row)
 
     def _collect_readable(self, names: Iterable[Any]) -> list[Array]:
         """Return the named columns that can be converted to arrays; skip the others without an error."""

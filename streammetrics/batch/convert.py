@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
@@ -29,6 +30,7 @@ __all__ = [
     "from_nullable",
     "is_bfloat16",
     "is_listed",
+    "is_null",
     "is_scalar",
     "is_tensor",
     "library_of",
@@ -200,6 +202,15 @@ def is_bfloat16(raw: Any) -> bool:
 def find_missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
     """Return a mask of the missing values (None, NaN of any type, pandas.NA or NaT) among n objects."""
     return np.fromiter(map(_is_missing, values), bool, n)
+
+
+def is_null(column: Any, row: int) -> bool:
+    """Return whether a value of a column of any library is null; `as_array` converts nulls and NaN to NaN alike."""
+    with contextlib.suppress(TypeError, IndexError, KeyError):
+        # An integer selects an element of a pandas series by label, not by position.
+        value = (column.iloc if hasattr(column, "iloc") else column)[row]
+        return value is None or type(value).__name__ == "NAType" or getattr(value, "is_valid", True) is False
+    return False
 
 
 def find_first_value(values: Iterable[Any]) -> Any:

@@ -65,7 +65,7 @@ def test_an_event_in_a_window_and_among_the_last() -> None:
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([{"y_true": 1, "y_score": 0.5}, {"y_true": 0}], "y_score: .*found nan in row 1"),
+        ([{"y_true": 1, "y_score": 0.5}, {"y_true": 0}], "y_score: .*found a null in row 1"),
         (
             [{"y_true": 1, "y_score": 0.5}, 3],
             "a list of mappings, one for each event, found an object of class int in row 1",

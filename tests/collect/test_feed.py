@@ -255,7 +255,7 @@ def test_nullable_numbers_of_pandas_are_not_prepared(monkeypatch, dtype, wrap):
         patch.setattr(batch_updater, "prepare", lambda *_, **__: pytest.fail("rows were prepared"))
         fed.update(labels, scores).update(np.array(y), scores)
     missing = wrap(pd.Series([0, None, 1, 0]).astype(dtype))
-    with pytest.raises(sm.InvalidInputError, match="y_true: expected 0 or 1, found nan in row 1"):
+    with pytest.raises(sm.InvalidInputError, match="y_true: expected 0 or 1, found a null in row 1"):
         fed.update(missing, scores)
     assert fed == sm.AUC().update(y * 3, s * 3)
 

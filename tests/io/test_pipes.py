@@ -162,7 +162,7 @@ def test_json_lines_of_many_kinds(tmp_path: Path) -> None:
         (lines({"p": 0.5}) + b"{oops\n", r"row 1: "),
         (b"", "empty"),
         (lines({"q": 0.5}), "no column 'p'"),
-        (lines({"p": 0.5}, {"p": None}), r"found nan in row 1 of"),
+        (lines({"p": 0.5}, {"p": None}), r"found a null in row 1 of"),
     ],
 )
 def test_json_lines_that_are_none(data: bytes, words: str, tmp_path: Path) -> None:
