@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from dask.delayed import Delayed, delayed
 from ..collect.metric_like import MetricLike
 from ..collect.query_columns import find_query_column
 from ..collect.serialization import merge
+from ..errors import InvalidInputError
 from .parts import find_read_columns, fold_part, merge_results
 from .whole_queries import find_query_columns, fold_queries, fold_whole_queries, merge_queries
 
@@ -74,15 +75,15 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bo
         return _merge_tree(_count_shuffled(data, metrics, queries), metrics, split_every)
     if not queries and (is_frame or find_query_column(metrics) is None):
         return _merge_tree(states(data, metrics), metrics, split_every)
-    count = delayed(partial(fold_queries, metrics=metrics), name="fold-queries", pure=False)
-    return merge_queries(dask.compute(*(count(part) for part in _split_parts(data, metrics))), metrics)
+    parts = _count_parts(_split_parts(data, metrics), partial(fold_queries, metrics=metrics), "partition {:,}")
+    return merge_queries(dask.compute(*parts), metrics)
 
 
 def _count_shuffled(frame: Any, metrics: MetricLike, queries: list[str]) -> list[Delayed]:
     """Return a delayed state for each partition of a data frame that is shuffled by query."""
     shuffled = frame[find_read_columns(metrics, frame.columns)].shuffle(on=queries)
-    count = delayed(partial(fold_whole_queries, metrics=metrics, names=queries), name="fold", pure=False)
-    return [count(part) for part in shuffled.to_delayed()]
+    count = partial(fold_whole_queries, metrics=metrics, names=queries)
+    return _count_parts(shuffled.to_delayed(), count, "partition {:,} after the shuffle by query")
 
 
 def _merge_tree(states: Sequence[Delayed], metrics: H, split_every: int) -> H:
@@ -109,8 +110,20 @@ def states(data: Any, metrics: MetricLike) -> list[Delayed]:
     For ranking metrics, every partition must contain whole queries. A merge cannot find a query that is in two states,
     and would count it as two queries.
     """
-    count = delayed(partial(fold_part, metrics=metrics), name="fold", pure=False)
-    return [count(part) for part in _split_parts(data, metrics)]
+    return _count_parts(_split_parts(data, metrics), partial(fold_part, metrics=metrics), "partition {:,}")
+
+
+def _count_parts(parts: Iterable[Any], count: Callable[[Any], Any], name: str) -> list[Delayed]:
+    """Return the delayed result of `count` for each part. An error names the part: `name` with the number of the part."""
+    task = delayed(_count_part, name="fold", pure=False)
+    return [task(part, count, name.format(number)) for number, part in enumerate(parts)]
+
+
+def _count_part(part: Any, count: Callable[[Any], Any], name: str) -> Any:
+    try:
+        return count(part)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{error} ({name})", column=error.column, row=error.row, count=error.count) from error
 
 
 def _split_parts(data: Any, metrics: MetricLike) -> Iterable[Any]:

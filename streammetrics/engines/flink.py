@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import pandas as pd  # type: ignore[import-untyped, unused-ignore]
 from pyflink.table import DataTypes, Table, TableEnvironment
 from pyflink.table.expressions import col, rand_integer
 from pyflink.table.udf import udaf, udf
 
 from ..collect.metric_like import MetricLike, columns_of
 from ..collect.serialization import merge
+from ..metrics.groups.auc import group_partition
 from . import fold
 from .parts import find_read_columns, merge_results, read_value
+from .whole_queries import find_query_columns, fold_whole_queries
 
 __all__ = ["evaluate", "merged", "register", "state", "value"]
 
@@ -29,7 +32,7 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     buckets : int
-        The number of random parts. Flink passes a part to Python as a whole, so a part must fit into memory.
+        The number of parts. Flink passes a part to Python as a whole, so a part must fit into memory.
 
     Returns
     -------
@@ -45,7 +48,8 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
 
     Notes
     -----
-    Rows are distributed over parts at random, so ranking metrics need one row with lists for each query.
+    Rows are distributed over parts at random. For ranking metrics such as NDCG, the query of a row determines its part, so
+    that each part contains whole queries. Each row may also contain a whole query as lists.
 
     Examples
     --------
@@ -58,8 +62,10 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
     1.0
     """
     names = find_read_columns(metrics, data.get_schema().get_field_names())
-    bucket, count = "streammetrics_bucket", state(metrics, names)
-    rows_with_bucket = data.select(*map(col, names), rand_integer(buckets).alias(bucket))
+    bucket, queries = "streammetrics_bucket", find_query_columns(metrics, names)
+    count = _build_state_function(metrics, names, queries)
+    place = _find_bucket(buckets)(*map(col, queries)) if queries else rand_integer(buckets)
+    rows_with_bucket = data.select(*map(col, names), place.alias(bucket))
     states = rows_with_bucket.group_by(col(bucket)).select(count(*map(col, names)).alias("state"))
     with states.execute().collect() as rows:
         return merge_results((bytes(row[0]) for row in rows), metrics)
@@ -80,11 +86,26 @@ def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> Any:
     The function works for groups and for time windows. Flink buffers all rows of a group or window.
     """
     names = [name for name, required in columns_of(metrics).items() if required] if columns is None else list(columns)
+    return _build_state_function(metrics, names, ())
+
+
+def _build_state_function(metrics: MetricLike, names: Sequence[str], queries: Sequence[str]) -> Any:
+    """Return the function of `state`. If there are query columns, each group of rows must contain whole queries."""
 
     def count(*arrays: Any) -> bytes:
-        return fold([dict(zip(names, arrays, strict=True))], metrics)
+        rows = dict(zip(names, arrays, strict=True))
+        return fold_whole_queries(pd.DataFrame(rows), metrics, queries) if queries else fold([rows], metrics)
 
     return udaf(count, result_type=DataTypes.BYTES(), func_type="pandas")
+
+
+def _find_bucket(buckets: int) -> Any:
+    """Return a function that takes query columns, and returns the number of the bucket of each query."""
+
+    def place(*keys: Any) -> Any:
+        return pd.Series(group_partition(keys[0] if len(keys) == 1 else keys, buckets))
+
+    return udf(place, result_type=DataTypes.BIGINT(), func_type="pandas")
 
 
 def merged() -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -16,9 +17,12 @@ from ..collect.serialization import from_bytes, merge
 from ..errors import InvalidInputError
 from . import check_metrics, fold
 
-__all__ = ["find_read_columns", "fold_part", "iterate_batches", "merge_results", "read_value"]
+__all__ = ["find_read_columns", "fold_part", "iterate_batches", "merge_results", "read_value", "warn_of_size"]
 
 H = TypeVar("H", bound=MetricLike)
+
+# The driver warns when the workers have sent this many bytes of states.
+DRIVER_BYTES = 1 << 30
 
 
 def fold_part(part: Any, metrics: MetricLike) -> bytes:
@@ -81,8 +85,24 @@ def _find_id_columns(metrics: MetricLike) -> set[str]:
 
 def merge_results(states: Iterable[Any], metrics: H) -> H:
     """Merge the states of workers, in any order, into a new object with the settings of `metrics`."""
-    merged: H = merge(itertools.chain([metrics.copy().reset()], states))
+    merged: H = merge(itertools.chain([metrics.copy().reset()], warn_of_size(states)))
     return merged
+
+
+def warn_of_size(states: Iterable[Any]) -> Iterator[Any]:
+    """Yield the states that the driver collects, and warn once their bytes exceed DRIVER_BYTES in total."""
+    before = size = 0
+    for state in states:
+        size += len(state) if isinstance(state, bytes) else 0
+        if before <= DRIVER_BYTES < size:
+            warnings.warn(
+                f"the workers have sent more than {DRIVER_BYTES / 2**30:g} GiB of states to the driver, which merges "
+                f"them alone; use fewer parts, fewer slices or fewer bits (such as AUC(bits=12)), or merge on the workers",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        before = size
+        yield state
 
 
 def read_value(state: bytes, name: str | None = None) -> float:

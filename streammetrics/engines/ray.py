@@ -27,6 +27,8 @@ H = TypeVar("H", bound=MetricLike)
 PART = "streammetrics: part"
 # The number of partitions if a dataset is shuffled by query. All rows of a partition must fit into the memory of a task.
 PARTS = 128
+# The number of states that one task merges before the driver merges the results.
+MERGED_STATES = 16
 
 
 def evaluate(data: Dataset | Iterable[Any], metrics: H, *, assume_grouped: bool = False) -> H:
@@ -81,20 +83,29 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H, *, assume_grouped: bool 
         return merge_results((), metrics)
     queries, selected = find_query_columns(metrics, columns), data.select_columns(find_read_columns(metrics, columns))
     if not queries:
-        return merge_results(_count_blocks(selected, partial(_fold_block, metrics=metrics)), metrics)
+        return merge_results(_merge_blocks(_count_blocks(selected, partial(_fold_block, metrics=metrics))), metrics)
     if assume_grouped:
         blocks = _count_blocks(selected, partial(_fold_grouped_block, metrics=metrics))
-        return merge_queries(map(pickle.loads, blocks), metrics)
+        return merge_queries((pickle.loads(row["state"]) for row in blocks.iter_rows()), metrics)
     parts = selected.map_batches(partial(_add_part, queries=queries), batch_size=None, batch_format="pyarrow")
     states = parts.groupby(PART).map_groups(
         partial(_fold_whole_queries, metrics=metrics, queries=queries), batch_format="pyarrow"
     )
-    return merge_results((row["state"] for row in states.iter_rows()), metrics)
+    return merge_results(_merge_blocks(states), metrics)
 
 
-def _count_blocks(data: Dataset, count: Callable[[pa.Table], pa.Table]) -> Iterator[bytes]:
-    counted = data.map_batches(count, batch_size=None, batch_format="pyarrow", zero_copy_batch=True)
-    return (row["state"] for row in counted.iter_rows())
+def _count_blocks(data: Dataset, count: Callable[[pa.Table], pa.Table]) -> Dataset:
+    return data.map_batches(count, batch_size=None, batch_format="pyarrow", zero_copy_batch=True)
+
+
+def _merge_blocks(states: Dataset) -> Iterator[bytes]:
+    """Merge the states of blocks in tasks, before the driver merges the results."""
+    merged = states.map_batches(_merge_batch, batch_size=MERGED_STATES, batch_format="pyarrow")
+    return (row["state"] for row in merged.iter_rows())
+
+
+def _merge_batch(states: pa.Table) -> pa.Table:
+    return _as_table(merge(state.as_py() for state in states.column("state")).to_bytes())
 
 
 def _fold_block(block: pa.Table, metrics: MetricLike) -> pa.Table:

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import streammetrics as sm
@@ -152,3 +153,19 @@ def test_bad_rows_are_dropped_by_workers(client: Any) -> None:
     tables = logs.spoiled([TABLE.slice(0, 50), TABLE.slice(50, 50)], "y_score", 1, 17)
     dropping = sm.MetricCollection(sm.AUC(), on_invalid="drop")
     assert evaluate(tables, dropping)["auc"].explain()["dropped"] == {"y_score": 1}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "found"),
+    [(sm.CTR(), "partition 2"), (sm.NDCG(), r"partition \d after the shuffle by query")],
+    ids=["rows", "queries"],
+)
+def test_a_bad_row_names_its_partition(metrics: Any, found: str) -> None:
+    rows = pd.DataFrame({"y_true": [0, 1] * 50, "y_score": np.linspace(0, 1, 100), "query": np.repeat(range(20), 5)})
+    rows.loc[60, "y_true"] = -1
+    parts = dataframe.from_pandas(rows, npartitions=4, sort=False)
+    with dask.config.set(scheduler="sync"):
+        for data, name in ((parts, found), (parts.to_delayed(), "partition 2")):
+            with pytest.raises(sm.InvalidInputError, match=rf"^y_true: .* found -1 in row .*\({name}\)$") as caught:
+                evaluate(data, metrics)
+            assert caught.value.column == "y_true"

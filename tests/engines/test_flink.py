@@ -7,15 +7,17 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 import streammetrics as sm
 
 pytest.importorskip("pyflink")
+pd = pytest.importorskip("pandas")
 logs = pytest.importorskip("engine_logs")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of what Flink pins, and of its own
-    from pyflink.table import EnvironmentSettings, TableEnvironment
+    from pyflink.table import DataTypes, EnvironmentSettings, TableEnvironment
 
     from streammetrics.engines.flink import evaluate, register
 
@@ -55,6 +57,26 @@ def test_no_rows(env: TableEnvironment) -> None:
     case = logs.CASES["scores"]()
     none = log_of(env, case.log).limit(0)
     assert evaluate(none, case.metrics).digest() == case.metrics.digest()
+
+
+def test_queries_are_counted_whole(env: TableEnvironment) -> None:
+    """Rows of a query are at random places of the table; a row may also have a whole query as lists."""
+    rng = np.random.default_rng(3)
+    rows = pd.DataFrame(
+        {"query": rng.integers(0, 60, 300), "y_true": rng.integers(0, 4, 300), "y_score": rng.random(300)}
+    )
+    metrics = sm.NDCG(k=3)
+    whole = metrics.copy().update(rows.sort_values("query", kind="stable"))
+    assert evaluate(env.from_pandas(rows, splits_num=3), metrics, buckets=5).digest() == whole.digest()
+    lists = rows.groupby("query").agg(list)
+    kind = DataTypes.ROW(
+        [
+            DataTypes.FIELD("y_true", DataTypes.ARRAY(DataTypes.BIGINT())),
+            DataTypes.FIELD("y_score", DataTypes.ARRAY(DataTypes.DOUBLE())),
+        ]
+    )
+    table = env.from_elements(list(zip(lists["y_true"], lists["y_score"], strict=True)), kind)
+    assert evaluate(table, metrics, buckets=5).digest() == whole.digest()
 
 
 def test_sql_by_key_and_states_of_states(env: TableEnvironment) -> None:

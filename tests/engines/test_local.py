@@ -42,6 +42,17 @@ def test_a_bad_batch_raises_what_update_raises(processes: bool) -> None:
     assert metrics == sm.AUC()
 
 
+def test_many_bytes_of_states_are_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [rows(i, i + 2) for i in range(9)]
+    size = len(sm.AUC().update(parts[0]).to_bytes())
+    monkeypatch.setattr("streammetrics.engines.parts.DRIVER_BYTES", 20 * size)
+    assert evaluate(parts, sm.AUC(), workers=1).explain()["rows"] == 18
+    monkeypatch.setattr("streammetrics.engines.parts.DRIVER_BYTES", 3 * size)
+    with pytest.warns(RuntimeWarning, match="more than .* GiB of states to the driver") as caught:
+        evaluate(parts, sm.AUC(), workers=1)
+    assert len(caught) == 1
+
+
 def test_after_a_bad_part_those_that_wait_are_left() -> None:
     begun = []
     block = threading.Event()

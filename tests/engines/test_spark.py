@@ -18,9 +18,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from streammetrics.engines import spark
-from streammetrics.engines.spark import tasks
+from streammetrics.engines.spark import partitions, tasks
 from streammetrics.engines.spark.as_accumulator import make_empty_metrics
 from streammetrics.engines.spark.run import _has_many_keys
+from streammetrics.engines.spark.worker_errors import raise_worker_errors
 
 pytestmark = pytest.mark.filterwarnings(QUIET)
 
@@ -388,3 +389,55 @@ def test_a_missing_group_column_lists_all_columns_of_the_frame(log: Any) -> None
     renamed = log.withColumnRenamed("group", "user_id")
     with pytest.raises(sm.InvalidInputError, match=r"no column 'group' with the groups; the table has .*'user_id'"):
         spark.evaluate(renamed, [sm.AUC(), sm.GroupAUC()])
+
+
+@pytest.mark.slow
+def test_the_number_of_partitions_follows_from_the_size_of_the_input(log: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's default of 200 partitions costs more than counting if the input is small."""
+    rows, conf = log.select("group", "y_score"), log.sparkSession.conf
+    size = partitions.estimate_bytes(rows)
+    assert 1_000 < size < 1e6
+    before = conf.get("spark.sql.shuffle.partitions")
+    conf.set("spark.sql.shuffle.partitions", "200")
+    try:
+        assert partitions.choose_partition_count(rows) == 8
+        monkeypatch.setattr(partitions, "PARTITION_BYTES", size / 20)
+        assert partitions.choose_partition_count(rows) == 20
+        monkeypatch.setattr(partitions, "PARTITION_BYTES", 1)
+        assert partitions.choose_partition_count(rows) == 200
+    finally:
+        conf.set("spark.sql.shuffle.partitions", before)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark",
+            sm.StreamMetricsError,
+            "run Python 3.12, and the driver runs Python 3.11; set PYSPARK_PYTHON to a Python 3.11 that",
+        ),
+        (
+            "  File ...\nModuleNotFoundError: No module named 'streammetrics'\n",
+            sm.StreamMetricsError,
+            "no module 'streammetrics'; install .* or set PYSPARK_PYTHON",
+        ),
+        (
+            "Total size of serialized results of 12 tasks (1046.2 MiB) is bigger than spark.driver.maxResultSize 1 GiB",
+            sm.MemoryLimitError,
+            "take more than 1046.2 MiB, which Spark refuses .* raise spark.driver.maxResultSize",
+        ),
+    ],
+)
+def test_an_error_of_workers_is_one_line(text: str, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message) as caught, raise_worker_errors():
+        raise PySparkException(text)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(PySparkException), raise_worker_errors():
+        raise PySparkException("ModuleNotFoundError: No module named 'their_own'")
+
+
+def test_nulls_are_called_nulls(log: Any) -> None:
+    some = log.withColumn("y_true", f.when(f.col("group") != 7, f.col("y_true")))
+    with pytest.raises(sm.InvalidInputError, match=r"^y_true: expected 0 or 1, found a null in row .* of partition \d"):
+        spark.evaluate(some, sm.CTR())

@@ -6,20 +6,16 @@ the states of each bucket.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.functions import arrow_udf
 
-from ... import errors
 from ...collect.accumulator import accumulate, definition_of
 from ...collect.metric import Metric
 from ...collect.metric_like import MetricLike, answer_of, seal, states_of
@@ -30,9 +26,12 @@ from ...errors import InvalidInputError
 from ...metrics.groups.auc import group_partition
 from ...reading.table import Table
 from ...statistics.groups.group_rows import GroupRows
+from ..parts import warn_of_size
 from .as_accumulator import make_empty_metrics
 from .frames import column, select_read_columns
+from .partitions import choose_partition_count
 from .tasks import PART, STATES, build_fold_task, merge_task
+from .worker_errors import raise_worker_errors
 
 __all__ = ["Evaluated", "evaluate"]
 
@@ -117,22 +116,6 @@ def build_part_function(parts: int) -> Callable[..., Column]:
     return function
 
 
-ERROR_PATTERN = re.compile(r"^streammetrics\.errors\.(\w+): (.+)$", re.MULTILINE)
-
-
-@contextmanager
-def raise_worker_errors() -> Iterator[None]:
-    """Convert an error of Spark to the error of this package that a worker raised; Spark's error becomes its cause."""
-    try:
-        yield
-    except PySparkException as error:
-        match = ERROR_PATTERN.search(str(error))
-        kind = getattr(errors, match[1], None) if match is not None else None
-        if match is None or kind is None:
-            raise
-        raise kind(match[2]) from error
-
-
 BUCKETS = 64
 # A log counts as having many slices if at least 75 % of the first 20,000 rows have different keys. It then has about
 # 35,000 slices or more.
@@ -186,8 +169,9 @@ def evaluate(
         slices. In a log sorted by slice, the first rows are in few slices, so "auto" chooses "states"; tasks
         then send their states on before they fill the memory.
     partitions : int, optional
-        The number of partitions if rows are shuffled: with "rows", and for the metrics described in the notes. By default
-        `spark.sql.shuffle.partitions`. Adaptive execution may reduce the number for "rows", but not for these metrics.
+        The number of partitions if rows are shuffled: with "rows", and for the metrics described in the notes. The
+        default for "rows" is `spark.sql.shuffle.partitions`, which adaptive execution may reduce. The default for these
+        metrics is one partition for each 32 MiB of input, at least 8 and at most `spark.sql.shuffle.partitions`.
 
     Returns
     -------
@@ -199,9 +183,10 @@ def evaluate(
     InvalidInputError
         A column is missing or has an invalid value; the message names the column, the value and the partition.
     MemoryLimitError
-        There are too many slices.
+        There are too many slices, or their states exceed `spark.driver.maxResultSize` (1 GiB by default).
     StreamMetricsError
-        A worker raised any other error of the library. Spark's error, with the traces of the workers, is its cause.
+        The workers lack this package or have another version of Python, or a worker raised any other error of the
+        library. Spark's error, with the traces of the workers, is its cause.
 
     Notes
     -----
@@ -241,7 +226,7 @@ def _fold_rows(
     """
     if grouping is not None:
         query = grouping.columns if grouping.has_queries else None
-        parts = partitions or int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
+        parts = partitions or choose_partition_count(rows)
         sealed = parts if grouping.seals else 0
         return _merge_buckets(_map_rows(grouping.gather(rows, parts), counted, BUCKETS, query, sealed)), grouping.seals
     if isinstance(counted, Sliced) and (
@@ -279,7 +264,7 @@ def _build_result(counted: MetricLike, states: list[bytes], seals: bool) -> Eval
 
     `seals` tells whether the tasks have closed their groups.
     """
-    total = merge(states) if states else counted
+    total = merge(warn_of_size(states)) if states else counted
     definition = definition_of(counted)
     if seals:
         total, definition = seal(total, (0, 1)), definition.seal(1)
