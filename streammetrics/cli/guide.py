@@ -11,8 +11,8 @@ from streammetrics.cli.messages import unknown_name_error
 __all__ = ["load_pages", "show_page"]
 
 PAGE_ORDER = (
-    "tour", "install", "training", "frameworks", "logs", "machines", "engines", "compare", "dashboard", "streaming",
-    "choose", "moving", "faq", "capacity", "glossary", "architecture", "contributing", "metrics",
+    "tour", "install", "training", "frameworks", "logs", "machines", "engines", "recipes", "compare", "dashboard",
+    "streaming", "choose", "moving", "faq", "capacity", "glossary", "architecture", "contributing", "metrics",
     "decisions", "probabilities", "curves", "groups", "regression", "ranking", "values",
 )  # fmt: skip
 MAX_SECTIONS = 12
