@@ -50,7 +50,7 @@ MANY = 1 << 32
 WIDEST = 1 << 65
 """The number of places that a label can have in a wide code (two words)."""
 PIECE = 1 << 18
-"""The number of entries that numpy merges at a time, which limits the temporary memory."""
+"""The number of entries of one object that numpy merges at a time, which limits the temporary memory."""
 SPAN = 1 << 22
 """The largest range of codes that is sorted by counting, unless at least every second code has an entry."""
 SPARSE = 8
@@ -351,7 +351,7 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
         # Without kernels, merge the entries in pieces, because numpy needs temporary arrays several times as large as its
         # inputs.
         if not kernel_registry.has_kernels() and len(a) > 2 * PIECE:
-            return narrow_types(concatenate([add_entries(*both, sign) for both in _cut_pieces(a, b)]))
+            return narrow_types(concatenate([add_entries(*both, sign) for both in _cut_pieces([a, b])]))
         codes, in_a, in_b = unite_codes(a.codes, b.codes)
         high = None
     elif kernel_registry.has_kernels():
@@ -373,12 +373,13 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
     return _check_weights(canonicalize(Entries(a.shift, codes, counts, excess, high)), sign)
 
 
-def _cut_pieces(a: Entries, b: Entries) -> Iterator[tuple[Entries, Entries]]:
-    """Yield pieces of both sets of narrow entries in pairs that cover the same range of codes."""
-    cuts = [*range(0, len(a) - PIECE, PIECE), len(a)]
-    other_cuts = [0, *np.searchsorted(b.codes, a.codes[cuts[1:-1]]).tolist(), len(b)]
-    for (i, j), (k, m) in zip(pairwise(cuts), pairwise(other_cuts), strict=True):
-        yield a.select(slice(i, j)), b.select(slice(k, m))
+def _cut_pieces(parts: Sequence[Entries]) -> Iterator[list[Entries]]:
+    """Yield pieces of sorted narrow entries. All pieces of an item cover the same range of codes."""
+    longest = max(parts, key=len)
+    cuts = longest.codes[PIECE : max(len(longest) - PIECE, PIECE) : PIECE]
+    bounds = [pairwise([0, *np.searchsorted(part.codes, cuts).tolist(), len(part)]) for part in parts]
+    for ranges in zip(*bounds, strict=True):
+        yield [part.select(slice(*some)) for part, some in zip(parts, ranges, strict=True)]
 
 
 def _add_counts(at: Array, counts: Array, out: Array) -> None:
@@ -529,11 +530,13 @@ def sum_entries(parts: Sequence[Entries]) -> Entries:
     """Add up any number of `Entries` objects.
 
     Two objects are merged in linear time. More objects are concatenated if all codes of each object are below those of the
-    next one, and otherwise sorted together.
+    next one, and otherwise sorted together, in pieces if they are large.
     """
     some = [p for p in parts if len(p)] or [parts[0]]
     if len(some) <= 2:
         return some[0] if len(some) == 1 else add_entries(some[0], some[1])
     if not some[0].is_wide and all(int(a.codes[-1]) < int(b.codes[0]) for a, b in pairwise(some)):
         return narrow_types(concatenate(some))
+    if not some[0].is_wide and max(map(len, some)) > 2 * PIECE:
+        return narrow_types(concatenate([sort_entries(concatenate(pieces)) for pieces in _cut_pieces(some)]))
     return sort_entries(concatenate(some))

@@ -160,8 +160,10 @@ def test_wide_entries_are_sorted_as_plain_code_does(groups, most):
 @pytest.mark.parametrize("kernels", [False, True])
 def test_entries_of_several_sorted_states_are_merged(monkeypatch, states, most, kernels):
     """Sorted states form ascending runs, which a stable sort merges; labels within a bucket need not ascend."""
+    if kernels:
+        load_engine()
     monkeypatch.setattr(tally.kernel_registry, "has_kernels", lambda: kernels)
-    rng, n, kinds, rows = np.random.default_rng(states), 4000, [], Counter()
+    rng, n, kinds, rows = np.random.default_rng(states), 1500, [], Counter()
     choose = tally._choose_sort
     monkeypatch.setattr(tally, "_choose_sort", lambda codes: kinds.append(choose(codes)) or kinds[-1])
     wide, narrow = [], []
@@ -177,12 +179,15 @@ def test_entries_of_several_sorted_states_are_merged(monkeypatch, states, most, 
     found = tally.sort_entries(tally.concatenate(narrow))
     assert found.codes.tolist() == sorted(rows)
     assert found.counts.tolist() == [rows[code] for code in sorted(rows)]
+    with monkeypatch.context() as patch:
+        patch.setattr(tally, "PIECE", 250)
+        assert tally.sum_entries(narrow).equals(found)
     found, places = tally.sort_entries(tally.concatenate(wide)), Counter()
     for code, count in rows.items():
         places[code >> 1] += count
     assert (found.high.astype(int) * 10_000 + (found.codes >> np.uint64(50)).astype(int)).tolist() == sorted(places)
     assert found.counts.tolist() == [places[place] for place in sorted(places)]
-    assert kinds == ["stable", "stable"]
+    assert set(kinds) == {"stable"}
 
 
 @pytest.mark.parametrize("weighted", [False, True])
