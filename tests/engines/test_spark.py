@@ -401,7 +401,7 @@ def test_the_number_of_partitions_follows_from_the_size_of_the_input(log: Any, m
     conf.set("spark.sql.shuffle.partitions", "200")
     try:
         assert partitions.choose_partition_count(rows) == 8
-        monkeypatch.setattr(partitions, "PARTITION_BYTES", size / 20)
+        monkeypatch.setattr(partitions, "PARTITION_BYTES", size / 20.5)
         assert partitions.choose_partition_count(rows) == 20
         monkeypatch.setattr(partitions, "PARTITION_BYTES", 1)
         assert partitions.choose_partition_count(rows) == 200
