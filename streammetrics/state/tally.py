@@ -351,7 +351,7 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
         # Without kernels, merge the entries in pieces, because numpy needs temporary arrays several times as large as its
         # inputs.
         if not kernel_registry.has_kernels() and len(a) > 2 * PIECE:
-            return narrow_types(concatenate([add_entries(*both, sign) for both in _cut_pieces([a, b])]))
+            return narrow_types(concatenate([add_entries(p, q, sign) for p, q in _cut_pieces([a, b])]))
         codes, in_a, in_b = unite_codes(a.codes, b.codes)
         high = None
     elif kernel_registry.has_kernels():
