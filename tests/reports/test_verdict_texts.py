@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.stats
 from cli.conftest import run  # noqa: F401 - a fixture
 from pages import number, says, tree
 
@@ -259,3 +260,242 @@ def test_huge_numbers_have_an_exponent() -> None:
     assert format_fixed(123_456_789.5, 1) == "123,456,789.5"
     assert format_bound(7.75e25) == "±7.8e+25"
     assert sm.inference.number_format.DifferenceFormat(3, False)(1.5e304) == "+1.5e+304"
+
+
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+MEASURES = ("auc", "average_precision", "log_loss", "normalized_entropy", "calibration", "ctr", "predicted_ctr")
+NUMBER = re.compile(r"(?<![\w.])[+−-]?\d+(?:,\d{3})*(?:\.\d+)?(?:e[+-]\d+)?(?:[\u202f ]?%)?")
+COUNTRIES = ("br", "de", "es", "fr", "in", "it", "jp", "us")
+P_FLOOR = 1e-15
+
+
+def tells(text: str, *expected: float) -> None:
+    """Assert that a text has these numbers, in this order and to their last digit, and no others."""
+    found = [t.replace(" ", "").replace("+", "") if "e" not in t else t for t in NUMBER.findall(text)]
+    assert len(found) == len(expected), (text, found, expected)
+    for shown, value in zip(found, expected, strict=True):
+        if "e" in shown:
+            assert float(shown) == float(f"{value:.{len(shown.partition('e')[0].partition('.')[2])}e}"), (shown, text)
+        else:
+            assert says(shown, value), (shown, value, text)
+
+
+def counted(table: dict[str, Any], score: str, by: Any = ()) -> Any:
+    """The metrics that `eval` computes."""
+    metrics = [sm.AUC(), sm.AveragePrecision(), sm.LogLoss(), sm.NormalizedEntropy(), sm.Calibration(), sm.CTR(),
+               sm.PredictedCTR()]  # fmt: skip
+    made = sm.Sharded(metrics, unit="user")
+    columns = {name: table[name] for name in ("user", *by)}
+    return (sm.Sliced(made, by=by) if by else made).update(y_true=table["click"], y_score=table[score], **columns)
+
+
+def limits(one: Any) -> tuple[float, float, float]:
+    return one.estimate, one.low, one.high
+
+
+def curve_numbers(rows: dict[str, tuple[Any, Any]]) -> list[list[float]]:
+    """The numbers below the curves of labels and scores: a list for each sentence."""
+    rates, precisions, ratios, medians = [0.01], [0.1], [], []
+    for y, p in rows.values():
+        roc, pr = (curve(tolerance=0.0).update(y, p).compute() for curve in (sm.ROCCurve, sm.PRCurve))
+        rates.append(np.interp(0.01, roc.fpr, roc.tpr))
+        precisions.append(np.interp(0.1, pr.recall[::-1], pr.precision[::-1]))
+        bins = sm.CalibrationCurve(n_bins=20, strategy="quantile").update(y, p).compute()
+        ratio = bins.prob_pred / bins.prob_true
+        ratios += [ratio.min(), ratio.max()]
+        medians.append([np.quantile(p[y == k], 0.5, method="inverted_cdf") for k in (0, 1)])
+    return [rates, precisions, ratios, *medians]
+
+
+def check_curves(page: Any, rows: dict[str, tuple[Any, Any]]) -> None:
+    """The sentences and keys of the charts of a page."""
+    sentences = [o.text for o in page.all("output")]
+    for text, numbers in zip(sentences, curve_numbers(rows), strict=True):
+        tells(text, *numbers)
+    keys = [k.text for k in page.all("div", class_="key") if " AUC " in k.text or " AP " in k.text]
+    for metric, text in zip((sm.AUC(), sm.AveragePrecision()), keys, strict=True):
+        tells(text, *(metric.copy().update(*columns).compute() for columns in rows.values()))
+
+
+def check_lines(printed: str, names: tuple[str, ...], keys: Any, expected: Any) -> int:
+    """The lines of tables on a terminal whose columns are `names` and then metrics; return how many there are.
+
+    `expected(keys, metric)` are the numbers of a cell.
+    """
+    heads: list[str] = []
+    seen = 0
+    for line in printed.splitlines():
+        words = line.split()
+        if words[: len(names)] == list(names):
+            heads = words[len(names) :]
+        elif heads and tuple(words[: len(names)]) in keys:
+            key = tuple(words[: len(names)])
+            tells(line.removeprefix(words[0]), *(x for head in heads for x in expected(key, head)))
+            seen += len(heads)
+        elif not words:
+            heads = []
+    return seen
+
+
+@pytest.mark.slow
+def test_numbers_of_one_model(run: Any, log: Path, table: dict[str, Any], tmp_path: Path) -> None:  # noqa: F811
+    asked = ("eval", log, *BASE, "--score", "new", "--by", "country", "--report", tmp_path / "page.html")
+    printed, ran = run(*asked).out, run(*asked, "--format", "json")
+    one, slices = counted(table, "new"), counted(table, "new", ("country",))
+    intervals = {(): one.interval()} | {(k,): v for k, v in slices.interval().items()}
+    values = {(): one.compute()} | {(k,): v for k, v in slices.compute().items()}
+    assert len(ran.records) == len(MEASURES) * (1 + len(COUNTRIES))
+    for row in ran.records:
+        key = tuple(row["slice"].values())
+        shown = intervals[key][row["metric"]]
+        assert row["value"] == values[key][row["metric"]]
+        assert (row["interval_low"], row["interval_high"]) == (shown.low, shown.high)
+    page = tree((tmp_path / "page.html").read_text(encoding="utf-8"))
+    tells(page.all("h1")[0].text.partition(log.name)[2], ROWS)
+    tells(page.all("p", class_="lead")[0].text, one.compute()["auc"], 0.95, *limits(one.interval()["auc"])[1:])
+    check_curves(page, {"new": (table["click"], table["new"])})
+
+    def cell(key: tuple[str], name: str) -> tuple[float, ...]:
+        rows = table["country"] == key[0]
+        counts = {"rows": rows.sum(), "positives": table["click"][rows].sum()}
+        return (counts[name],) if name in counts else limits(intervals[key][name])
+
+    lines = printed.splitlines()
+    tells(lines[0].partition(log.name)[2], ROWS)
+    for name in MEASURES:
+        tells(next(line for line in lines if line.startswith(name + " ")), *limits(intervals[()][name]))
+    assert check_lines(printed, ("country",), {(c,) for c in COUNTRIES}, cell) == len(COUNTRIES) * (2 + len(MEASURES))
+
+
+@pytest.mark.slow
+def test_numbers_of_two_models(run: Any, log: Path, table: dict[str, Any], tmp_path: Path) -> None:  # noqa: F811
+    asked = ("eval", log, *BASE, "--score", "old", "--score", "new", "--report", tmp_path / "page.html")
+    printed, ran = run(*asked).out, run(*asked, "--format", "json")
+    new, old = counted(table, "new"), counted(table, "old")
+    found = sm.compare(new, old)
+    assert [row["metric"] for row in ran.comparisons] == list(MEASURES)
+    for row in ran.comparisons:
+        one = found[row["metric"]]
+        assert (row["value"], row["control_value"]) == (one.a, one.b)
+        for kind in ("difference", "relative"):
+            change = getattr(one, kind)
+            assert [row[kind], row[f"{kind}_low"], row[f"{kind}_high"]] == pytest.approx(limits(change), rel=1e-12)
+        assert (row["p_value"], row["word"] == "better") == (one.p_value, one.better == "a")
+    auc, words = found["auc"], [c.better for c in found.values() if c.better]
+    page = tree((tmp_path / "page.html").read_text(encoding="utf-8"))
+    main = (auc.difference.estimate, 0.95, auc.difference.low, auc.difference.high)
+    for text in (printed.splitlines()[0], page.all("h1")[0].text):
+        tells(text, *main)
+    assert set(words) == {"a"}
+    tells(page.all("p", class_="lead")[0].text, abs(auc.a - auc.b), auc.b, auc.a, len(words))
+    facts = [d.text for d in page.all("dl", class_="facts")[0].all("dd")]
+    assert auc.p_value < 0.001
+    tells(facts[0], (auc.difference.high - auc.difference.low) / 2, 0.001)
+    tells(" ".join(facts[1:]))
+    check_curves(page, {name: (table["click"], table[name]) for name in ("old", "new")})
+    lines = printed.splitlines()
+    # The click rate has no model, so the terminal leaves it out.
+    for name in (m for m in MEASURES if m != "ctr"):
+        one = found[name]
+        numbers = (*limits(one.difference), *limits(one.relative), max(one.p_value, P_FLOOR))
+        first, second = (line for line in lines if line.startswith(name + " "))
+        tells(first, one.b, one.a, *numbers)
+        tells(second, *limits(old.interval()[name]), *limits(new.interval()[name]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["final", "sequential"])
+def test_numbers_of_three_arms(way: str, run: Any, log: Path, table: dict[str, Any], tmp_path: Path) -> None:  # noqa: F811
+    looks: dict[str, Any] = {"final": {"final": True}, "sequential": {"sequential": True, "planned": 5000}}[way]
+    options = {"final": ("--final",), "sequential": ("--sequential", "--planned", 5000)}[way]
+    asked = ("eval", log, *ARMS, "--by", "country", *options, "--report", tmp_path / "page.html")
+    printed, ran = run(*asked).out, run(*asked, "--format", "json")
+    states = counted(table, "new", ("arm", "country"))
+    users = {a: len(np.unique(table["user"][table["arm"] == a])) for a in ("control", "new", "other")}
+    card = sm.scorecard(
+        {arm: states.select(lambda k, a=arm: k[0] == a).rollup("country") for arm in users},
+        control="control", primary="ctr", guardrails={"log_loss": 0.02}, users=users,
+        secondary=[m for m in MEASURES if m not in ("ctr", "log_loss", "predicted_ctr")], better={"ctr": "high"}, **looks,
+    )  # fmt: skip
+    rows = {(r["treatment"], r["metric"]): r for r in card.table()}
+    slices = {(r["country"], r["treatment"], r["metric"]): r for r in card.slices(adjust="bh")}
+    for verdict in ran.verdicts:
+        own = card.verdicts[verdict["treatment"]]
+        assert (verdict["sentence"], verdict["decision"]) == (own.sentence, own.decision)
+        assert {n: m["word"] for n, m in verdict["metrics"].items()} == {
+            m: r["word"] for (t, m), r in rows.items() if t == verdict["treatment"]
+        }
+    for row in ran.comparisons:
+        if row["metric"] != "predicted_ctr":
+            own = (slices if row["by"] else rows)[*row["slice"].values(), row["treatment"], row["metric"]]
+            assert [row[n] for n in ("value", "control_value", "word")] == [
+                own[n] for n in ("value", "control_value", "word")
+            ]
+            change = [row[f"relative{end}"] for end in ("", "_low", "_high")]
+            assert change == pytest.approx([own[n] for n in ("change", "low", "high")], rel=1e-9)
+
+    def change(treatment: str, name: str) -> tuple[float, float, float]:
+        row = rows[treatment, name]
+        return row["change"], row["low"], row["high"]
+
+    page = tree((tmp_path / "page.html").read_text(encoding="utf-8"))
+    lines = printed.splitlines()
+    loss, ctr = change("new", "log_loss"), change("other", "ctr")
+    for text in (lines[0], page.all("h1")[0].text):
+        tells(text, loss[0], 0.975, *loss[1:], 0.02)
+    rest = (detectable(states.rollup("arm")),) if way == "final" else (card.verdicts["other"].more_users,)
+    for text in (lines[1], page.all("p", class_="lead")[0].text):
+        tells(text.replace("about ", ""), ctr[0], 0.975, *ctr[1:], *rest)
+    facts = [d.text for d in page.all("dl", class_="facts")[0].all("dd")]
+    tells(facts[0], *(() if way == "final" else (users["new"] + users["control"], 5000)))
+    tells(facts[1])
+    for text, arm in zip(facts[2:], ("new", "other"), strict=True):
+        tells(text, 0, 1, *change(arm, "log_loss"), 0.02, 1.02 * rows[arm, "log_loss"]["control_value"])
+    by_arm = {a: (table["click"][table["arm"] == a], table["new"][table["arm"] == a]) for a in users}
+    check_curves(page, by_arm)
+    for text in ("users so far", "the shares are not tested"):
+        told = [t for t in [*lines, *(p.text for p in page.all("p", class_="note"))] if text in t]
+        assert len(told) == 2
+        for one in told:
+            tells(one.replace("=", " "), *((1200,) if "so far" in one else (100 / 3,) * 3))
+    shares = {u["arm"]: u for u in ran.users}
+    own_shares = sm.sample_ratio_mismatch(users).shares
+    for arm, one in shares.items():
+        assert (one["users"], one["share"]) == (users[arm], own_shares[arm])
+        line = next(line for line in lines if re.match(rf"{arm} +{users[arm]} ", line))
+        tells(line, users[arm], one["share"], one["share_low"], one["share_high"])
+    for (treatment, name), row in rows.items():
+        line = next(line for line in lines if re.match(rf"{treatment} +{name} +{row['role']}", line))
+        tells(line, row["control_value"], row["value"], *change(treatment, name), max(row["p_value"], P_FLOOR))
+    check_slices(printed, page, slices, table)
+
+
+def detectable(arms: Any) -> float:
+    """The difference of the primary metric that would most likely have been detected, from its standard error."""
+    one = sm.compare(arms["other"], arms["control"], relative=True, confidence=0.975)["ctr"].relative
+    logs = np.log1p([one.estimate, one.low, one.high])
+    power = scipy.stats.norm.ppf(0.8)
+    return float(
+        np.expm1(max(logs[2] - logs[0], logs[0] - logs[1]) + power * one.standard_error / (1.0 + one.estimate))
+    )
+
+
+def check_slices(printed: str, page: Any, slices: dict[tuple[str, str, str], Any], table: dict[str, Any]) -> None:
+    """The slices of terminal and page."""
+
+    def cell(key: tuple[str, str], name: str) -> tuple[float, ...]:
+        row = slices.get((*key, name), {})
+        return (np.sum(table["country"] == key[0]),) if name == "rows" else (row["change"], row["low"], row["high"])
+
+    keys = {(c, t) for c in COUNTRIES for t in ("new", "other")}
+    assert check_lines(printed, ("country", "treatment"), keys, cell) == len(keys) * 7
+    seen = 0
+    for forest in page.all("table", class_="slices"):
+        name, arm = re.fullmatch(r"(\w+) \((\w+)\): .*", forest.all("caption")[0].text).groups()  # type: ignore[union-attr]
+        for line in [r for r in forest.all("tr") if r.attrs.get("data-few")]:
+            country = line.all("th")[0].children[0].strip()
+            for text, column in zip(parts_of(line), ("change", "control_value", "value"), strict=True):
+                tells(text, slices[country, arm, name][column])
+            seen += 1
+    assert seen == len(slices)
