@@ -152,13 +152,25 @@ class Scorecard(Plottable):
     @cached_property
     def notes(self) -> dict[Any, list[Note]]:
         """Notes about each treatment, by arm: the effect of covariates, and metrics with Simpson's paradox."""
-        control, by = self.control, collect_slice_columns(self.arms[self.control])
-        samples, notes = collect_arms(self.arms)[0] if by else {}, {}
+        by = collect_slice_columns(self.arms[self.control])
+        return self.build_notes(by, collect_arms(self.arms)[0] if by else {})
+
+    def build_notes(self, by: tuple[str, ...], samples: SamplesByArm) -> dict[Any, list[Note]]:
+        """Return notes about each treatment, by arm, from its comparison with the control over all rows and by slice.
+
+        Parameters
+        ----------
+        by : tuple of str
+            The slice columns; empty for notes about all rows only.
+        samples : mapping of arm to samples
+            The metrics of each arm by slice.
+        """
+        notes = {}
         for arm, progress in self.progress.items():
             whole, _ = self._compute_differences(arm, self.totals, self.covariate_totals)
             parts = self._compute_differences(arm, samples, ())[0] if by else {}
-            settings = replace(self._build_settings(progress), relative=False)
-            notes[arm] = describe_caveats(whole.values(), parts.values(), by, (str(arm), str(control)), settings)
+            settings, names = replace(self._build_settings(progress), relative=False), (str(arm), str(self.control))
+            notes[arm] = describe_caveats(whole.values(), parts.values(), by, names, settings)
         return notes
 
     @property

@@ -271,6 +271,35 @@ def test_slices_hold_for_all_of_them_together():
 
 
 @pytest.mark.slow
+def test_warnings_are_those_of_a_scorecard():
+    """Treated users are mostly in "de", where clicks are rare, so the treatment is better in each country alone."""
+    table = log(np.random.default_rng(7), users=3_000)
+    new = table["arm"] == "new"
+    in_fr = table["user"] % 10 < np.where(new, 2, 8)
+    table["country"] = np.where(in_fr, "fr", "de")
+    clicks = np.random.default_rng(8).random(len(new)) < np.where(in_fr, 0.4, 0.1) + 0.05 * new
+    table["y_true"] = clicks.astype(np.int64)
+    found = evaluated(table)
+    total = counted(table)
+    card = sm.scorecard(
+        {arm: total.select(lambda k, a=arm: k[0] == a).rollup("country") for arm in ("old", "new")},
+        control="old",
+        primary="ctr",
+        guardrails={"log_loss": 0.1},
+        secondary=["revenue_per_user", "auc"],
+        better={"ctr": "high", "revenue_per_user": "high"},
+        users=3_000,
+        planned=4_000,
+        sequential=True,
+    )
+    assert found.warnings == {"new": [note.sentence for note in card.notes["new"]]}
+    assert found.warnings["new"][0].startswith(
+        "Simpson's paradox in ctr by country: new is lower than old over all rows"
+    )
+    assert evaluated(table, experiment(users=None)).warnings == {"new": []}
+
+
+@pytest.mark.slow
 def test_words_of_slices_pass_e_bh(table):
     rng = np.random.default_rng(6)
     made = evaluated(table).slices[0]

@@ -104,6 +104,17 @@ def test_slices_have_their_figures(get: Any, name: str) -> None:
         assert word == row.word
 
 
+def test_warnings_stand_below_the_verdict_of_their_treatment() -> None:
+    site, warning = site_of(), "Simpson's paradox in ctr by country: treatment is lower than control over all rows."
+    one = site.store.evaluations["running"]
+    site.store.evaluations["running"] = replace(one, warnings={"treatment": [warning], "other": ["Not shown."]})
+    with asked(site) as client:
+        (facts,) = tree(client.get("/experiments/running").text).all("dl", class_="facts")
+    told = dict(zip((d.text for d in facts.all("dt")), (d.text for d in facts.all("dd")), strict=True))
+    assert told["caution"] == warning
+    assert "Not shown." not in facts.text
+
+
 def test_the_verdict_is_first_then_its_figures(get: Any) -> None:
     text = read(get("/experiments/ship").text)
     assert (

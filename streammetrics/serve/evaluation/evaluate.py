@@ -327,6 +327,7 @@ def _evaluate_total(
     data = EvaluationInput(
         experiment, evaluation.at, arms, samples, ratio, final_users, counted_to, final_ended, first_hour
     )
+    slices = {} if final_slices is None else _collect_slices(experiment, final_slices, notes)
     withheld = (
         missing_phase or data.find_withhold_reason(changes) or ("" if samples else "no hour has complete outcomes yet")
     )
@@ -342,7 +343,8 @@ def _evaluate_total(
             comparison.withhold(withheld) if withheld else comparison.build_verdict() for comparison in comparisons
         ],
         table=[row for comparison in comparisons for row in comparison.build_rows()],
-        slices=[] if final_slices is None else _build_slice_rows(experiment, final_slices, comparisons, notes),
+        slices=_build_slice_rows(slices, comparisons),
+        warnings={comparison.treatment: comparison.find_warnings(slices) for comparison in comparisons},
         arms=_build_arm_rows(experiment, arm_slices, arms, users),
         ratio=None if ratio is None else _build_ratio_check(experiment, ratio),
         series=series.build_points(experiment, phase, "hour", hours, final_before),
@@ -439,13 +441,10 @@ def _build_arm_rows(experiment: Experiment, of_arms: Any, arms: ArmSamples, user
     return result
 
 
-def _build_slice_rows(
-    experiment: Experiment, final: Any, comparisons: Sequence[TreatmentComparison], notes: list[str]
-) -> list[MetricRow]:
-    """Return a row for each treatment, metric and slice.
+def _collect_slices(experiment: Experiment, final: Any, notes: list[str]) -> dict[str, ArmSamples]:
+    """Return, for each slice column, the samples of each arm.
 
-    `final` contains the metrics of the final hours. Conclusions such as "better" are corrected for the number of slices. A
-    column that cannot be read becomes one of the `notes` on the page.
+    `final` contains the metrics of the final hours. A column that cannot be read becomes one of the `notes` on the page.
     """
     samples: dict[str, ArmSamples] = {}
     for column in experiment.slices:
@@ -454,9 +453,17 @@ def _build_slice_rows(
         # The page shows this message as a note.
         except StreamMetricsError as error:
             notes.append(f"slices by {column}: {error}")
+    return samples
+
+
+def _build_slice_rows(slices: Mapping[str, ArmSamples], comparisons: Sequence[TreatmentComparison]) -> list[MetricRow]:
+    """Return a row for each treatment, metric and slice.
+
+    Conclusions such as "better" are corrected for the number of slices.
+    """
     rows_of_slices = []
     for comparison in comparisons:
-        rows = [row for column, arms in samples.items() for row in comparison.build_slice_rows(column, arms)]
+        rows = [row for column, arms in slices.items() for row in comparison.build_slice_rows(column, arms)]
         rows_of_slices += correct_slice_words(rows, comparison.confidence)
     return rows_of_slices
 

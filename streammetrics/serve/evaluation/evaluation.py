@@ -238,6 +238,8 @@ class Evaluation:
         The last final hour. Verdicts, table and slices cover the rows up to this hour; arms and sources cover all rows.
     changes, notes : list of str
         The changes to the definition since the start, and other remarks.
+    warnings : dict of str to list
+        The warnings about the comparison of each treatment with the control, such as Simpson's paradox, as sentences.
     power, looks : list
         Lists of objects of the classes above. `looks` contains a selection of the earlier looks.
     dropped : dict
@@ -270,6 +272,7 @@ class Evaluation:
     final_to: int | None = None
     changes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    warnings: dict[str, list[str]] = field(default_factory=dict)
     power: list[PowerEstimate] = field(default_factory=list)
     looks: list[ShownLook] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)

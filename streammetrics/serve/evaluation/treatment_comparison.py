@@ -123,6 +123,24 @@ class TreatmentComparison:
             all_rows.update({s.name: int(s.rows.sum()) for s in self._samples_of(arm)})
         return self._build_table((column,), arms, all_rows)
 
+    def find_warnings(self, slices: Mapping[str, ArmSamples]) -> list[str]:
+        """Return a sentence for each metric with Simpson's paradox in the slices of a column.
+
+        `slices` contains, for each slice column, the samples of each arm, with one value for each key. The result is empty
+        if there are no always-valid intervals.
+        """
+        questions, _ = self.questions
+        if self.progress is None or not questions:
+            return []
+        try:
+            card = self._build_scorecard(questions, self.progress)
+            sides = {column: {a: arms.get(a, []) for a in self._compared_arms()} for column, arms in slices.items()}
+            notes = [card.build_notes((column,), arms)[self.treatment] for column, arms in sides.items()]
+        # The table shows the message in the rows of all metrics.
+        except StreamMetricsError:
+            return []
+        return [note.sentence for some in notes for note in some if note.is_warning]
+
     def compute_power(self) -> PowerEstimate | None:
         """Return how many users are needed to detect a difference in the primary metric.
 

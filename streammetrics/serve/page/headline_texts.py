@@ -52,10 +52,12 @@ def build_headline(
             "No part has been posted yet. Workers post one part per hour, and this page updates by itself.",
             [],
         )
+    warnings = [] if verdict is None else evaluation.warnings.get(verdict.treatment, [])
     facts = [
         *_describe_interval(evaluation, verdict, looks, badge),
         *describe_bounds(rows),
         *describe_guardrails({"": rows}),
+        *(Fact("but", "caution", typeset(text)) for text in warnings),
         *_describe_health(evaluation),
     ]
     if evaluation.withheld or verdict is None:
