@@ -1,7 +1,7 @@
 """How often intervals cover, and how often evidence that may be looked at all day is wrong.
 
 `python -m benchmarks.coverage` runs the full form, 8,000 runs a cell (15 minutes of CPU); `--runs 400` a short one;
-`--only cells` (or looks, tables, ratio, steps, decisions) a part. Seeds are fixed.
+`--only cells` (or looks, tables, ratio, steps, decisions, small, shares) a part. Seeds are fixed.
 
 One data set a run serves all cells of users. What 64 shards hold of it is read by `inference` as it reads states, many
 runs side by side. Independent rows are in slices, one a run, of `interval()` and `compare(independent=True)` themselves.
@@ -28,6 +28,7 @@ from benchmarks.report import failures, table, verdict
 from benchmarks.simulated import EDGES, SHARDS, SIDES, SUMS, Held, Q, drawn, fine_histogram, held_of
 from benchmarks.small_samples import show_small
 from benchmarks.steps import show_steps
+from benchmarks.user_shares import show_shares
 from streammetrics.inference.differences import compute_differences
 from streammetrics.inference.interpretation import ComparisonSettings, interpret
 from streammetrics.inference.pairs import Pair
@@ -320,9 +321,11 @@ PARTS: dict[str, Callable[[int], None]] = {
     "steps": show_steps,
     "decisions": show_decisions,
     "small": show_small,
+    "shares": show_shares,
 }
 FULL = {
-    "cells": 8000, "looks": 8000, "tables": 500, "ratio": 2000, "steps": 3000, "decisions": 3000, "small": 3000
+    "cells": 8000, "looks": 8000, "tables": 500, "ratio": 2000, "steps": 3000, "decisions": 3000, "small": 3000,
+    "shares": 3000,
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from .differences import MetricDifferences
 from .number_format import choose_format
 from .reasons import build_reasons, has_reason
 
-__all__ = ["MOST_USERS", "add_user_shares", "difference_limits"]
+__all__ = ["MOST_USERS", "add_user_shares", "difference_limits", "limit_users"]
 
 Floats = NDArray[np.float64]
 RATE = "ctr"
@@ -60,7 +60,7 @@ def add_user_shares(differences: MetricDifferences, users: Sequence[float], conf
 def _describe_shares(a: Shards, b: Shards, cell: int, users: Sequence[float], confidence: float) -> str:
     """Return a sentence with the interval of the difference of the shares of users; "" if there is none."""
     names = [str(np.broadcast_to(side.events_names, side.weights.shape[1:])[cell]) for side in (a, b)]
-    ranges = [_limit_users(side.events[:, cell], count) for side, count in zip((a, b), users, strict=True)]
+    ranges = [limit_users(side.events[:, cell], count) for side, count in zip((a, b), users, strict=True)]
     first, second = ranges
     if names[0] != names[1] or first is None or second is None:
         return ""
@@ -74,7 +74,7 @@ def _describe_shares(a: Shards, b: Shards, cell: int, users: Sequence[float], co
     )
 
 
-def _limit_users(events: Floats, users: float) -> tuple[int, int] | None:
+def limit_users(events: Floats, users: float) -> tuple[int, int] | None:
     """Return the smallest and the largest possible number of users with an event, given the events of each shard.
 
     Return None if there are more than MOST_EVENTS events, or if `users` is not a whole number that is large enough.

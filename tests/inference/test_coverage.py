@@ -29,6 +29,7 @@ SHORT = {
     "quantiles of few values": ["steps", "--runs", "150"],
     "decisions": ["decisions", "--runs", "200"],
     "small samples": ["small", "--runs", "200"],
+    "shares of users": ["shares", "--runs", "100"],
 }
 
 
