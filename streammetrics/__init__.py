@@ -36,6 +36,7 @@ from .inference.power import power as power
 from .inference.power_table import power_table as power_table
 from .inference.sample_ratio import sample_ratio_mismatch as sample_ratio_mismatch
 from .inference.scorecard import scorecard as scorecard
+from .inference.winsorization import winsorize as winsorize
 from .metrics import *
 from .metrics import curves as curves
 from .metrics import decisions as decisions

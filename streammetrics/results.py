@@ -5,6 +5,7 @@ from .inference.comparison import Comparison, Comparisons
 from .inference.drift import Drift, Stability
 from .inference.sample_ratio import SampleRatio
 from .inference.scorecard import Scorecard
+from .inference.winsorization import CappedOutcome
 from .metrics.curves.points import DETPoints, GainPoints, PerClass, PRPoints, ROCPoints
 from .metrics.curves.uplift import UpliftPoints
 from .metrics.probabilities.calibration import Reliability
@@ -13,6 +14,7 @@ from .reading.interval import Interval
 from .reading.table import Table
 
 __all__ = [
+    "CappedOutcome",
     "Comparison",
     "Comparisons",
     "DETPoints",

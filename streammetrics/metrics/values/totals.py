@@ -269,7 +269,8 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
         The column that is 1 in the one row that records the exposure of a unit (one row for each arm), and 0 in other
         rows.
     cap : float, optional
-        Larger outcomes of a row count as this number (winsorising). See the notes.
+        Larger outcomes of a row count as this number (winsorizing). See the notes. For a cap of the total of a unit, or
+        for a percentile such as "99%", use `winsorize`.
     missing : {"raise", "skip"}
         Whether a row without a unit raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
@@ -291,9 +292,9 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
 
     .. warning:: If a few units make up most of the total, as with revenue, intervals of a mean do not reach their nominal
        coverage: 95 % intervals cover 83 % under a power law, and 88 to 93 % for a difference between arms. A cap restores
-       the coverage, but changes the estimand to the mean of the capped outcome. The cap applies to rows; to cap the total
-       of a unit, pass one row for each unit. Choose the cap before the experiment, the same for all arms, and not as a
-       quantile of this log.
+       the coverage, but changes the estimand to the mean of the capped outcome. The cap applies to rows. To limit the
+       total of each unit to a number or to a percentile of all units, use `winsorize` for the rows of all arms together
+       before you split them. Do not choose a cap for each arm.
 
     The state takes about 1.1 kB; a row takes 5 ns, plus the hashing of strings.
 
@@ -317,6 +318,12 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     missing_values: tuple[int | str | bytes, ...] = setting(default=(), unordered=True)
 
     def __post_init__(self) -> None:
+        if isinstance(self.cap, str):
+            raise ValueError(
+                f"PerUnit: expected a number as cap=, found {self.cap!r}; a percentile needs the total of every "
+                f"{self.unit} of all arms, so limit the totals before the update: outcome = sm.winsorize(outcome, unit, "
+                f"cap={self.cap!r}).outcome, and then leave out cap="
+            )
         super().__post_init__()
         columns = self.outcome, self.unit, self.exposed
         if len({*columns, *RESERVED_ROLES}) < 3 + len(RESERVED_ROLES):

@@ -1,0 +1,141 @@
+"""Winsorize an outcome by the totals of units: limit the few units, such as users, with the largest totals."""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..batch.columns import Array, Batch, Kind
+from ..batch.ids import Ids
+from ..batch.numbers import Number
+from ..count.drafts import load_engine
+from ..errors import InvalidInputError
+
+__all__ = ["CappedOutcome", "winsorize"]
+
+Floats = NDArray[np.float64]
+PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?) ?%")
+
+
+class CappedOutcome(NamedTuple):
+    """An outcome in which no total of a unit is above a cap.
+
+    Parameters
+    ----------
+    outcome : array
+        The outcome of each row. The rows of a unit with a larger total are scaled down, so that they add up to the cap.
+    cap : float
+        The largest total of a unit.
+    share : float
+        The share of the units with a nonzero total whose total was larger.
+    """
+
+    outcome: Floats
+    cap: float
+    share: float
+
+
+def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcome:
+    """Limit the total outcome of each unit, such as the revenue of a user, to a percentile of all totals, or to a number.
+
+    Pass the rows of all arms together, so that all arms have the same cap.
+
+    Parameters
+    ----------
+    outcome : column
+        The outcome of each row, such as the amount of an order.
+    unit : column
+        The unit of each row, such as the user ID. A unit may have any number of rows.
+    cap : str or float
+        A percentile such as "99%" or "99.9%", of the totals of the units with a total other than 0; or the largest total.
+
+    Returns
+    -------
+    CappedOutcome
+        The `outcome` of each row, in the same order, and the `cap`.
+
+    Raises
+    ------
+    InvalidInputError
+        If a row has no unit or no valid outcome, or the percentile of the totals is not above 0.
+
+    Notes
+    -----
+    Units without any outcome, and without rows, do not change the percentile, as at Statsig. The percentile is the
+    smallest total that at least this share of the units does not exceed. Negative totals are not limited.
+
+    Winsorizing changes the estimand to the mean of the limited totals, and hides effects on the few units above the cap.
+    If the treatment changes nothing, intervals keep their coverage, because the cap does not depend on the arms. A
+    number fixed before the experiment is better if you know one, because then reports of different days have the same
+    cap.
+
+    The function needs all rows at once, and takes about 50 bytes for each of them. If the log does not fit into memory,
+    add up the outcome by unit in a database first, and pass one row for each unit.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> capped = sm.winsorize([20.0, 40.0, 8.0, 0.0, 900.0], ["ann", "ann", "bob", "cy", "dan"], cap="60%")
+    >>> capped.cap
+    60.0
+    >>> capped.outcome
+    array([20., 40.,  8.,  0., 60.])
+    """
+    percentage = _read_cap(cap)
+    # Checking numbers and hashing text need compiled kernels.
+    load_engine()
+    batch = Batch({"outcome": outcome, "unit": unit})
+    values = np.asarray(_read_column(batch, "outcome", Number(), "a finite number"), np.float64)
+    ids = _read_column(batch, "unit", Ids(), "a key")
+    # The first 64 bits of a hash are enough: among a million units, two have the same bits with probability 3e-8.
+    _, position = np.unique(ids if ids.ndim == 1 else ids[:, 0], return_inverse=True)
+    totals = np.bincount(position, values)
+    nonzero = totals[totals != 0.0]
+    limit = float(cap) if percentage is None else _find_percentile(nonzero, percentage)
+    scale = np.divide(limit, totals, out=np.full(totals.shape, 1.0), where=totals > limit)
+    share = float(np.count_nonzero(totals > limit)) / len(nonzero) if len(nonzero) else 0.0
+    return CappedOutcome(values * scale[position], limit, share)
+
+
+def _read_cap(cap: float | str) -> Fraction | None:
+    """Return the share of units that a percentile such as "99%" stands for; None for a number."""
+    match = PERCENTAGE.fullmatch(cap) if isinstance(cap, str) else None
+    share = None if match is None else Fraction(match[1]) / 100
+    is_number = not isinstance(cap, str | bool) and 0.0 < cap < math.inf
+    if not (is_number if share is None else 0 < share < 1):
+        raise ValueError(
+            f'cap: expected a percentile of the units between 0 and 100, such as "99%", or a number above 0, found {cap!r}'
+        )
+    return share
+
+
+def _read_column(batch: Batch, name: str, kind: Kind, expected: str) -> Array:
+    """Return the values of a column; raise InvalidInputError if one of them is invalid."""
+    column = batch.column(name, kind)
+    if len(wrong := np.flatnonzero(kind.bad(column))):
+        row, others = int(wrong[0]), f" and {len(wrong) - 1:,} more invalid rows" if len(wrong) > 1 else ""
+        raise InvalidInputError(
+            f"{name}: expected {expected} in every row, found {kind.describe_row(batch, name, row)}{others}; drop or fill "
+            f"these rows in outcome and unit",
+            column=name,
+            row=row,
+            count=len(wrong),
+        )
+    return column.values
+
+
+def _find_percentile(totals: Floats, share: Fraction) -> float:
+    """Return the smallest total that at least this share of the totals does not exceed."""
+    found = float(totals[np.argsort(totals)[math.ceil(share * len(totals)) - 1]]) if len(totals) else 0.0
+    if found <= 0.0:
+        raise InvalidInputError(
+            f"outcome: expected a positive {float(100 * share):g} % percentile of the totals by unit, found {found:g} for "
+            f"{len(totals):,} units with a total other than 0; pass a number as cap=",
+            column="outcome",
+        )
+    return found
