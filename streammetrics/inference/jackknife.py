@@ -164,7 +164,7 @@ def describe_shortage(
     Examples
     --------
     >>> describe_shortage([1] * 40 + [0] * 24)
-    'too few: 40 positives in 40 of 64 shards; 50 positives in 32 shards are needed; collect more units'
+    'too few: 40 positives in 40 of 64 groups of units; 50 positives in 32 groups are needed; collect more units'
     """
     counts = np.asarray(events, np.float64)
     needed = len(counts) // 2 if shards is None else shards
@@ -173,13 +173,14 @@ def describe_shortage(
 
     def describe(i: int) -> str:
         summary = (
-            f"{event_count.reshape(-1)[i]:g} {names[i]} in {shards_with_events.reshape(-1)[i]} of {len(counts)} shards"
+            f"{event_count.reshape(-1)[i]:g} {names[i]} in {shards_with_events.reshape(-1)[i]} of {len(counts)} groups of "
+            f"units"
         )
         # Counting with FEW_SHARDS shards helps only if there are enough events, and at least FEW_SHARDS / 2 shards have
         # some of them.
         is_enough = event_count.reshape(-1)[i] >= fewest and shards_with_events.reshape(-1)[i] >= FEW_SHARDS // 2
         cure = f"{MORE_UNITS}, or count with shards={FEW_SHARDS}" if is_enough else MORE_UNITS
-        return f"too few: {summary}; {fewest} {names[i]} in {needed} shards are needed; {cure}"
+        return f"too few: {summary}; {fewest} {names[i]} in {needed} groups are needed; {cure}"
 
     reasons = build_reasons(None, event_count.shape)
     add_reasons(reasons, (event_count < fewest) | (shards_with_events < needed), describe)
@@ -232,7 +233,7 @@ def _collect_reasons(replicates: Replicates, occupied: NDArray[np.bool_], effect
             return f"{end}, where its variation cannot be estimated; {MORE_UNITS}"
         shown = _select_cell(replicates.leave_one_out, i)[_select_cell(outside, i).argmax()]
         return (
-            f"the value is {shown:g} without one of the shards: there are too few events, or all are of one class; "
+            f"the value is {shown:g} without some of the units: there are too few events, or all are of one class; "
             f"{MORE_UNITS}"
         )
 
@@ -242,7 +243,8 @@ def _collect_reasons(replicates: Replicates, occupied: NDArray[np.bool_], effect
 
 TOO_LITTLE = f"the other shards have too little data; {MORE_UNITS}"
 CONSTANT = (
-    "nothing varies: the value is the same without each shard, so the variation cannot be estimated; " + MORE_UNITS
+    "nothing varies: the value stays the same if units are left out, so the variation cannot be estimated; "
+    + MORE_UNITS
 )
 
 

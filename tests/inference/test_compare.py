@@ -121,8 +121,8 @@ def test_one_line():
     few = some(rng, "auc", AUC, events=np.ones((16, 1)))
     told = sm.compare(Side(few), Side(b))["auc"]
     assert repr(told).endswith(
-        "no interval: the first side: too few: 16 positives in 16 of 16 shards; 50 positives in 8 shards are needed; "
-        "collect more units"
+        "no interval: the first side: too few: 16 positives in 16 of 16 groups of units; 50 positives in 8 groups are "
+        "needed; collect more units"
     )
     assert math.isnan(told.difference.low)
     assert told.better is told.limited_by is None

@@ -145,7 +145,7 @@ def test_too_few():
     assert describe_shortage([2] * 32 + [0] * 32) is None
     assert (
         describe_shortage([2] * 31 + [0] * 33)
-        == "too few: 62 positives in 31 of 64 shards; 50 positives in 32 shards are needed; collect more "
+        == "too few: 62 positives in 31 of 64 groups of units; 50 positives in 32 groups are needed; collect more "
         "units, or count with shards=16"
     )
     assert "49 positives" in describe_shortage([1] * 49 + [0] * 15)
@@ -183,6 +183,7 @@ def test_of_the_same_rows_what_both_share_drops_out():
     assert p_value(same) == 1.0
     shifted = Replicates(a.value + 1.0, a.leave_one_out, a.weights)
     assert "nothing varies" in jackknife(subtract_replicates(shifted, a)).reason
+    assert "shard" not in jackknife(subtract_replicates(shifted, a)).reason
     # Two sides may have equal values although their states differ, as two arms without any failure.
     assert "nothing varies" in jackknife(subtract_replicates(a, a)).reason
 

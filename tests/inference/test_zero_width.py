@@ -78,7 +78,7 @@ def test_few_failures_near_one_are_too_few() -> None:
             sm.Sharded(sm.CTR(), unit="user").update(y_true=rng.random(n) < 0.9999, user=np.arange(n) + first)
             for first in (0, n)
         )
-        assert "negatives in 32 shards are needed" in sm.compare(a, b).reason
+        assert "negatives in 32 groups are needed" in sm.compare(a, b).reason
     many = [
         sm.Sharded(sm.CTR(), unit="user").update(y_true=rng.random(n) < 0.9, user=np.arange(n) + first)
         for first in (0, n)
