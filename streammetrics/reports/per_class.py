@@ -17,6 +17,7 @@ from ..reading.table import format_value
 from ..statistics.by_label import ByLabel, LabelDecisions
 from ..statistics.by_label_scores import LabelScores
 from ..statistics.classes import PairCounts
+from .records import name_task_column
 from .task_charts import MAX_CLASSES
 from .text_table import Cell, Grid
 
@@ -96,15 +97,24 @@ def build_breakdowns(collection: MetricCollection) -> list[Grid]:
             matrices += build_confusion_grids(values)
         elif values.value.ndim == 2:
             matrices.append(_build_array_grid(values))
-    return [*(_build_class_grid(list(names), columns) for names, columns in tables.items()), *matrices]
+    return [*_build_class_grids(collection, tables), *matrices]
 
 
-def _build_class_grid(names: list[str], columns: list[ArrayValues]) -> Grid:
+def _build_class_grids(
+    collection: MetricCollection, tables: dict[tuple[str, ...], list[ArrayValues]]
+) -> Iterator[Grid]:
+    """Yield a table of metrics by class for each set of classes."""
+    task_head = name_task_column(collection)
+    for names, columns in tables.items():
+        yield _build_class_grid(list(names), columns, task_head)
+
+
+def _build_class_grid(names: list[str], columns: list[ArrayValues], task_head: str) -> Grid:
     """Return a table of classes (rows) by metrics (columns). With several tasks, each class has a row per task."""
     tasks = list(dict.fromkeys(one.task for one in columns))
     known = {(one.task, strip_average(one.metric)): one for one in columns}
     metrics = list(dict.fromkeys(metric for _, metric in known))
-    several = ["task"] if len(tasks) > 1 else []
+    several = [task_head] if len(tasks) > 1 else []
     rows = [
         [Cell(name if task == tasks[0] else ""), *([Cell(task)] if several else [])]
         + [_build_cell(known[task, metric], i) if (task, metric) in known else Cell("") for metric in metrics]
@@ -139,7 +149,7 @@ def build_class_grids(collection: MetricCollection) -> list[Grid]:
                 title, ArrayValues(task, "confusions", names, ConfusionMatrix(num_classes=2).reading(state).value)
             )
             confusion_grids += [worst] if worst.title not in [grid.title for grid in confusion_grids] else []
-    return [*(_build_class_grid(list(names), columns) for names, columns in tables.items()), *confusion_grids]
+    return [*_build_class_grids(collection, tables), *confusion_grids]
 
 
 def _read_class_values(task: str, state: Any, names: list[str]) -> Iterator[ArrayValues]:

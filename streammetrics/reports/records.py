@@ -34,6 +34,7 @@ __all__ = [
     "has_shards",
     "is_sliced",
     "merge_cells",
+    "name_task_column",
     "remove_shards",
     "split_pieces",
 ]
@@ -162,6 +163,12 @@ def group_comparable_tasks(thing: Any) -> list[list[str]]:
         [t for t, metrics in tasks.items() if metrics & next(iter(tasks.values()))] for tasks in groups.values()
     ]
     return [tasks for tasks in comparable if len(tasks) > 1]
+
+
+def name_task_column(thing: Any) -> str:
+    """Return the heading of a column of task names: "model" if all tasks are models that can be compared, or "task"."""
+    tasks = {name.rpartition("/")[0] for name in collect_entries(thing)}
+    return "model" if any(set(group) == tasks for group in group_comparable_tasks(thing)) else "task"
 
 
 def build_records(thing: TotalMetrics, confidence: float | None = None) -> list[Record]:

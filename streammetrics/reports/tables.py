@@ -32,6 +32,7 @@ from .records import (
     find_windows,
     format_slice_key,
     group_by_task,
+    name_task_column,
     remove_shards,
     split_pieces,
 )
@@ -343,7 +344,7 @@ def build_slice_grid(
             counts,
         )
     ]
-    heads = [*definition_of(sliced).levels, *(["task"] if several else []), *counts, *metrics]
+    heads = [*definition_of(sliced).levels, *([name_task_column(sliced)] if several else []), *counts, *metrics]
     names = len(definition_of(sliced).levels) + several
     remarks = _describe_hidden(sliced, top, bool(sort or min_rows), len(groups) - len(shown))
     remarks += _describe_key_limit(sliced)
@@ -424,4 +425,4 @@ def _describe_bounds(records: Sequence[Record]) -> list[str]:
             name = r["metric"].rpartition("/")[2]
             widths[name] = max(widths.get(name, 0.0), (high - low) / 2)
     parts = [f"{name} ±{w:.1e}" if w else f"{name} exact" for name, w in widths.items()]
-    return [f"certified, at most: {', '.join(parts)}"] if parts else []
+    return [f"certified bounds on the rounding of scores, at most: {', '.join(parts)}"] if parts else []
