@@ -323,7 +323,8 @@ class SideComparison:
                 else []
             )
         if self.card is not None:
-            return [figures(self.collect_changes(), self.control, confidence)]
+            together = format_confidence(self.options.confidence)
+            return [figures(self.collect_changes(), self.control, confidence, together)]
         return [
             build_difference_grid([c for c in self.collect_changes() if c.treatment == n], self.control, confidence)
             for n in self.comparisons

@@ -80,7 +80,8 @@ def assemble(
     for name, table in content.tables:
         head, rows = table.texts()
         words = sum(h in (*table.by, "metric", "treatment", "role") for h in head)
-        page.parts.append(PagePart("grid", name or "Table", "", build_grid(head, rows, words, [])))
+        cells = [[(text, "") for text in row] for row in rows]
+        page.parts.append(PagePart("grid", name or "Table", "", build_grid(head, cells, words, [])))
     anchors: set[str] = set()
     for i, part in enumerate(page.parts):
         anchor = part.anchor if part.anchor and part.anchor not in anchors else f"part{i}"

@@ -12,12 +12,13 @@ import numpy as np
 
 from ..collect.accumulator import definition_of
 from ..collect.metric_like import states_of
-from ..inference.compare import collect_samples
+from ..inference.compare import collect_samples, collect_slice_columns
 from ..inference.multiple import SLICE_CORRECTION
 from ..inference.questions import Question
 from ..inference.scorecard import Scorecard
 from ..numerics.slice_keys import format_atom
 from .curve_charts import CHARTS_NOTE, build_charts, build_top_rows
+from .differences import describe_joint_confidence
 from .headline import build_scorecard_headline, format_confidence
 from .measure_rows import (
     build_forest,
@@ -40,7 +41,7 @@ from .user_split import UserSplit
 
 __all__ = ["add_scorecards", "build_arm_part"]
 
-CORRECTION = "The words and p-values allow for the number of slices and measures (Benjamini-Hochberg)."
+CORRECTION = "The words and p-values allow for the number of slices and metrics (Benjamini-Hochberg)."
 
 
 def add_scorecards(
@@ -87,6 +88,7 @@ def add_scorecards(
             )
             page.sides = tuple(NamedSide(format_atom(a), n) for a, n in colours.items())
             page.badge = _format_badge(card)
+            page.joint = _describe_joint_confidence(card)
         if is_new:
             page.parts.append(build_arm_part(split or _find_split(card), rows_of, colour_of))
         for arm, rows in figures.items() if is_new else ():
@@ -100,9 +102,11 @@ def add_scorecards(
             )
             page.parts.append(PagePart("scorecard", title, "score" if not several else "", data))
         if forests:
-            page.parts.append(
-                PagePart("forests", "Where it differs", "slices", forests, " ".join([FOREST, CORRECTION, *left]))
-            )
+            # The first section of slices explains all of them.
+            explained = any(part.kind == "forests" for part in page.parts)
+            note = " ".join([*([] if explained else [FOREST, CORRECTION]), *left])
+            title = f"Where it differs by {' and '.join(collect_slice_columns(card.arms[card.control]))}"
+            page.parts.append(PagePart("forests", title, "slices", forests, note))
         if is_new:
             sources = {format_atom(arm): remove_shards(merge_cells(card.arms[arm])) for arm in colours}
             if charts := build_charts(sources):
@@ -123,6 +127,15 @@ def _format_badge(card: Scorecard) -> str:
     return format_confidence(
         1.0 - (1.0 - card.options.confidence) / len(card.progress), any(p.sequential for p in card.progress.values())
     )
+
+
+def _describe_joint_confidence(card: Scorecard) -> str:
+    """Return why the intervals of several treatments have a higher confidence level than was asked for; else ""."""
+    if len(card.progress) == 1:
+        return ""
+    together = format_confidence(card.options.confidence, False)
+    joint = describe_joint_confidence(len(card.progress), format_atom(card.control), together)
+    return f"Each interval has this level because {joint}."
 
 
 def _build_row(
@@ -233,7 +246,8 @@ def build_arm_part(
         empty = [""] * (len(heads) - len(counts))
         side = NamedSide(name, colours.get(name, i % COLOURS))
         rows.append((side, [*counts, *map(typeset, texts.get(name, empty))]))
-    data = {"heads": heads, "rows": rows, "remarks": [] if split is None else split.list_remarks()}
+    remarks = [] if split is None else split.list_remarks()
+    data = {"heads": heads, "rows": rows, "remarks": [f"{r[0].upper()}{r[1:]}." for r in remarks]}
     return PagePart("arms", "Arms", "arms", data, "" if split is None else f"{split.total:,.0f} users so far.")
 
 

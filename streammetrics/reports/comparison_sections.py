@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ..inference.caveats import Note, describe_caveats
 from ..inference.comparison import Comparison, Comparisons
-from ..inference.jackknife import MIN_EVENTS
 from ..inference.sentences import choose_primary
 from ..metrics.ranking.exposure import ExposureMetric
 from ..metrics.ranking.mean import QueryMean
@@ -133,20 +133,21 @@ def _add_treatment(
     ]
     groups = [(_name_slices(name, some), [c for c in list_comparisons(some) if c.keys]) for name, some in pairs]
     forests = _build_forests([g for g in groups if g[1]], overall, sides, compared.primary)
-    without_cutoff = [c for c in prefixed if not _has_cutoff(c)]
+    by_cutoff = _select_by_cutoff(prefixed)
     unmatched = _describe_unmatched(pairs, sides)
     if overall:
-        shown = without_cutoff or prefixed
-        rows = [build_measure_row(c) for c in shown]
+        primary = choose_primary(overall, compared.primary)
+        # The table of ranking metrics by cut-off has the others.
+        rows = [build_measure_row(c) for c, one in zip(prefixed, overall, strict=True)
+                if c.name not in by_cutoff or one is primary]  # fmt: skip
         for row in rows:
             row.reason = name_sides(row.reason, sides)
         place_rows(rows, shared=None)
-        primary = choose_primary(overall, compared.primary)
         main = build_measure_row(primary)
         if has_hero and not math.isnan(main.ends[1]):
             page.hero = build_hero(main, is_percent(read_tag(primary.metric)))
         card = MeasureTable(
-            "Every measure of both sides, with the difference",
+            "Every metric of both sides, with the difference",
             sides,
             [RowGroup("", "", rows)],
             None,
@@ -158,8 +159,8 @@ def _add_treatment(
     if forests:
         note = " ".join([FOREST_NOTE, *([] if overall else unmatched)])
         page.parts.append(PagePart("forests", f"Where it differs{title}", "slices", forests, note))
-    if ranked := build_cutoff_table([c for c in prefixed if _has_cutoff(c)], sides):
-        page.parts.append(PagePart("ranking", f"Ranking{title}", "ranking", ranked))
+    if ranked := build_cutoff_table(list(by_cutoff.values()), sides):
+        page.parts.append(PagePart("ranking", f"Ranking by cut-off{title}", "ranking", ranked))
     return build_comparison_headline(overall, compared.primary, sides, forests, warnings, _collect_notes(pairs, sides))
 
 
@@ -177,16 +178,23 @@ def _collect_notes(pairs: Sequence[tuple[str, Any]], sides: tuple[NamedSide, Nam
     return notes
 
 
+def _select_by_cutoff(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
+    """Return the comparisons of ranking metrics that have several cut-offs, such as NDCG@5 and NDCG@10, by name."""
+    ranked = {c.name: c for c in comparisons if _has_cutoff(c)}
+    counts = Counter(name.partition("@")[0] for name in ranked)
+    return {name: c for name, c in ranked.items() if counts[name.partition("@")[0]] > 1}
+
+
 def _has_cutoff(one: Comparison) -> bool:
     """Return whether a metric reads the first k documents of each ranking, such as NDCG@10."""
     k = getattr(one.metric, "k", None)
     return isinstance(one.metric, (QueryMean, ExposureMetric)) and k is not None and one.name.endswith(f"@{k}")
 
 
-OWN_SCALE = ("Each row of the picture has its own scale, with zero in the middle; better is to the right. "
-             "p: two-sided p-value for no difference.")  # fmt: skip
+OWN_SCALE = ("Each row of the picture has its own scale, with zero in the middle. Better is to the right; if a metric has "
+             "no better direction, larger is to the right.")  # fmt: skip
 FOREST_NOTE = ("Largest impact first: share of rows times difference. Dotted: the difference of all rows. "
-               f"Grey: fewer than {MIN_EVENTS} positives, or rows of too few users. "
+               "Grey: too little data for an interval. "
                "An arrow marks an interval that continues beyond the plot.")  # fmt: skip
 
 

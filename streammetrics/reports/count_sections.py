@@ -67,13 +67,15 @@ def add_accumulators(
             later.append(PagePart("charts", f"Over time{f': {name}' if name else ''}", "", (charts, None), WINDOW_NOTE))
             continue
         for inner, piece in split_pieces(thing, name):
+            level = confidence if has_shards(piece) or rows_independent else None
             if isinstance(piece, AxisWrapper):
-                grid = build_slice_grid(piece, SLICES, f"By {', '.join(definition_of(piece).levels)}", sort, min_rows)
-                where.append(_build_grid_part(grid))
+                title = f"By {', '.join(definition_of(piece).levels)}"
+                where.append(_build_grid_part(build_slice_grid(piece, SLICES, title, sort, min_rows, level)))
             else:
-                intervals = _collect_intervals(piece, confidence if has_shards(piece) or rows_independent else None)
+                intervals = _collect_intervals(piece, level)
                 plain = remove_shards(piece)
                 values = _build_value_grid(plain, intervals, "" if inner == "overall" else inner, confidence)
+                page.badge = page.badge or values.badge
                 if first and not page.parts:
                     page.headline = _build_headline(page.title, values, bool(intervals), warnings)
                 part = PagePart(
@@ -86,7 +88,7 @@ def add_accumulators(
                 # A scorecard has charts of each arm, so charts of all arms together are left out.
                 if charts := [] if has_arms else build_charts(plain):
                     data = charts, build_top_rows(plain)
-                    page.parts.append(PagePart("charts", "Why" if page.sides else "Curves", "", data, CHARTS_NOTE))
+                    page.parts.append(PagePart("charts", "Curves", "", data, CHARTS_NOTE))
                 if confusion_charts := list(build_matrices(plain)):
                     page.parts.append(PagePart("matrices", "Confusions", "", confusion_charts))
                 where += map(_build_grid_part, build_class_grids(plain))
@@ -131,28 +133,31 @@ def _build_difference_charts(windowed: Windowed, compared: Sequence[tuple[str, A
 
 
 def _build_grid_part(grid: Grid) -> PagePart:
-    rows = [[None if c is SAME_AS_ABOVE else c.text for c in r] for r in grid.rows if r]
+    rows = [[None if c is SAME_AS_ABOVE else (c.text, c.note) for c in r] for r in grid.rows if r]
     return PagePart("grid", grid.title, "", build_grid(grid.heads, rows, grid.left_columns, grid.remarks))
 
 
 def build_grid(
-    heads: Sequence[str], rows: Sequence[Sequence[str | None]], left_columns: int, remarks: Sequence[str]
+    heads: Sequence[str],
+    rows: Sequence[Sequence[tuple[str, str] | None]],
+    left_columns: int,
+    remarks: Sequence[str],
 ) -> dict[str, Any]:
-    """Return a table for the page as a dict. Each cell has its text, and the number to sort by if it has one.
+    """Return a table for the page as a dict. Each cell has its text, a note, and the number to sort by if it has one.
 
-    The first `left_columns` columns are aligned to the left and are not sorted as numbers. A cell that is None repeats
-    the cell above.
+    The first `left_columns` columns are aligned to the left and are not sorted as numbers. A cell of `rows` is a text and
+    a note, such as an interval; None repeats the cell above.
     """
-    table: list[list[tuple[str, float | None]]] = []
+    table: list[list[tuple[str, str, float | None]]] = []
     for row in rows:
         cells = []
         for i, cell in enumerate(row):
             # A printed table shows a repeated key only once. The reader can sort the table on the page, so every row
             # needs its key.
-            text = table[-1][i][0] if cell is None else cell
+            text, note = table[-1][i][:2] if cell is None else cell
             text = "–" if text == "NaN" else text
             number = _parse_number(text) if i >= left_columns else None
-            cells.append((text if number is None else typeset(text), number))
+            cells.append((text if number is None else typeset(text), typeset(note), number))
         table.append(cells)
     return {
         "heads": list(heads),
@@ -211,7 +216,7 @@ def _build_value_grid(
     notes += describe_wide_bounds([r for records in records_of.values() for r in records.values()])
     counts = _build_count_rows(list(records_of.values()))
     badge = format_confidence(confidence, False) if intervals else ""
-    return ValueGrid(title or "Measures", sides, rows, counts, notes, badge)
+    return ValueGrid(title or "Metrics", sides, rows, counts, notes, badge)
 
 
 def _build_value_cell(record: Mapping[str, Any], limits: tuple[float, float] | None, number: int) -> ValueCell:

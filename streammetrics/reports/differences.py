@@ -21,6 +21,7 @@ __all__ = [
     "build_slice_grid",
     "collect_card_changes",
     "collect_model_changes",
+    "describe_joint_confidence",
 ]
 
 REASONS = 3  # the largest number of reasons for missing intervals below a table of slices
@@ -128,12 +129,19 @@ def build_difference_grid(changes: Sequence[NumberChange], control: str, share: 
     return Grid(f"{treatment} against {control}", heads, rows, remarks=_describe_reasons(changes))
 
 
-def build_scorecard_grid(changes: Sequence[NumberChange], control: str, share: str) -> Grid:
+def describe_joint_confidence(treatments: int, control: str, confidence: str) -> str:
+    """Return why each interval of several treatments has a higher level than `confidence`, such as "95 %"."""
+    return f"{treatments} comparisons with {control} are valid together at {confidence}"
+
+
+def build_scorecard_grid(changes: Sequence[NumberChange], control: str, share: str, confidence: str) -> Grid:
     """Return the table of a scorecard: one row for each metric and treatment, the primary metric first.
 
-    `control` is the name of the control, and `share` the heading of the column of intervals, such as "95 %".
+    `control` is the name of the control. `share` is the heading of the column of intervals, such as "97.5 %", and
+    `confidence` is the level of the intervals of all treatments together, such as "95 %".
     """
-    several = len({one.treatment for one in changes}) > 1
+    treatments = {one.treatment for one in changes}
+    several = len(treatments) > 1
     heads = [*(["treatment"] if several else []), "metric", "role", control, "value", "change", share, "p", ""]
     rows: list[list[Cell] | None] = []
     for one in changes:
@@ -149,7 +157,9 @@ def build_scorecard_grid(changes: Sequence[NumberChange], control: str, share: s
         heads[heads.index("value")] = changes[0].treatment
     left = 2 + several
     title = "change" if several else f"{changes[0].treatment} against {control}" if changes else ""
-    return Grid(title, heads, rows, left, left, _describe_reasons(changes))
+    joint = describe_joint_confidence(len(treatments), control, confidence)
+    remarks = [*([f"{share} intervals, because {joint}"] if several else []), *_describe_reasons(changes)]
+    return Grid(title, heads, rows, left, left, remarks)
 
 
 def build_slice_grid(

@@ -31,6 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 Parts = list[tuple[str, int | None]]
+EXACT = "Rounding of scores does not change the values: they are exact."
 
 
 def format_confidence(confidence: float, always: bool) -> str:
@@ -80,7 +81,7 @@ def _describe_movement(main: Comparison, row: MeasureRow) -> str:
 
 
 def _describe_agreement(rows: list[MeasureRow]) -> str:
-    """Return a sentence such as " All 4 measures agree." if all metrics are better, or all are worse.
+    """Return a sentence such as " All 4 metrics agree." if all metrics are better, or all are worse.
 
     Metrics without a good direction, such as the mean error, count for neither side. The result is empty if the metrics
     disagree, and for fewer than three metrics.
@@ -89,30 +90,28 @@ def _describe_agreement(rows: list[MeasureRow]) -> str:
     if len(words) < 3 or set(words) not in ({"better"}, {"worse"}):
         return ""
     which = "" if len(words) == len(rows) else " that have a better direction"
-    return f" All {len(words)} measures{which} agree."
+    return f" All {len(words)} metrics{which} agree."
 
 
 def _describe_errors(main: Comparison, row: MeasureRow, badge: str) -> list[Fact]:
-    """Return remarks about the sampling error and the bucketing error.
+    """Return remarks about the error by chance, and the error because scores are rounded to buckets of a histogram.
 
-    The remark about the larger error comes first, and says how to reduce that error. The bucketing error comes from
-    storing scores in histograms.
+    The remark about the larger error comes first, and says how to reduce that error.
     """
     if not row.half:
         return []
-    bounded = (
-        f"certified bound {row.proof}" if row.proof not in ("", "exact") else "The value is exact: no bucketing error"
-    )
+    rounded = row.proof not in ("", "exact")
     if main.limited_by == BOUND:
-        return [Fact("proof", "certified", f"Bucketing error dominates: {bounded}; {main.cure} would reduce it."),
-                Fact("ci", badge, f"Sampling error: {row.half}.")]  # fmt: skip
+        cure = f"more than chance does; {main.cure} would narrow this bound"
+        return [Fact("proof", "certified", f"Rounding of scores may change the difference by {row.proof}, {cure}."),
+                Fact("ci", badge, f"By chance, the difference may be off by {row.half}.")]  # fmt: skip
     p_value = f" (p {_format_p_value(row.p)})" if row.p else ""
-    sentence = f"Sampling error dominates: {row.half}{p_value}; more users would reduce it."
+    sentence = f"By chance, the difference may be off by {row.half}{p_value}; more users would narrow this interval."
     unclear = f" A difference larger than {_find_furthest_limit(row)} is ruled out." if row.word == "unclear" else ""
     half = (main.difference.high - main.difference.low) / 2
-    times = f", {half / main.bound:,.0f} times narrower" if 0.0 < main.bound < half / 2 else ""
-    fine = f"Bucketing error: {bounded}{times}" if row.proof not in ("", "exact") else bounded
-    return [Fact("ci", badge, sentence + unclear), Fact("proof", "certified", f"{fine}.")]
+    times = f", {half / main.bound:,.0f} times less than chance" if 0.0 < main.bound < half / 2 else ""
+    bounded = f"Rounding of scores may change the difference by {row.proof}{times}." if rounded else EXACT
+    return [Fact("ci", badge, sentence + unclear), Fact("proof", "certified", bounded)]
 
 
 def _format_p_value(text: str) -> str:
@@ -129,8 +128,8 @@ def _describe_forests(forests: Sequence[Forest]) -> list[Fact]:
     if not forests:
         return []
     first = forests[0]
-    text = "; ".join(f"{g.title}: {g.note}" if g.title else g.note for g in first.groups)
-    return [Fact("tag", "where", f"By {first.metric}: {text}.")]
+    text = "; ".join(f"by {g.title}, {g.note}" if g.title else g.note for g in first.groups)
+    return [Fact("tag", "where", f"{first.metric} {text}.")]
 
 
 def _describe_warnings(rows: Sequence[MeasureRow], forests: Sequence[Forest], warnings: Sequence[str]) -> list[Fact]:
@@ -238,8 +237,9 @@ def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:
     if not any(r.proof for r in rows):
         return []
     if not some:
-        return [Fact("proof", "certified", "Values are exact: no bucketing error, only sampling error.")]
-    return [Fact("proof", "certified", "Rounding of scores: " + ", ".join(f"{r.name} {r.proof}" for r in some) + ".")]
+        return [Fact("proof", "certified", EXACT)]
+    bounds = ", ".join(f"{r.name} by {r.proof}" for r in some)
+    return [Fact("proof", "certified", f"Rounding of scores may change the difference of {bounds}.")]
 
 
 def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fact]:
@@ -285,7 +285,7 @@ def format_limit(
 
     `margin` is the allowed deterioration, and `better` the good direction: "high", "low" or "one" (closer to 1). The
     number in brackets is the value that a relative limit allows, if the value of the control is known; with `rate`, as a
-    percentage.
+    percentage. For "one", the text has the lowest and the highest value that the limit allows.
     """
     if role != GUARDRAIL or margin is None:
         return ""
@@ -299,7 +299,11 @@ def format_limit(
     )
     size = format_fixed(margin, decimals, relative)
     if better == "one":
-        return f"≤ {size} farther from 1"
+        if not 0.0 < control < math.inf:
+            return f"≤ {size} farther from 1"
+        # The treatment may be on either side of 1, whichever side the control is on.
+        far = max(control, 1.0 / control) * (1.0 + margin)
+        return f"{format_number(1.0 / far)} to {format_number(far)}"
     sign = ("−" if better == "high" else "+") if margin else ""
     allowed = control * (1.0 - margin if better == "high" else 1.0 + margin)
     shown = f"{format_number(100 * allowed)}\u202f%" if rate else format_number(allowed)

@@ -285,6 +285,8 @@ class Page:
         Origin of the data: command, files, digests.
     badge : str
         Confidence level of the intervals, such as "95 %".
+    joint : str
+        For several treatments, a sentence about the confidence level of all comparisons together; otherwise empty.
     """
 
     title: str
@@ -294,6 +296,7 @@ class Page:
     parts: list[PagePart] = field(default_factory=list)
     provenance: list[tuple[str, str]] = field(default_factory=list)
     badge: str = ""
+    joint: str = ""
 
     @property
     def kinds(self) -> set[str]:

@@ -17,7 +17,7 @@ __all__ = ["FOREST", "MODEL", "ScorecardRow", "build_scorecard_row", "build_scor
 MODEL = "model"
 DECIDES = {
     PRIMARY: ("Primary", "decides"),
-    GUARDRAIL: ("Guardrails", "must not cross the limit; the forbidden side is hatched"),
+    GUARDRAIL: ("Guardrails", "must not cross the limit"),
     SECONDARY: ("Also watched", "does not affect the verdict"),
     MODEL: (
         "Model metrics",
@@ -25,14 +25,13 @@ DECIDES = {
     ),
 }
 FOREST = "Largest impact first. Dotted: the difference of all rows. Slices explain; they do not decide."
+HATCHED = "; the forbidden side is hatched"
 GUARDRAIL_NOTE = (
     "A guardrail is held when its whole interval is on the right side of its limit, and breached when its whole "
     "interval is beyond the limit."
 )
-ONE_SCALE = f"Differences are relative, all on one scale, in percent. {GUARDRAIL_NOTE}"
-OWN_SCALES = (
-    "Each row of the picture has its own scale, with zero in the middle; better is to the right. " + GUARDRAIL_NOTE
-)
+ONE_SCALE = "Differences are in percent of the control, all on one scale."
+OWN_SCALES = "Each row of the picture has its own scale, with zero in the middle; better is to the right."
 # An error below this comes from rounding in floating-point sums. A value with such an error is shown as exact.
 FEW = 1e-12
 
@@ -157,11 +156,14 @@ def build_scorecard_table(
         place_rows(every, shared=axis, low=low, high=high)
     else:
         place_rows(every, shared=None)
-    groups = [
-        RowGroup(*DECIDES[role], [r for k, r in rows if k == role])
-        for role in DECIDES
-        if any(k == role for k, _ in rows)
-    ]
-    notes = [ONE_SCALE if axis is not None else OWN_SCALES, *collect_reasons(every)]
+    groups = []
+    for role, (title, note) in DECIDES.items():
+        some = [r for k, r in rows if k == role]
+        # No side is hatched for a calibration ratio, which has a limit on both sides of 1.
+        more = HATCHED if any(r.margin is not None for r in some) else ""
+        groups += [RowGroup(title, note + more, some)] if some else []
+    notes = [ONE_SCALE if axis is not None else OWN_SCALES]
+    notes += [GUARDRAIL_NOTE] if any(r.limit for r in every) else []
+    notes += collect_reasons(every)
     limits = any(r.limit for r in every)
-    return MeasureTable("The measures of both arms, with the difference", sides, groups, axis, interval, limits, notes)
+    return MeasureTable("The metrics of both arms, with the difference", sides, groups, axis, interval, limits, notes)

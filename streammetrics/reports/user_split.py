@@ -86,7 +86,7 @@ class UserSplit:
         ratio = self.ratio
         if not self.is_tested:
             example = ",".join(f"{arm}={100.0 / len(ratio.users):.3g}" for arm in ratio.users)
-            found = "the shares are far from equal" if ratio.alarm else "the shares are not tested"
+            found = "the shares are not equal" if ratio.alarm else "the shares are not tested"
             return f"{found}; give the planned shares to test them, such as --shares {example}"
         if ratio.alarm:
             return f"users are not split as planned ({ratio.evidence}): do not trust any difference"

@@ -641,7 +641,7 @@ class TestUserSplit:
     def test_without_a_plan_shares_are_shown_and_not_tested(self, run, arms):
         found = run("eval", arms("log.parquet", old=1500, new=500), *self.GIVEN, "--final")
         assert found.out.startswith("Ship new")
-        assert "the shares are far from equal; give the planned shares to test them" in found.out
+        assert "the shares are not equal; give the planned shares to test them" in found.out
         assert "new    500  25.00 %" in found.out
         assert found.out.index("users by arm") < found.out.index("new against old")
         even = run("eval", arms("log.parquet", old=500, new=510), *self.GIVEN)
@@ -663,7 +663,7 @@ class TestUserSplit:
             ends = f"{100 * one['share_low']:.2f}\u202f% to {100 * one['share_high']:.2f}\u202f%"
             expected = f"{3 * one['users']:,.0f} {one['users']:,.0f} {100 * one['share']:.2f}\u202f% {ends}"
             assert texts[one["arm"]] == f"{one['arm']} {expected}"
-        assert "the shares are far from equal; give the planned shares" in shown.text
+        assert "The shares are not equal; give the planned shares" in shown.text
         again = tmp_path / "again.html"
         out = run("show", saved, "--report", again).out
         for text in (out, run("eval", log, *self.GIVEN).out):

@@ -221,6 +221,10 @@ def test_families_in_a_browser(browser: Any, tmp_path: Path, theme: str, family:
     page.on("request", lambda request: wrong.append(request.url) if request.url != path.as_uri() else None)
     page.goto(path.as_uri())
     kinds = {"classes": "rect.heat", "labels": "path.ln", "errors": "path.a0, path.a1", "rankings": ".why .halo"}
+    # Charts have the same size, and labels the same font, however many there are.
+    sizes = page.evaluate("[...document.querySelectorAll('.why figure:not(.broad)')].map(e => e.offsetWidth)")
+    assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) < 400
     drawn = page.evaluate(f"[...document.querySelectorAll('{kinds[family]}')].filter(e => e.getClientRects().length).map("
                           f"e => {{const s = getComputedStyle(e), b = e.getBBox(); return ["
                           f"'{family}' == 'labels' ? s.stroke : s.fill, b.width + b.height]}})")  # fmt: skip

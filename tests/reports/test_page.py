@@ -16,7 +16,7 @@ from pages import hidden, number, read, says, tree
 import streammetrics as sm
 from streammetrics.inference.sample_ratio import sample_ratio_mismatch
 from streammetrics.reports.page.write import render
-from streammetrics.reports.records import group_comparable_tasks
+from streammetrics.reports.records import build_slice_records, group_comparable_tasks
 
 METRICS = (sm.AUC, sm.AveragePrecision, sm.NormalizedEntropy, sm.LogLoss, sm.Calibration, sm.CTR)
 EVIL = "<script>alert(1)</script>"
@@ -104,7 +104,7 @@ def test_the_verdict_is_read_first() -> None:
     assert says(old, found.b)
     assert says(new, found.a)
     del low, high
-    assert [m.text for m in main.all("h2")][:3] == ["Scorecard", "Why", "Individual values"]
+    assert [m.text for m in main.all("h2")][:3] == ["Scorecard", "Curves", "Individual values"]
 
 
 @pytest.mark.slow
@@ -166,18 +166,62 @@ def test_a_scorecard_says_its_sentence_and_every_figure() -> None:
         assert word == record["word"]
         assert proof == "certified exact"
         assert p
+        old = record["control_value"]
+        if record["metric"] == "calibration":
+            far = 1.3 * max(old, 1 / old)
+            assert [says(t, v) for t, v in zip(limit.split(" to "), (1 / far, far), strict=True)] == [True, True]
+            continue
         limit, _, allowed = limit.partition(" (")
-        assert (
-            limit
-            == {"ctr": "–", "log_loss": "≤ +2\u202f%", "calibration": "≤ 30\u202f% farther from 1"}[record["metric"]]
-        )
-        assert (
-            says(allowed.removesuffix(")"), 1.02 * record["control_value"])
-            if record["metric"] == "log_loss"
-            else not allowed
-        )
-    slices = tree(render(one, "x")).all("table", class_="slices")
-    assert len(slices) == 3
+        assert limit == {"ctr": "–", "log_loss": "≤ +2\u202f%"}[record["metric"]]
+        assert says(allowed.removesuffix(")"), 1.02 * old) if record["metric"] == "log_loss" else not allowed
+    assert len(page.all("table", class_="slices")) == 3
+    assert "the forbidden side is hatched" in page.text
+    # A calibration ratio has a limit on both sides of 1, so no side of the picture is hatched.
+    assert "hatched" not in read(render(card(guardrails={"calibration": 0.3}), "x"))
+
+
+@pytest.mark.slow
+def test_slices_have_the_intervals_of_the_terminal() -> None:
+    sliced = by_shop("old", "new")
+    grid = tree(render(sliced, "x")).all("table", class_="grid")[0]
+    heads = [h.text for h in grid.all("thead")[0].all("th")]
+    assert heads[:4] == ["shop", "model", "rows", "positives"]
+    lines = {tuple(h.text for h in line.all("th")): line.all("td") for line in grid.all("tbody")[0].all("tr")}
+    for record in build_slice_records(sliced, confidence=0.95):
+        model, metric = record["metric"].split("/")
+        shop = record["slice"]["shop"]
+        cell = lines[shop if shop is not None else "null", model][heads.index(metric) - 2]
+        value, *ends = re.findall(r"[−\d.]+", cell.text)
+        assert says(value, record["value"])
+        limits = [v for v in (record["interval_low"], record["interval_high"]) if math.isfinite(v)]
+        assert [says(t, v) for t, v in zip(ends, limits, strict=True)] == [True] * len(ends)
+
+
+@pytest.mark.slow
+def test_words_are_explained_once() -> None:
+    one, two = (tree(render(models(*names), "x")) for names in (("old",), ("old", "new")))
+    for page in (one, two):
+        assert page.text.count("95\u202f% is the confidence interval.") == 1
+        assert page.text.count("certified is the bound on rounding.") == 1
+    assert "The p-value is the probability" in two.text
+    assert "The difference of a rate, such as ctr, is in percent of old." in two.text
+    # On a phone, the values of several models have the names of the models.
+    labels = [[c.attrs.get("data-l") for c in page.all("table", class_="values")[0].all("td")] for page in (one, two)]
+    assert set(labels[0]) == {None}
+    assert labels[1][:2] == ["old", "new"]
+
+
+@pytest.mark.slow
+def test_both_errors_are_told_in_plain_words() -> None:
+    found = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))
+    half = (found["auc"].difference.high - found["auc"].difference.low) / 2
+    facts = [d.text for d in tree(render(found, "x")).all("dl", class_="facts")[0].all("dd")]
+    chance = facts[0].removeprefix("By chance, the difference may be off by ").partition(" (")[0]
+    assert says(chance, half)
+    if found["auc"].bound > 1e-12:
+        rounding = facts[1].removeprefix("Rounding of scores may change the difference by ").partition(",")[0]
+        assert number(rounding)[0] >= found["auc"].bound
+    assert facts[1].startswith("Rounding of scores")
 
 
 @pytest.mark.slow
@@ -302,10 +346,14 @@ def test_ranking_is_metric_by_k() -> None:
     n = 8000
     query, grade = np.repeat(np.arange(n // 8), 8), rng.integers(0, 3, n)
     tab = {"g": grade, "q": query, "a": rng.random(n), "b": grade + 2 * rng.random(n)}
-    ranked = {m: sm.Task([sm.NDCG(k) for k in (1, 3, 5)], y_true="g", y_score=m, query="q") for m in ("a", "b")}
+    metrics = [*(sm.NDCG(k) for k in (1, 3, 5)), sm.MeanReciprocalRank(5)]
+    ranked = {m: sm.Task(metrics, y_true="g", y_score=m, query="q") for m in ("a", "b")}
     both = sm.Sharded(ranked, unit="q").update(tab)
     page = tree(render(both, "x"))
     rows = rows_of(page, class_="rank")
+    # A metric with one cut-off is in the table of all metrics, and so is the metric that decides.
+    assert list(rows) == ["ndcg"]
+    assert list(rows_of(page, class_="score")) == ["ndcg@1", "mrr@5"]
     found = sm.compare(both.task("b"), both.task("a"))
     for cell, k in zip(rows["ndcg"], (1, 3, 5), strict=False):
         change, _, old, new = parts(cell)
@@ -313,7 +361,7 @@ def test_ranking_is_metric_by_k() -> None:
         assert says(change, one.difference.estimate)
         assert says(old, one.b)
         assert says(new, one.a)
-    assert [h.text for h in page.all("table", class_="rank")[0].all("th")][:4] == ["measure", "@1", "@3", "@5"]
+    assert [h.text for h in page.all("table", class_="rank")[0].all("th")][:4] == ["metric", "@1", "@3", "@5"]
 
 
 @pytest.mark.slow
@@ -522,6 +570,9 @@ def test_phones_hide_nothing(browser: Any, tmp_path: Path, made: str, theme: str
         page.set_viewport_size({"width": width, "height": 900})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert hidden(page) == []
+        # On a phone, no cell is in a box that has to be scrolled within the page.
+        cut = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollHeight > e.clientHeight + 1).length"
+        assert width > 1060 or page.evaluate(cut) == 0
     page.emulate_media(media="print")
     assert hidden(page) == []
     if made == "slices":

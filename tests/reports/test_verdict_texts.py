@@ -68,6 +68,7 @@ def table() -> dict[str, Any]:
         "old": np.clip(p * np.exp(rng.normal(0, 1.0, ROWS)), 0.001, 0.99),
         "mid": np.clip(p * np.exp(rng.normal(0, 0.6, ROWS)), 0.001, 0.99), "new": p,
         "country": np.array(["br", "de", "es", "fr", "in", "it", "jp", "us"])[rng.integers(0, 8, ROWS)],
+        "device": np.array(["phone", "tablet"])[user % 2],
         "price": price, "guess": price * np.exp(rng.normal(0, 0.2, ROWS)),
         "wild": price * np.exp(rng.normal(0.1, 0.4, ROWS)),
     }  # fmt: skip
@@ -128,6 +129,10 @@ def test_page_terminal_and_json_tell_the_same_verdicts(command: str, run: Any, l
                 assert says(old, found["control_value"])
                 assert says(new, found["value"])
     words_of_page(shown, ran.comparisons)
+    assert "shard" not in shown.text
+    if "regression" in command:
+        assert "positives" not in shown.text
+        assert "rate, such as ctr" not in shown.text
 
 
 def same_word(page: str, record: str) -> bool:
@@ -165,10 +170,15 @@ def parts_of(line: Any) -> tuple[str, str, str]:
 @pytest.mark.slow
 def test_totals_are_shown_once_beside_slices(run: Any, log: Path, tmp_path: Path) -> None:  # noqa: F811
     page = tmp_path / "page.html"
-    run("eval", log, *ARMS, "--by", "country", "--report", page)
+    printed = run("eval", log, *ARMS, "--by", "country", "--by", "device", "--report", page).out
+    assert printed.count("97.5 % intervals, because 2 comparisons with control are valid together at 95 %") == 1
     shown = tree(page.read_text(encoding="utf-8"))
     titles = [h.text for h in shown.all("h2")]
-    assert titles.count("Arms") == titles.count("Scorecard (new)") == titles.count("Where it differs") == 1
+    assert titles.count("Arms") == titles.count("Scorecard (new)") == titles.count("Where it differs by country") == 1
+    assert titles.count("Where it differs by device") == 1
+    for once in ("Largest impact first", "A difference is the change from control, in percent of control.",
+                 "2 comparisons with control are valid together at 95\u202f%", "users so far"):  # fmt: skip
+        assert shown.text.count(once) == 1
     terms = [t.text for t in shown.all("dl", class_="prov")[0].all("dt") if t.text != "intervals"]
     assert len(terms) == len(set(terms))
     assert "Curves by arm" in titles
@@ -240,7 +250,7 @@ class TestRegression:
             "user": np.arange(6000) // 4,
         }
         page = tree(render(sm.Sharded(tasks, unit="user").update(rows), "x"))
-        assert "All 3 measures that have a better direction agree." in page.all("p", class_="lead")[0].text
+        assert "All 3 metrics that have a better direction agree." in page.all("p", class_="lead")[0].text
         assert "Ranking" not in [h.text for h in page.all("h2")]
         assert "residual_quantile@0.05" in page.all("table", class_="score")[0].text
 

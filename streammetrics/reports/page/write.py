@@ -10,7 +10,7 @@ from typing import Any
 from ... import __version__
 from ...collect.files import atomic_write
 from ..assemble import assemble
-from ..page_model import MeasureTable, NamedSide, Page
+from ..page_model import MeasureRow, MeasureTable, NamedSide, Page
 from .templates import build_environment, read_safe
 
 __all__ = ["render", "report"]
@@ -94,6 +94,7 @@ def render(objects: Any, title: str, **settings: Any) -> str:
         page=page,
         hero_sides=_select_sides(page),
         macro=any(word in text for text in _collect_subtitles(page) for word in AVERAGE_WORDS),
+        rates=any(row.change.endswith("%") for row in _collect_rows(page)),
         one_scale=any(part.kind == "scorecard" and part.data.axis for part in page.parts),
         version=__version__,
         style=read_safe("page.css"),
@@ -112,12 +113,13 @@ def _select_sides(page: Page) -> tuple[NamedSide, ...]:
     return page.sides
 
 
+def _collect_rows(page: Page) -> list[MeasureRow]:
+    """Return the rows of all scorecards."""
+    tables = [part.data for part in page.parts if isinstance(part.data, MeasureTable)]
+    return [row for table in tables for group in table.groups for row in group.rows]
+
+
 def _collect_subtitles(page: Page) -> list[str]:
     """Return the small texts below the names of metrics, such as "↑ higher is better"."""
-    subtitles = []
-    for part in page.parts:
-        if part.kind == "values":
-            subtitles += [sub for _, sub, _ in part.data.rows]
-        elif isinstance(part.data, MeasureTable):
-            subtitles += [row.sub for group in part.data.groups for row in group.rows]
-    return subtitles
+    values = [sub for part in page.parts if part.kind == "values" for _, sub, _ in part.data.rows]
+    return [*values, *(row.sub for row in _collect_rows(page))]
