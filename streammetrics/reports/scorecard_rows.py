@@ -156,7 +156,7 @@ def build_scorecard_table(
         place_rows(every, shared=axis, low=low, high=high)
     else:
         place_rows(every, shared=None)
-    groups = []
+    groups: list[RowGroup] = []
     for role, (title, note) in DECIDES.items():
         some = [r for k, r in rows if k == role]
         # No side is hatched for a calibration ratio, which has a limit on both sides of 1.
