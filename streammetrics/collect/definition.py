@@ -265,12 +265,23 @@ def definition_of_header(header: dict[str, Any], like: Sequence[State]) -> Any:
 
     `like` are states like those that the definition reads. Their rows are ignored.
     """
-    return kinds[header["kind"]].of_header(header, like)
+    return _find_class(header).of_header(header, like)
 
 
 def number_of_states(header: dict[str, Any]) -> int:
     """Return how many states the definition with this header reads."""
-    return kinds[header["kind"]].number_of_states(header)
+    return _find_class(header).number_of_states(header)
+
+
+def _find_class(header: dict[str, Any]) -> type[Definition]:
+    """Return the class of definitions that a header names; raise StateFormatError if no imported module defines it."""
+    kind = header["kind"]
+    if kind not in kinds:
+        raise StateFormatError(
+            f"no imported module defines objects of kind {kind!r}; import the module that defines them, such as "
+            f"streammetrics.hooks.lifetime for 'lifetime', or use the release that saved the bytes"
+        )
+    return kinds[kind]
 
 
 _parsed: WeakKeyDictionary[FrameKind, tuple[int, Any]] = WeakKeyDictionary()

@@ -18,21 +18,21 @@ import re
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..collect.accumulator import definition_of
 from ..collect.metric_like import MetricLike, empty_copy, states_of, with_states
-from ..collect.serialization import from_bytes
+from ..collect.serialization import from_bytes, merge
 from ..errors import IncompatibleStateError, SyncError
 from ..format import frame
 from ..state.dense import DenseFacts, describe_dense_form, encode_flats, merge_dense, to_dense
 from ..state.state import State
 from .deferred import Deferred
 
-__all__ = ["Transport", "format_ranks", "merge_ranks", "read_metrics"]
+__all__ = ["Transport", "format_ranks", "merge_ranks", "merge_saved", "read_metrics"]
 
 H = TypeVar("H", bound=MetricLike)
 Ints = NDArray[np.int64]
@@ -175,19 +175,39 @@ def _check_reports(transport: Transport, reports: Sequence[RankReport], blank: M
     texts = _gather_texts(transport, reports, blank.to_bytes())
     if failed := [f"rank {r}: {texts[r].decode(errors='replace')}" for r, s in enumerate(reports) if s.failed]:
         raise SyncError(f"nothing was merged, because other ranks have failed: {'; '.join(failed)}")
-    raise IncompatibleStateError(
-        f"the ranks have different metrics: {'; '.join(_describe_differences(reports, texts))}"
-    )
+    raise _build_mismatch_error([s.plan for s in reports], texts)
 
 
-def _describe_differences(reports: Sequence[RankReport], texts: Sequence[bytes]) -> list[str]:
-    """Describe how the metrics of other ranks differ from those of rank 0, with one sentence for each other plan.
+def merge_saved(parts: Sequence[bytes]) -> Any:
+    """Return the merged metrics that the ranks have saved as bytes; `parts` has the bytes of each rank.
 
-    `texts` has the saved empty metrics of each rank.
+    Raises
+    ------
+    IncompatibleStateError
+        Ranks have different metrics or settings; the message names the differences and the ranks.
+    """
+    try:
+        return merge(parts)
+    except IncompatibleStateError:
+        plans = [empty_copy(from_bytes(part)).digest() for part in parts]
+        if len(set(plans)) == 1:
+            raise
+        raise _build_mismatch_error(plans, parts) from None
+
+
+def _build_mismatch_error(plans: Sequence[Any], texts: Sequence[bytes]) -> IncompatibleStateError:
+    """Return the error that names how the metrics of other ranks differ from those of rank 0.
+
+    Parameters
+    ----------
+    plans : sequence
+        A digest of the metric settings of each rank.
+    texts : sequence of bytes
+        The saved metrics of each rank, whose rows are ignored.
     """
     reference, sentences = definition_of(from_bytes(texts[0])), []
-    for plan in dict.fromkeys(s.plan for s in reports if s.plan != reports[0].plan):
-        ranks = [r for r, s in enumerate(reports) if s.plan == plan]
+    for plan in dict.fromkeys(p for p in plans if p != plans[0]):
+        ranks = [r for r, p in enumerate(plans) if p == plan]
         who = format_ranks(ranks)
         other = definition_of(from_bytes(texts[ranks[0]]))
         if other.kind != reference.kind:
@@ -197,12 +217,13 @@ def _describe_differences(reports: Sequence[RankReport], texts: Sequence[bytes])
             what = [
                 re.sub(r" here and (.*) there$", rf" on rank 0 and \1 on {who}", text)
                 .replace("the other object", who)
+                .replace("the other metric", f"the metric of {who}")
                 .replace("this object", "rank 0")
                 for text in reference.differences(other)
             ]
         differ = "differ" if len(ranks) > 1 else "differs"
         sentences.append(f"{who} {differ} from rank 0: {', '.join(what) or 'the releases of streammetrics differ'}")
-    return sentences
+    return IncompatibleStateError(f"the ranks have different metrics: {'; '.join(sentences)}")
 
 
 def format_ranks(ranks: Sequence[int]) -> str:

@@ -13,7 +13,8 @@ from ignite import metrics as ignite_metrics
 from ..collect.accumulator import accumulator_of
 from ..collect.collection import MetricCollection
 from ..collect.metric_like import MetricLike
-from ..collect.serialization import from_bytes, merge
+from ..collect.serialization import from_bytes
+from .exchange import merge_saved
 from .scorer import Scorer, read_scores
 
 __all__ = ["IgniteMetric"]
@@ -97,7 +98,13 @@ class IgniteMetric(ignite_metrics.Metric):
         self._scorer.update(output[1], output[0], *output[2:])
 
     def compute(self) -> float | dict[str, float]:
-        """Return the value over the rows of all processes; for a collection, a dict of values by name."""
+        """Return the value over the rows of all processes; for a collection, a dict of values by name.
+
+        Raises
+        ------
+        IncompatibleStateError
+            Processes have different metrics or settings; the message names the differences and the ranks.
+        """
         values = read_scores(self._total())
         return values if isinstance(self.metrics, MetricCollection) else values[self.metrics.name]
 
@@ -126,5 +133,5 @@ class IgniteMetric(ignite_metrics.Metric):
     def _total(self) -> MetricLike:
         if idist.get_world_size() == 1:
             return self.metrics
-        total: MetricLike = merge(idist.all_gather(self.metrics.to_bytes()))
+        total: MetricLike = merge_saved(idist.all_gather(self.metrics.to_bytes()))
         return total

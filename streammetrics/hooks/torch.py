@@ -97,7 +97,7 @@ def state_dict(metrics: Metrics | Mapping[str, Metrics]) -> dict[str, torch.Tens
 
     Parameters
     ----------
-    metrics : Metric, MetricCollection, Sliced, Bundle or Deferred, or dict of these
+    metrics : Metric, MetricCollection, Sliced, Bundle, Lifetime or Deferred, or dict of these
         The metrics, or several with names. Deferred steps are counted first.
 
     Returns
@@ -129,7 +129,7 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
 
     Parameters
     ----------
-    metrics : Metric, MetricCollection, Sliced, Bundle or Deferred, or dict of these
+    metrics : Metric, MetricCollection, Sliced, Bundle, Lifetime or Deferred, or dict of these
         The metrics to load into, with the same settings.
     saved : dict of str to uint8 tensor, or list of these
         The saved states of this process, or a list with the saved states of every rank. With a list, training can

@@ -15,7 +15,8 @@ from streammetrics.collect.metric_like import with_states
 from streammetrics.hooks import exchange
 from streammetrics.hooks.deadline import Deadline
 from streammetrics.hooks.deferred import Deferred
-from streammetrics.hooks.exchange import format_ranks, merge_ranks
+from streammetrics.hooks.exchange import format_ranks, merge_ranks, merge_saved
+from streammetrics.hooks.lifetime import Lifetime
 from tests.hooks import logs
 
 
@@ -113,6 +114,23 @@ def test_deferred_metrics_are_merged_and_a_bad_step_is_told_to_all() -> None:
     assert isinstance(got[0], sm.SyncError)
     assert "rank 1: InvalidInputError: step 0" in str(got[0])
     assert isinstance(got[1], sm.InvalidInputError)
+
+
+def test_windows_of_all_ranks_are_merged() -> None:
+    parts = [Lifetime(sm.CTR(), window=4, panes=2).update([0]).update([r]).update([1]) for r in range(2)]
+    got, _ = together(2, parts.__getitem__)
+    assert [g.compute() for g in got] == [{"window_ctr": 0.5, "lifetime_ctr": 0.5}] * 2
+    got, _ = together(2, lambda r: Lifetime(sm.CTR(), window=4 + 4 * r, panes=2))
+    assert all("window is 4 on rank 0 and 8 on rank 1" in str(g) for g in got)
+
+
+def test_saved_metrics_of_all_ranks_are_merged() -> None:
+    parts = [sm.CTR().update([r]).to_bytes() for r in range(2)]
+    assert merge_saved(parts).compute() == 0.5
+    with pytest.raises(sm.IncompatibleStateError, match="rank 1 differs from rank 0: the metric of rank 1 is AUC"):
+        merge_saved([parts[0], sm.AUC().to_bytes()])
+    with pytest.raises(sm.StateFormatError):
+        merge_saved([parts[0], b"nothing"])
 
 
 def test_all_name_the_same_differences() -> None:

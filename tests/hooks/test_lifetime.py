@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 import pytest
 
 import streammetrics as sm
+from streammetrics.collect import definition
+from streammetrics.hooks.deferred import Deferred
 from streammetrics.hooks.lifetime import Lifetime
 
 RNG = np.random.default_rng(5)
@@ -68,6 +71,53 @@ def test_it_goes_on_from_what_was_seen() -> None:
         Lifetime(sm.Sliced(sm.CTR(), by="a"))
 
 
+@pytest.mark.parametrize("settings", [{"window": 4, "panes": 2}, {}])
+def test_it_is_saved_and_goes_on(settings: dict[str, int]) -> None:
+    """At every update, also in the middle of a pane, and with the window that has begun."""
+    whole, resumed = Lifetime(sm.CTR(), **settings), Lifetime(sm.CTR(), **settings)
+    for i, (y, _) in enumerate(BATCHES[:9]):
+        whole.update(y)
+        resumed = sm.from_bytes(resumed.to_bytes(), Lifetime).update(y)
+        if i == 2:
+            assert resumed.compute() == whole.compute()
+        assert resumed == whole
+        assert resumed.digest() == whole.digest()
+    assert (resumed.window, resumed.panes) == (whole.window, whole.panes)
+    assert pickle.loads(pickle.dumps(whole)) == whole.copy() == whole
+    assert resumed.compute() == whole.compute()
+
+
+def test_updates_of_two_processes_are_merged() -> None:
+    parts = [Lifetime(sm.CTR(), window=4, panes=2) for _ in range(2)]
+    for i in range(5):
+        for part in parts:
+            part.update(BATCHES[i][0] if part is parts[0] else [1])
+    total = sm.merge([parts[0], parts[1].to_bytes()])
+    want = [sm.CTR().update(np.concatenate([y for y, _ in batches] + [[1] * len(batches)])).compute()
+            for batches in (BATCHES[2:5], BATCHES[:5])]  # fmt: skip
+    assert list(total.compute().values()) == want
+    with pytest.raises(sm.IncompatibleStateError, match="window is 4 here and None there"):
+        parts[0].merge(Lifetime(sm.CTR()))
+    with pytest.raises(sm.IncompatibleStateError, match="CTR"):
+        parts[0].merge(sm.CTR())  # type: ignore[arg-type]
+
+
+def test_it_is_deferred() -> None:
+    ours, deferred = Lifetime(metrics(), window=8, panes=4), Deferred(Lifetime(metrics(), window=8, panes=4), every=4)
+    for y, p in BATCHES[:11]:
+        ours.update(y, p)
+        deferred.update(y, p)
+    assert deferred.compute() == ours.compute()
+    assert deferred.digest() == ours.digest()
+
+
+def test_bytes_of_a_module_that_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = Lifetime(sm.Mean(), window=6, panes=3).to_bytes()
+    monkeypatch.delitem(definition.kinds, "lifetime")
+    with pytest.raises(sm.StateFormatError, match="import the module that defines them, such as streammetrics"):
+        sm.from_bytes(data)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("call", ["update", "reset", "flat"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError])
@@ -81,7 +131,7 @@ def test_all_or_nothing(call: str, error: type[BaseException]) -> None:
         return ours
 
     def seen(thing: Lifetime) -> list[bytes]:
-        return [found.to_bytes() for _, found in thing._values()]
+        return [found.to_bytes() for found in thing._accumulator.window_state.parts]
 
     def calls(thing: Lifetime) -> Callable[[], Any]:
         return {"update": lambda: thing.update([1]), "reset": thing.reset, "flat": thing.flat}[call]

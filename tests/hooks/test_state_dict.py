@@ -10,6 +10,7 @@ import pytest
 
 import streammetrics as sm
 from streammetrics.collect.metric_like import empty_copy
+from streammetrics.hooks.lifetime import Lifetime
 
 torch = pytest.importorskip("torch")
 
@@ -26,7 +27,10 @@ def fed(thing: Any, n: int = 50) -> Any:
     return thing.update((RNG.random(n) < 0.5).astype(int), RNG.random(n))
 
 
-@pytest.mark.parametrize("make", [metrics, sm.AUC, lambda: Deferred(metrics(), every=3)])
+@pytest.mark.parametrize(
+    "make",
+    [metrics, sm.AUC, lambda: Deferred(metrics(), every=3), lambda: Deferred(Lifetime(metrics(), window=4, panes=2))],
+)
 def test_a_checkpoint_is_resumed(tmp_path: Path, make: Any) -> None:
     ours = fed(make())
     torch.save({"step": 7, "metrics": state_dict(ours)}, tmp_path / "checkpoint.pt")
