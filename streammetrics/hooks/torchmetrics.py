@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,11 +15,13 @@ from torchmetrics.utilities.exceptions import TorchMetricsUserError
 
 from ..collect.accumulator import accumulator_of, definition_of
 from ..collect.metric_like import MetricLike, answer_of, columns_of, empty_copy, states_of
-from ..collect.serialization import from_bytes, merge
+from ..collect.serialization import from_bytes
 from ..compose.bundle import Bundle
 from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError, StreamMetricsError
 from ..reading.about import best_of
 from .deferred import Deferred
+from .exchange import merge_saved
+from .scorer import read_scores
 
 __all__ = ["TorchMetric"]
 
@@ -49,6 +52,9 @@ class TorchMetric(torchmetrics.Metric):
     end of an epoch, and every rank loads it. Rows would then be counted twice or be lost, so a metric that Lightning loads
     from a checkpoint stays empty, and warns. To continue in the middle of an epoch, use
     `streammetrics.hooks.lightning.MetricCheckpoint`.
+
+    In a list of metrics, torchmetrics takes the name of a metric from its class. The class of this object is therefore a
+    subclass that has the name of the metric, such as "auc". ("." becomes "_", because torch allows no dots in names.)
 
     After the first batch, a MetricCollection of torchmetrics shares one state among metrics with equal states; the state
     of this metric never equals another. To share one pass over the rows, pass a MetricCollection of this library to
@@ -82,6 +88,14 @@ class TorchMetric(torchmetrics.Metric):
         self._total: MetricLike | None = None
         # The base class counts updates in `_update_count`, but collections with compute groups overwrite that attribute.
         self._update_calls = 0
+        names = [] if definition_of(inner).is_single else read_scores(empty_copy(inner))
+        self._values: Any = torch.nn.ModuleList(TorchMetricValue(self, name) for name in names)
+        if type(self) is TorchMetric:
+            self.__class__ = _build_named_class(inner.name.replace(".", "_"))
+
+    def items(self) -> Iterable[tuple[str, torchmetrics.Metric]]:
+        """Return the name of each value, and a metric that computes it, for ``self.log_dict(metric)`` in Lightning."""
+        return [(value.key, value) for value in self._values] or [(self._inner.name, self)]
 
     @property
     def metric(self) -> Any:
@@ -103,8 +117,8 @@ class TorchMetric(torchmetrics.Metric):
         """Whether higher values are better; None if the metric does not define it. `MetricTracker` reads this property."""
         return {"high": True, "low": False}.get(str(best_of(self._inner)))
 
-    def update(self, preds: Any, target: Any = None, **columns: Any) -> None:
-        """Update the metric with a batch.
+    def update(self, preds: Any = None, target: Any = None, **columns: Any) -> None:
+        """Update the metric with a batch. Columns may also have the names of this library: `y_true`, `y_score`.
 
         Parameters
         ----------
@@ -125,11 +139,12 @@ class TorchMetric(torchmetrics.Metric):
 
     def _count(self, target_metric: Any, preds: Any, target: Any, columns: dict[str, Any]) -> None:
         roles = definition_of(self._inner).positional_columns()
-        if target is None:
-            target_metric.update(preds, **columns)
-        # A torchmetrics collection passes both columns, but this metric reads only one of them.
-        elif len(roles) == 1:
-            target_metric.update(target if roles[0] == "y_true" else preds, **columns)
+        if len(roles) == 1:
+            # A torchmetrics collection passes all columns, but this metric reads only one of them by position.
+            only = target if roles[0] == "y_true" and target is not None else preds
+            target_metric.update(None if roles[0] in columns else only, **columns)
+        elif target is None and not columns:
+            target_metric.update(preds)
         else:
             target_metric.update(target, preds, **columns)
 
@@ -138,7 +153,7 @@ class TorchMetric(torchmetrics.Metric):
         read = {"preds", "target", *columns_of(self._inner)}
         return {name: column for name, column in kwargs.items() if name in read}
 
-    def forward(self, preds: Any, target: Any = None, **columns: Any) -> Any:
+    def forward(self, preds: Any = None, target: Any = None, **columns: Any) -> Any:
         """Update the metric with a batch, and return the value of this batch alone; NaN, without a warning, if undefined.
 
         With `dist_sync_on_step`, the value is that of the current batches of all ranks together.
@@ -150,8 +165,10 @@ class TorchMetric(torchmetrics.Metric):
         self.update(preds, target, **columns)
         if self.dist_sync_on_step and self._is_distributed():
             batch = self._merge_ranks(lambda: batch.to_bytes(), self.dist_sync_fn, self.process_group)
-        self._forward_cache = self._to_tensors(answer_of(batch).value)
-        return self._forward_cache
+        values = self._forward_cache = self._to_tensors(answer_of(batch).value)
+        for value in self._values:
+            value._forward_cache = values[value.key]
+        return values
 
     def compute(self) -> Any:
         """Return the value over all batches of all ranks; NaN, with a warning, if it is undefined."""
@@ -212,7 +229,7 @@ class TorchMetric(torchmetrics.Metric):
             raise own_error
         if silent := [rank for rank, part in enumerate(parts) if not part]:
             raise InvalidInputError(f"a step of rank {silent[0]} failed; see the error that this rank raised")
-        return merge(parts)
+        return merge_saved(parts)
 
     def unsync(self, should_unsync: bool = True) -> None:
         """Undo a sync, so that the metric has only the rows of this rank again."""
@@ -311,6 +328,60 @@ class TorchMetric(torchmetrics.Metric):
 
     def __repr__(self) -> str:
         return f"TorchMetric({self._target!r})"
+
+
+class TorchMetricValue(torchmetrics.Metric):
+    """One value of a `TorchMetric` with several values, which Lightning can log.
+
+    Parameters
+    ----------
+    whole : TorchMetric
+        The metric with all values. Only this metric is updated and synced.
+    key : str
+        The name of the value in the result of `whole`.
+    """
+
+    is_differentiable = False
+    full_state_update = False
+
+    def __init__(self, whole: TorchMetric, key: str) -> None:
+        super().__init__(sync_on_compute=False, compute_with_cache=False)
+        # As an attribute, `whole` would be a submodule of its own submodule, and torch would never finish to visit it.
+        self._whole, self.key = (whole,), key
+
+    @property
+    def update_called(self) -> bool:
+        """Whether the metric with all values was updated."""
+        return bool(self._whole[0].update_called)
+
+    def update(self, *columns: Any, **named_columns: Any) -> None:
+        """Raise an error; update the metric with all values instead."""
+        raise TorchMetricsUserError("update the TorchMetric that contains this value")
+
+    def compute(self) -> Any:
+        """Return this value over all batches of all ranks."""
+        return self._whole[0].compute()[self.key]
+
+    def reset(self) -> None:
+        """Reset the metric with all values."""
+        super().reset()
+        self._whole[0].reset()
+
+
+@cache
+def _build_named_class(name: str) -> Any:
+    """Return a subclass of TorchMetric with a name. Pickle cannot import it, so `__reduce__` builds it again."""
+
+    def reduce(self: TorchMetric) -> Any:
+        return _rebuild_metric, (name,), self.__getstate__()
+
+    attributes = {"__module__": __name__, "__doc__": TorchMetric.__doc__, "__reduce__": reduce}
+    return type(name, (TorchMetric,), attributes)
+
+
+def _rebuild_metric(name: str) -> Any:
+    kind = _build_named_class(name)
+    return kind.__new__(kind)
 
 
 def _is_lightning_loading() -> bool:

@@ -32,6 +32,7 @@ class Model(lightning.LightningModule):
         self.layer = torch.nn.Linear(1, 1)
         self.auc = TorchMetric(sm.AUC())
         self.many = TorchMetric(Deferred(sm.MetricCollection(sm.AUC(), sm.CTR()), every=2))
+        self.pair = TorchMetric(sm.MetricCollection({"pair_auc": sm.AUC(), "pair_ctr": sm.CTR()}))
 
     def val_dataloader(self) -> Any:
         rows = ROWS["uneven"][self.global_rank]
@@ -42,6 +43,8 @@ class Model(lightning.LightningModule):
         self.auc(p, y)
         self.log("auc", self.auc, on_step=False, on_epoch=True)
         self.many.update(p, y)
+        self.pair.update(p, y)
+        self.log_dict(self.pair, on_epoch=True)
 
     def on_validation_epoch_end(self) -> None:
         for name, value in self.many.compute().items():

@@ -110,6 +110,41 @@ def test_models_with_our_metric_are_saved(found: Any) -> None:
     assert saved["hand"] == 1.0
 
 
+@pytest.mark.slow
+def test_a_saved_model_is_loaded_in_a_fresh_process(backend: str, tmp_path: Path) -> None:
+    """The classes of its metrics are known after an import, and Keras says so without it."""
+    if backend != "torch":
+        pytest.skip("the code is that of every backend; torch starts fastest")
+    said = os.environ | {"KERAS_BACKEND": backend, "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": os.pathsep.join(sys.path)}
+    path = str(tmp_path / "model.keras")
+
+    def run(source: str) -> Any:
+        return subprocess.run(
+            [sys.executable, "-c", source, path], env=said, capture_output=True, text=True, timeout=900
+        )
+
+    made = run(
+        "import sys, keras, streammetrics as sm\n"
+        "from streammetrics.hooks.keras import KerasMetric\n"
+        "model = keras.Sequential([keras.layers.Input((1,)), keras.layers.Dense(1, 'sigmoid')])\n"
+        "metrics = [KerasMetric(sm.MetricCollection(sm.AUC(bits=12), sm.CTR()), name='ours', every=3)]\n"
+        "model.compile('sgd', 'binary_crossentropy', metrics=metrics)\n"
+        "model.save(sys.argv[1])\n"
+    )
+    assert made.returncode == 0, made.stderr[-3000:]
+    load = (
+        "import sys, keras, numpy as np\n"
+        "model = keras.saving.load_model(sys.argv[1])\n"
+        "values = model.evaluate(np.arange(8.0)[:, None], np.arange(8) % 2, verbose=0, return_dict=True)\n"
+        "print(sorted(values), values['ours_ctr'])\n"
+    )
+    loaded = run("import streammetrics.hooks.keras\n" + load)
+    assert loaded.stdout.splitlines()[-1:] == ["['loss', 'ours_auc', 'ours_ctr'] 0.5"], loaded.stderr[-3000:]
+    alone = run(load)
+    assert "Could not locate class 'KerasMetric'" in alone.stderr
+    assert "streammetrics.hooks.keras" in alone.stderr
+
+
 def test_steps_that_are_not_compiled(found: Any) -> None:
     eager, compiled = found["eager"]["found"]
     assert eager == pytest.approx(compiled, abs=1e-3)

@@ -114,6 +114,86 @@ def test_a_collection_of_ours_by_keyword() -> None:
     assert ours.compute()["auc"].item() == roc_auc_score(Y, P)
 
 
+def test_a_list_of_ours_has_their_names() -> None:
+    ours = torchmetrics.MetricCollection(
+        [TorchMetric(sm.AUC()), TorchMetric(Deferred(sm.LogLoss())), TorchMetric(sm.CTR())]
+    )
+    for copied in (ours, ours.clone(), pickle.loads(pickle.dumps(ours))):
+        copied.update(*BATCHES[0])
+        copied.update(*BATCHES[1])
+        assert set(copied.compute()) == {"auc", "ctr", "log_loss"}
+        assert isinstance(copied["auc"], TorchMetric)
+        assert copied["auc"].compute().item() == roc_auc_score(Y[:128], P[:128])
+    several = [sm.RecallAtPrecision(precision=0.9), sm.MetricCollection(sm.KS()), sm.Mean()]
+    assert set(torchmetrics.MetricCollection(list(map(TorchMetric, several)))) == {
+        "recall_at_precision@0_9", "metrics", "mean",
+    }  # fmt: skip
+
+    class Own(TorchMetric):
+        pass
+
+    assert list(torchmetrics.MetricCollection([Own(sm.AUC())])) == ["Own"]
+
+
+def test_columns_by_keyword() -> None:
+    p, y = BATCHES[0]
+    weight = torch.arange(64) / 8
+    want = sm.AUC().update(y, p, sample_weight=weight).compute()
+    for columns in (
+        {"preds": p, "target": y},
+        {"y_score": p, "y_true": y},
+        {"preds": p, "y_true": y},
+        {"target": y, "y_score": p},
+    ):
+        ours = TorchMetric(sm.AUC())
+        assert ours(**columns, sample_weight=weight).item() == ours.compute().item() == want
+    mean = TorchMetric(sm.Mean())
+    mean.update(value=p)
+    assert mean.compute().item() == sm.Mean().update(p).compute()
+    ours = torchmetrics.MetricCollection([TorchMetric(sm.AUC()), TorchMetric(sm.Mean()), TorchMetric(sm.GroupAUC())])
+    ours.update(preds=p, target=y, value=weight, group=y * 0)
+    found = ours.compute()
+    assert found["mean"].item() == sm.Mean().update(weight).compute()
+    assert found["auc"].item() == found["group_auc"].item() == sm.AUC().update(y, p).compute()
+
+
+def test_each_value_of_a_collection_is_a_metric() -> None:
+    """Lightning logs it, computes it at the end of an epoch, and resets it."""
+    ours = TorchMetric(sm.MetricCollection(sm.AUC(), sm.CTR()))
+    for metric in (ours, ours.clone(), pickle.loads(pickle.dumps(ours))):
+        values = dict(metric.items())
+        assert list(values) == ["auc", "ctr"]
+        assert set(values.values()) < set(metric.modules())
+        assert not values["auc"].update_called
+        cache = metric(*BATCHES[0])
+        assert values["ctr"]._forward_cache == cache["ctr"]
+        metric.update(*BATCHES[1])
+        assert values["auc"].compute().item() == roc_auc_score(Y[:128], P[:128])
+        assert values["auc"].update_called
+        with pytest.raises(torchmetrics.utilities.exceptions.TorchMetricsUserError, match="update the TorchMetric"):
+            values["auc"].update(*BATCHES[0])
+        values["auc"].reset()
+        assert metric.update_count == 0
+        metric.persistent(True)
+        assert len(metric.to("cpu").state_dict()) == 1
+    alone = TorchMetric(sm.AUC())
+    assert list(alone.items()) == [("auc", alone)]
+    assert not len(alone._values)
+
+
+def test_ranks_with_other_settings_are_named() -> None:
+    """On whichever rank, the message is the same."""
+    states = [TorchMetric(sm.AUC(bits=bits)).metric_state for bits in (None, 12)]
+    ours = TorchMetric(
+        sm.AUC(bits=12),
+        distributed_available_fn=lambda: True,
+        dist_sync_fn=lambda state, group=None: [tensor for s in states for tensor in s.values()],
+    )
+    ours.update(*BATCHES[0])
+    with pytest.raises(sm.IncompatibleStateError, match="bits is None on rank 0 and 12 on rank 1"):
+        ours.compute()
+
+
 def test_groups_that_name_ours_are_refused() -> None:
     ours = torchmetrics.MetricCollection(
         {"a": TorchMetric(sm.AUC()), "b": TorchMetric(sm.LogLoss())}, compute_groups=[["a", "b"]]
@@ -262,8 +342,8 @@ def test_two_processes_of_lightning(tmp_path: Path) -> None:
     found = json.loads((tmp_path / "found.json").read_text())
     rng = np.random.default_rng(0)
     y, p = (rng.random(700) < 0.3).astype(int), rng.random(700).astype(np.float16).astype(np.float64)
-    assert found["auc"] == found["many/auc"] == roc_auc_score(y, p)
-    assert found["many/ctr"] == y.mean()
+    assert found["auc"] == found["many/auc"] == found["pair_auc"] == roc_auc_score(y, p)
+    assert found["many/ctr"] == found["pair_ctr"] == y.mean()
     assert found["empty_rank"] == roc_auc_score(y[:500], p[:500])
     assert "step 0" in found["bad"][0]
     assert "a step of rank 0 failed" in found["bad"][1]
