@@ -39,7 +39,7 @@ LAYERS: dict[str, set[str]] = {  # what each folder may import, beside itself
     "laws": {*COUNTS, "compose"},
     "reports": {*COUNTS, "inference", "compose", "metrics", "__version__"},
     "engines": {*COUNTS, "compose", "metrics", "io"},
-    "hooks": {*COUNTS, "compose", "metrics"},
+    "hooks": {*COUNTS, "compose", "metrics", "laws"},
     "guide": set(),
     "serve": {*COUNTS, "inference", "compose", "metrics", "io", "reports", "__version__"},
     "cli": {

@@ -65,6 +65,7 @@ class IgniteMetric(ignite_metrics.Metric):
         self._scorer = Scorer(metrics, link, None)
         if not self._scorer.names:
             raise ValueError(f"{metrics!r} has no value that is a single number; for several classes, set average=")
+        self._scorer.compile_kernels()
         self.metrics = metrics
         super().__init__(output_transform)
 

@@ -155,6 +155,7 @@ class KerasMetric(keras.metrics.Metric):
             raise ValueError(f"{metrics!r} has no value that is a single number; for several classes, set average=")
         if every < 1:
             raise ValueError(f"every= takes a number of steps, at least 1, not {every!r}")
+        self._scorer.compile_kernels()
         own = metrics.name or "metrics"
         super().__init__(name=name or own)
         self._name_prefix = f"{name}_" if name and name != own else ""
@@ -308,6 +309,7 @@ class Evaluate(keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self._scorer = Scorer(metrics, link, None if columns is not None or validation_data is None else ())
+        self._scorer.compile_kernels()
         self.metrics, self.validation_data, self.batch_size = metrics, validation_data, batch_size
         self.columns, self.output, self.prefix = columns, output, prefix
 

@@ -17,6 +17,7 @@ from ..collect.collection import MetricCollection
 from ..collect.metric_like import MetricLike, answer_of, columns_of, empty_copy
 from ..numerics import elementary
 from ..reading.about import best_of
+from .compilation import compile_kernels
 
 __all__ = ["LINKS", "Scorer", "find_directions", "read_scores"]
 
@@ -96,6 +97,10 @@ class Scorer:
             y_true = _convert_classes(y_true, "y_true")
         values = {"y_true": y_true, self._predictions: self._convert_predictions(predictions), **columns}
         self.metrics.update(**values, sample_weight=sample_weight)
+
+    def compile_kernels(self) -> None:
+        """Compile the kernels of the metrics for predictions of the dtype that `update` passes to them."""
+        compile_kernels(self.metrics, np.float64 if self._squash or self.link == "log" else np.float32)
 
     def values(self) -> dict[str, float]:
         """Return the values by name, with NaN for undefined values. Values that are not single numbers are left out."""

@@ -55,8 +55,8 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     group : ProcessGroup, optional
         The group of ranks; by default all ranks.
     timeout : float or timedelta
-        The time limit, in seconds; the same on all ranks. A rank may compile for some seconds at the first batch of a new
-        kind, such as the first batch with weights, unless `streammetrics warmup` ran before.
+        The time limit, in seconds; the same on all ranks. Without a hook such as `Deferred`, a rank may compile for some
+        seconds at the first batch with weights, unless `streammetrics.hooks.compilation.compile_kernels` was called.
 
     Returns
     -------

@@ -19,6 +19,7 @@ from ..collect.serialization import from_bytes
 from ..compose.bundle import Bundle
 from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError, StreamMetricsError
 from ..reading.about import best_of
+from .compilation import compile_kernels
 from .deferred import Deferred
 from .exchange import merge_saved
 from .scorer import read_scores
@@ -43,6 +44,9 @@ class TorchMetric(torchmetrics.Metric):
     -----
     Arguments are in the order of torchmetrics: predictions, then labels. Values are float64 tensors on the device of the
     metric.
+
+    Creating the object compiles the kernels of the metrics (see `streammetrics.hooks.compilation`), so that no rank waits
+    for another one that compiles.
 
     In `compute`, ranks exchange their states once, as byte tensors, with the gather function of torchmetrics. With nccl,
     the metric must be on the device of the rank, where Lightning puts it.
@@ -80,6 +84,7 @@ class TorchMetric(torchmetrics.Metric):
         if not isinstance(inner, MetricLike) or isinstance(inner, Bundle):
             hint = "; write AUC(), not AUC" if isinstance(metric, type) else ""
             raise TypeError(f"expected a metric, a MetricCollection or Deferred, found {metric!r}{hint}")
+        compile_kernels(inner)
         self._target = metric
         self._key = NAME + empty_copy(inner).digest()[:16]
         # A torchmetrics collection shares the states of metrics with equal states (a compute group). NaN is not equal to

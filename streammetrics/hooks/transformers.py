@@ -68,6 +68,7 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         columns: Callable[[EvalPrediction], Mapping[str, Any]] | None = None,
     ) -> None:
         self._scorer = Scorer(metrics, link, None if columns is not None else ())
+        self._scorer.compile_kernels()
         self.metrics, self.ignore_index, self.columns = metrics, ignore_index, columns
         self._is_finished = False
 
