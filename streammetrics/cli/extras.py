@@ -10,7 +10,7 @@ COMMAND_LINE = ("click", "pyarrow", "rich", "typer")
 REPORT = ("jinja2", "markupsafe")
 WEBSITE = ("myst_nb", "pydata_sphinx_theme", "sphinx", "sphinx_copybutton")
 DASHBOARD = (
-    "anyio", "h11", "httptools", "itsdangerous", "prometheus_client", "python_multipart", "starlette", "uvicorn", "uvloop",
+    "anyio", "h11", "httptools", "prometheus_client", "python_multipart", "starlette", "uvicorn", "uvloop",
 )  # fmt: skip
 
 

@@ -102,6 +102,9 @@ class Progress(NamedTuple):
         Whether the experiment is over: no more users will come.
     tuned_confidence : float
         Coverage at which the always-valid intervals are narrowest.
+    tuned_users : float or None
+        Number of users at which the always-valid intervals are narrowest, if it is not `planned`. It must be chosen before
+        the first look.
     """
 
     users: float | None = None
@@ -110,6 +113,7 @@ class Progress(NamedTuple):
     sequential: bool = False
     final: bool = False
     tuned_confidence: float = 0.95
+    tuned_users: float | None = None
 
     def check(self) -> None:
         """Raise InvalidInputError if `users` is missing, or if the ways of looking contradict each other."""
@@ -143,7 +147,8 @@ class Progress(NamedTuple):
             return None
         self.check()
         assert self.users is not None
-        return Look(self.users, TUNED_USERS if self.planned is None else self.planned, self.tuned_confidence)
+        tuned_users = self.tuned_users or self.planned
+        return Look(self.users, TUNED_USERS if tuned_users is None else tuned_users, self.tuned_confidence)
 
     @property
     def is_early(self) -> bool:

@@ -251,7 +251,7 @@ def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fac
             continue
         held_count = sum(r.word == "held" for r in guarded)
         rest = [f"{r.name} is {r.word}: {r.change}{f', {r.between}' if r.between else ''}; the limit is {r.limit}"
-                for r in guarded if r.word not in ("held", "")]  # fmt: skip
+                for r in guarded if r.word not in ("held", "too early", "")]  # fmt: skip
         # Without any conclusion, it is too early to report on the guardrails of this treatment.
         if not any(r.word for r in guarded):
             continue

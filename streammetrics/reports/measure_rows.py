@@ -37,7 +37,7 @@ RELATIVE = (*RATES, "log_loss", "normalized_entropy", "brier_score", "average_pr
             "mean", "sum", "count", "ratio", "per_unit", "quantile")  # fmt: skip
 # A relative error below this comes from rounding in floating-point sums. A value with such an error is shown as exact.
 FEW = 1e-12
-WORDS = ("better", "held", "unclear", "undecided", "too few", "not shown", "worse", "breached")
+WORDS = ("better", "held", "unclear", "undecided", "too few", "too early", "not shown", "worse", "breached")
 MAX_SLICES = 200  # the largest number of slices per group in a forest plot
 
 

@@ -179,7 +179,7 @@ class MeasureRow:
     @property
     def is_too_few(self) -> bool:
         """Whether the row has no interval, for example because of too little data."""
-        return self.word in ("too few", "not shown")
+        return self.word in ("too few", "too early", "not shown")
 
 
 class RowGroup(NamedTuple):

@@ -34,6 +34,7 @@ ONE_SCALE = "Differences are in percent of the control, all on one scale."
 OWN_SCALES = "Each row of the picture has its own scale, with zero in the middle; better is to the right."
 # An error below this comes from rounding in floating-point sums. A value with such an error is shown as exact.
 FEW = 1e-12
+MAX_DIGITS = 6  # the largest number of decimals of values
 
 
 class ScorecardRow(NamedTuple):
@@ -97,7 +98,7 @@ def build_scorecard_row(
     guarded = row.role == GUARDRAIL and row.better != "one"
     is_upper_limit = row.better == "low" and not down
     some = math.isfinite(half)
-    digits = _choose_value_decimals(half, row.before, row.relative, row.rate, decimals)
+    digits = _choose_value_decimals(row, half, decimals)
     beyond = row.bound if math.isfinite(row.bound) else 0.0
     clear = some and (row.low - beyond > 0.0 or row.high + beyond < 0.0) and not row.p > 1.0
     return MeasureRow(
@@ -130,15 +131,26 @@ def _format_direction(better: str) -> str:
     return {"high": "↑ higher is better", "low": "↓ lower is better"}.get(better, "→ 1 is best")
 
 
-def _choose_value_decimals(half: float, value: float, relative: bool, rates: bool, decimals: int) -> int:
-    """Return the number of decimals of values.
+def _choose_value_decimals(row: ScorecardRow, half: float, decimals: int) -> int:
+    """Return the number of decimals of the values of a row.
 
-    It depends on the half width of the interval of the difference, which is a fraction of `value` if `relative` is
-    true. With `rates`, values are shown as percentages.
+    It depends on the half width of the interval of the difference. A relative difference gets more decimals of its
+    values if it would not be the difference of the rounded values: 105 and 104 do not show -2 %.
     """
-    size = half * abs(value) if relative else half
-    decimals_of_size = choose_decimals(size * (100 if rates else 1))
-    return (2 if rates else 4) if decimals_of_size is None else min(decimals_of_size, 6)
+    size = half * abs(row.before) if row.relative else half
+    own = choose_decimals(size * (100 if row.rate else 1))
+    digits = (2 if row.rate else 4) if own is None else min(own, MAX_DIGITS)
+    shown = format_fixed(row.change, decimals, True)
+    # A difference that is adjusted for covariates is not the difference of the values.
+    if not row.relative or _format_difference(row.before, row.after, decimals) != shown:
+        return digits
+    shift = 2 if row.rate else 0
+    rounded = ((d, round(row.before, d + shift), round(row.after, d + shift)) for d in range(digits, MAX_DIGITS))
+    return next((d for d, a, b in rounded if _format_difference(a, b, decimals) == shown), MAX_DIGITS)
+
+
+def _format_difference(before: float, after: float, decimals: int) -> str:
+    return format_fixed(after / before - 1.0 if before else math.nan, decimals, True)
 
 
 def build_scorecard_table(

@@ -20,7 +20,7 @@ from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError
 from .api.access import Access, Gate, error_response
 from .api.auth import Accounts
 from .api.decoder import DecoderService, ThreadDecoder
-from .api.endpoints import Api
+from .api.endpoints import Api, WriteProbe
 from .api.headers import CONTENT_SECURITY_POLICY, FIXED_HEADERS, SecurityHeaders
 from .api.ingest import Ingest, NoRoomError
 from .api.limits import BodyError, drain_body
@@ -77,7 +77,7 @@ def create_app(
     accounts = Accounts(store, settings.session_hours * 3600, settings.clock)
     access = Access(accounts, definitions, settings)
     ingest = Ingest(store, board.mark_changed, settings, decoder or ThreadDecoder(store))
-    api = Api(store, board, ingest, access, definitions, settings)
+    api = Api(store, board, ingest, access, definitions, settings, WriteProbe(store))
     watcher = None if settings.watch is None else FolderWatcher(settings.watch, ingest, definitions, store, settings)
 
     @asynccontextmanager
@@ -101,9 +101,9 @@ def create_app(
     app = Starlette(
         routes=[*api.routes(), *build_login_routes(access), *routes],
         middleware=[
-            Middleware(SecurityHeaders),
+            Middleware(SecurityHeaders, https=settings.https),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(settings.hosts), www_redirect=False),
-            Middleware(Gate, access=access),
+            Middleware(Gate, access=access, answer_error=_answer_error),
         ],
         exception_handlers={
             StreamMetricsError: _answer_error,

@@ -50,12 +50,14 @@ def build_dashboard(
     reader = reader or ExperimentReader(store)
     board = Board(store, reader, every=every, clock=settings.clock)
 
-    def accept(experiment: str, number: int, who: str) -> None:
-        store.accept(experiment, number, by=who, at=settings.clock())
+    def decide(experiment: str, number: int, decision: str, who: str, reason: str) -> None:
+        {"accept": store.accept, "reject": store.reject}[decision](
+            experiment, number, by=who, at=settings.clock(), reason=reason
+        )
         board.mark_changed(experiment)
 
     pages = build_page_routes(
-        board, store, _find_reader, total=reader.total, accept=accept, describe_changes=_describe_changes
+        board, store, _find_reader, total=reader.total, decide=decide, describe_changes=_describe_changes
     )
     app = create_app(store, board, settings, [build_metrics_route(board), *pages], decoder)
     app.state.board, app.state.end_streams = board, board.end_subscriptions

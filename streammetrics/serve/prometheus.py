@@ -51,10 +51,11 @@ GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
         SOURCE_LABELS,
     ),
     "streammetrics_queue": ("The number of parts by outcome, or waiting to be stored.", ("what",)),
+    "streammetrics_failures": ("The number of parts that were refused or failed, by class of the error.", ("error",)),
 }
 """The exported metrics by name, each with its help text and the names of its labels."""
 
-INGEST_OUTCOMES = ("stored", "same", "conflict", "refused")
+INGEST_OUTCOMES = ("stored", "same", "conflict", "refused", "failed")
 GaugeSample = tuple[str, tuple[str, ...], float | None]
 
 
@@ -72,7 +73,11 @@ class _GaugeCollector:
         yield from families.values()
 
 
-def render_gauges(evaluations: Iterable[Evaluation], queue: Mapping[str, float] | None = None) -> bytes:
+def render_gauges(
+    evaluations: Iterable[Evaluation],
+    queue: Mapping[str, float] | None = None,
+    failures: Mapping[str, float] | None = None,
+) -> bytes:
     """Return all metrics in the text format of Prometheus.
 
     See `GAUGES` for their names and labels.
@@ -83,6 +88,8 @@ def render_gauges(evaluations: Iterable[Evaluation], queue: Mapping[str, float] 
         The last evaluations of all experiments.
     queue : dict of str to float, optional
         The number of waiting frames, and the number of frames with each outcome.
+    failures : dict of str to float, optional
+        The number of frames that were refused or failed, by the class of the error.
 
     Examples
     --------
@@ -91,7 +98,7 @@ def render_gauges(evaluations: Iterable[Evaluation], queue: Mapping[str, float] 
     ['streammetrics_evaluated_seconds{experiment="ranker"} 1.8e+09', 'streammetrics_queue{what="waiting"} 3.0']
     """
     registry = CollectorRegistry()
-    registry.register(_GaugeCollector(collect_samples(evaluations, queue or {})))
+    registry.register(_GaugeCollector(collect_samples(evaluations, queue or {}, failures or {})))
     return generate_latest(registry)
 
 
@@ -107,12 +114,15 @@ def build_metrics_route(board: Any) -> Route:
     def serve_gauges(request: Request) -> Response:
         ingest = request.app.state.ingest
         queue = {"waiting": ingest.waiting} | {word: getattr(ingest.counts, word) for word in INGEST_OUTCOMES}
-        return Response(render_gauges(board.evaluations(), queue), media_type=CONTENT_TYPE_LATEST)
+        text = render_gauges(board.evaluations(), queue, ingest.counts.reasons)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     return Route("/metrics", serve_gauges, methods=["GET"])
 
 
-def collect_samples(evaluations: Iterable[Evaluation], queue: Mapping[str, float]) -> Iterator[GaugeSample]:
+def collect_samples(
+    evaluations: Iterable[Evaluation], queue: Mapping[str, float], failures: Mapping[str, float]
+) -> Iterator[GaugeSample]:
     for evaluation in evaluations:
         for name, labels, value in [
             *_experiment_samples(evaluation),
@@ -122,6 +132,8 @@ def collect_samples(evaluations: Iterable[Evaluation], queue: Mapping[str, float
             yield f"streammetrics_{name}", (evaluation.experiment, *labels), value
     for what, number in queue.items():
         yield "streammetrics_queue", (what,), number
+    for name, number in failures.items():
+        yield "streammetrics_failures", (name,), number
 
 
 def _experiment_samples(evaluation: Evaluation) -> Iterator[GaugeSample]:

@@ -204,6 +204,16 @@ def early() -> Evaluation:
     )  # fmt: skip
 
 
+def first_hour() -> Evaluation:
+    """The first look, whose intervals say nothing yet."""
+    said = "Keep running treatment: it is too early to say how ctr differs."
+    rows = [r._replace(low=-1.0, high=2.8e26, word="too early", reason="it is too early to say") for r in table()]
+    parts = [r._replace(low=-0.9, high=1e9, word="too early") for r in slices()]
+    days = [p._replace(low=p.low and -1.0, high=p.high and 4e12) for p in points(24, 1)]
+    return replace(running(), verdicts=[TreatmentVerdict("treatment", "keep running", said)], table=rows, slices=parts,
+                   days=days, series=[], hours=(START, START), day=1 / 24, power=[])  # fmt: skip
+
+
 def empty() -> Evaluation:
     """Defined, and nothing came."""
     return Evaluation("feed", "Feed ranker v7", 1, START * 3600.0, "no data")
@@ -262,7 +272,7 @@ def weird() -> Evaluation:
 
 
 ALL: dict[str, Callable[[], Evaluation]] = {
-    f.__name__: f for f in (running, ship, breached, mismatch, stale, early, empty, three, forty, weird)
+    f.__name__: f for f in (running, ship, breached, mismatch, stale, early, first_hour, empty, three, forty, weird)
 }
 
 
@@ -298,7 +308,7 @@ class FakeStore:
     """What pages ask a store."""
 
     evaluations: dict[str, Evaluation]
-    accepted: list[tuple[str, int, str]] = field(default_factory=list)
+    decided: list[tuple[str, int, str, str, str]] = field(default_factory=list)
     versions: int = 2
 
     def definitions(self) -> dict[str, Definition]:
@@ -319,11 +329,11 @@ class FakeStore:
         ]
 
     def conflicts(self, name: str) -> list[Entry]:
-        taken = {n for e, n, _ in self.accepted if e == name}
+        taken = {n for e, n, *_ in self.decided if e == name}
         if name in ("empty", "ship"):
             return []
         return [e for e in [Entry(7, PartKey(name, "conversions", START + 30, 0), "90be44aa" * 8, 1.7802e9, "conflict")]
                 if e.number not in taken]  # fmt: skip
 
-    def accept(self, name: str, number: int, by: str) -> None:
-        self.accepted.append((name, number, by))
+    def decide(self, *decision: Any) -> None:
+        self.decided.append(decision)

@@ -17,6 +17,7 @@ from streammetrics.serve.evaluation.experiment import Experiment
 from streammetrics.serve.evaluation.merge_parts import merge_parts
 from streammetrics.serve.part_keys import PartKey, PostedPart
 from streammetrics.serve.store import StoredPart
+from streammetrics.serve.store.records import DefinitionVersion
 
 NOW = 494540 * 3600.0  # 2026-06-01T20
 HOUR = "2026-06-01T09"
@@ -43,8 +44,10 @@ class Store:
         self.kept: dict[PartKey, PostedPart] = {}
         self.aside: list[PostedPart] = []
         self.defined: dict[str, list[str]] = defaultdict(list)
+        self.defined_at: dict[str, list[float]] = defaultdict(list)
         self.audited: list[tuple[str, str, str]] = []
         self.hashes: dict[str, list[Token]] = defaultdict(list)
+        self.sessions: dict[str, tuple[str, float]] = {}
         self.accepted: list[int] = []
         self.groups: list[int] = []
         self.fails: Exception | None = None
@@ -75,6 +78,7 @@ class Store:
     def define(self, experiment: str, text: str, *, by: str, at: float) -> int:
         self._check()
         self.defined[experiment].append(text)
+        self.defined_at[experiment].append(at)
         self.audited.append((experiment, f"defined version {len(self.defined[experiment])}", by))
         return len(self.defined[experiment])
 
@@ -82,15 +86,22 @@ class Store:
         self._check()
         return {name: (len(texts), texts[-1]) for name, texts in self.defined.items()}
 
+    def history(self, experiment: str) -> list[DefinitionVersion]:
+        versions = zip(self.defined[experiment], self.defined_at[experiment], strict=True)
+        return [DefinitionVersion(i, text, "test", at) for i, (text, at) in enumerate(versions, 1)]
+
     def conflicts(self, experiment: str) -> list[StoredPart]:
         found = [StoredPart(i, p.key, p.digest, p.received_at, "conflict") for i, p in enumerate(self.aside)]
         return [one for one in found if one.number not in self.accepted]
 
-    def accept(self, experiment: str, number: int, *, by: str, at: float) -> None:
+    def accept(self, experiment: str, number: int, *, by: str, at: float, reason: str = "") -> None:
         if number not in [one.number for one in self.conflicts(experiment)]:
             raise InvalidInputError(f"there is no conflict {number}")
         self.accepted.append(number)
         self.audited.append((experiment, f"accepted {number}", by))
+
+    def reject(self, experiment: str, number: int, *, by: str, at: float, reason: str = "") -> None:
+        self.accept(experiment, number, by=by, at=at)
 
     def add_audit(self, experiment: str, what: str, *, by: str, at: float) -> None:
         self.audited.append((experiment, what, by))
@@ -101,6 +112,21 @@ class Store:
     def tokens(self, experiment: str) -> list[Token]:
         self._check()
         return list(self.hashes[experiment])
+
+    def add_session(self, session: str, token: str, *, expires_at: float, now: float) -> None:
+        self.sessions[session] = (token, expires_at)
+
+    def find_session(self, session: str, now: float) -> str | None:
+        self._check()
+        token, expires_at = self.sessions.get(session, (None, 0.0))
+        return token if now < expires_at else None
+
+    def delete_session(self, session: str) -> None:
+        self.sessions.pop(session, None)
+
+    def check_write(self) -> None:
+        self.open.wait(10)
+        self._check()
 
     def revoke(self, experiment: str, name: str, *, by: str, at: float) -> None:
         self.hashes[experiment] = [t for t in self.hashes[experiment] if t.name != name]

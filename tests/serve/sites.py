@@ -88,7 +88,7 @@ class Site:
         held = sm.CTR().update([0, 1, 1])
         routes = build_page_routes(
             self.board, self.store, self.reader, total=lambda name: held.to_bytes() if name != "empty" else None,
-            accept=self.store.accept, describe_changes=lambda old, new: [self.changed], beat=self.beat,
+            decide=self.store.decide, describe_changes=lambda old, new: [self.changed], beat=self.beat,
         )  # fmt: skip
         return strict(Starlette(routes=routes))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 import streammetrics as sm
-from streammetrics.serve.api.auth import OWNER, issue_token
+from streammetrics.serve.api.auth import OWNER, hash_token, issue_token
 from streammetrics.serve.api.decoder import ThreadDecoder
 from streammetrics.serve.app import create_app
 from streammetrics.serve.evaluation.totals import Totals
@@ -62,6 +63,21 @@ def test_a_definition_is_made_and_changed(here: World, client: Client) -> None:
     assert client.get(path).json()["arms"] == {"A": 0.8, "B": 0.2}
     assert here.board.changes == ["new"] * 3
     assert ("new", "defined version 2", "ann") in here.store.audited
+
+
+def test_parts_of_the_definition_before_are_taken_for_a_day(here: World) -> None:
+    """Workers cannot all be redeployed at the moment when a metric is added."""
+    now = [NOW]
+    with Client(create_app(*here[:2], ServerSettings(clock=lambda: now[0]))) as client:
+        client.headers["authorization"] = f"Bearer {here.owner}"
+        changed = json.loads(here.store.defined["rank"][-1]) | {"secondary": ["log_loss"]}
+        assert client.post(RANK, json=changed).json()["version"] == 2
+        assert client.post(STATES, content=arms(0).to_bytes()).status_code == 201
+        now[0] += 86400.0
+        late = client.post(f"{STATES}&seq=1", content=arms(1).to_bytes())
+        assert (late.status_code, "the experiment needs" in late.text) == (422, True)
+        new = arms(1, metrics=[sm.CTR(), sm.AUC(bits=10), sm.LogLoss()])
+        assert client.post(f"{STATES}&seq=1", content=new.to_bytes()).status_code == 201
 
 
 def test_addresses_of_webhooks_are_for_owners(here: World, client: Client) -> None:
@@ -149,7 +165,8 @@ def test_a_folder_of_definitions_that_is_away_for_a_while(here: World, tmp_path:
 # -- errors, health, headers -----------------------------------------------------------------------------------------
 
 
-def test_health(here: World, client: Client) -> None:
+def test_health(here: World, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streammetrics.serve.api.endpoints.PROBE_INTERVAL", 0.0)
     assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (200, 200)
     here.board.ready = False
     assert (client.get("/readyz").status_code, client.get("/readyz").text) == (503, "starting\n")
@@ -158,6 +175,30 @@ def test_health(here: World, client: Client) -> None:
     assert (client.get("/healthz").status_code, client.get("/readyz").status_code) == (200, 503)
     assert "internal" not in client.get("/readyz").text
     assert client.get(RANK).status_code == 503
+    visitor = client.beside("127.0.0.1", cookie="streammetrics=a")
+    for path in ("/", "/metrics"):  # who asks is looked up in the store
+        assert (visitor.get(path).status_code, client.get(path).status_code) == (503, 503)
+
+
+def test_it_is_not_ready_while_nothing_can_be_written(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streammetrics.serve.api.endpoints.READY_TIMEOUT", 0.05)
+    with Client(create_app(*here[:2])) as client:
+        here.store.open.clear()
+        assert client.get("/readyz").status_code == 503
+        here.store.open.set()
+        while client.get("/readyz").status_code != 200:
+            pass
+
+
+def test_failures_of_the_store_are_counted(here: World, client: Client) -> None:
+    app: Any = client.app
+    assert app.state.definitions.get("rank") is not None
+    here.store.fails = StoreDownError("away")
+    app.state.access.accounts._cached_tokens |= {"@owner": (math.inf, {hash_token(here.owner): "ann"})}
+    app.state.definitions._valid_until = math.inf
+    assert client.post(STATES, content=arms().to_bytes()).status_code == 503
+    counts = app.state.ingest.counts
+    assert (counts.failed, counts.refused, counts.reasons) == (1, 0, {"StoreDownError": 1})
 
 
 def test_it_is_ready_once_what_decodes_has_started(here: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,17 +277,33 @@ def test_with_a_real_store(tmp_path: Path) -> None:
             posts = [client.post(f"{STATES}&seq={i}", content=arms(i).to_bytes()) for i in (0, 1, 0, 2)]
             assert [p.json()["state"] for p in posts] == ["stored", "stored", "same", "stored"]
             assert client.post(STATES, content=arms(9).to_bytes()).status_code == 409
+            more = [client.post(STATES, content=arms(i).to_bytes()).json() for i in range(10, 18)]
+            assert [answer["state"] for answer in more] == ["conflict"] * 7 + ["excess"]
+            assert more[-1]["error"].endswith("is not kept, because 8 other contents of it were posted already")
         with serve() as client:
             assert Totals(store).digest("rank") == sm.merge([arms(0), arms(1), arms(2)]).digest()
-            (conflict,) = client.get(f"{RANK}/conflicts").json()
-            assert client.post(f"{RANK}/conflicts/{conflict['number']}/accept").status_code == 200
+            conflict, *others = [one["number"] for one in client.get(f"{RANK}/conflicts").json()]
+            assert client.post(f"{RANK}/conflicts/{conflict}/accept").status_code == 200
             assert Totals(store).digest("rank") == sm.merge([arms(9), arms(1), arms(2)]).digest()
+            assert client.request("DELETE", f"{STATES}&reason=wrong+rows").status_code == 409  # it has open conflicts
+            for number in others:
+                answer = client.post(f"{RANK}/conflicts/{number}/reject?reason=a+retry+of+a+test")
+                assert answer.json() == {"rejected": number}
+            assert client.get(f"{RANK}/conflicts").json() == []
+            assert client.post(f"{RANK}/conflicts/{number}/drop").status_code == 404
+            assert client.request("DELETE", f"{STATES}&reason=wrong+rows").json() == {"voided": f"rank/{HOUR}/job-0"}
+            assert client.request("DELETE", STATES).status_code == 409
+            assert Totals(store).digest("rank") == sm.merge([arms(1), arms(2)]).digest()
+            assert client.post(STATES, content=arms(9).to_bytes()).json()["state"] == "rejected"
+            assert client.post(STATES, content=arms(8).to_bytes()).json()["state"] == "stored"
+            assert Totals(store).digest("rank") == sm.merge([arms(8), arms(1), arms(2)]).digest()
             assert (
                 client.post(STATES, content=arms(0, metrics=[sm.CTR(), sm.AUC(bits=9)]).to_bytes()).status_code == 422
             )
         said = [(row.by, row.what) for row in store.audits("rank")]
         assert said[0] == ("ann", "defined version 1")
-        assert said[-1][1].startswith("accepted")
+        assert [what.partition(" ")[0] for _, what in said[-9:]] == ["accepted", *["rejected"] * 7, "voided"]
+        assert said[-1][1].endswith(": wrong rows")
 
 
 def test_a_body_that_waits_is_read_beside_others(here: World) -> None:

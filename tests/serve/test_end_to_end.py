@@ -103,8 +103,8 @@ class Site:
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
     with receiver() as (hook, alerts), open_store(tmp_path / "live.db") as store:
-        sources = dict.fromkeys(SIMULATED.sources, 100.0)  # nobody is late here
-        definition = SIMULATED.definition() | {"min_days": 1.0, "webhooks": [hook], "sources": sources}
+        sources = dict.fromkeys(SIMULATED.sources, 100.0)  # nobody is late here, and no day is complete
+        definition = SIMULATED.definition() | {"min_days": 0.0, "webhooks": [hook], "sources": sources}
         definition |= {"guardrails": {"latency_p95": 0.1}, "users": SIMULATED.users / STEP}
         store.define(SIMULATED.id, json.dumps(definition), by="test", at=SIMULATED.start * HOUR)
         writer, reader = (issue_token(store, whose, "test", by="test", at=0.0) for whose in (SIMULATED.id, READER))

@@ -1,19 +1,23 @@
 """Evaluations: the figures are those of scorecards, sample ratios and plain counting; whatever is missing has a reason."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 from experiments import DAY, START, Entry, counted, empty, entries, experiment, log, rows_where, windows
 
 import streammetrics as sm
-from streammetrics.serve.evaluation.evaluate import build_looks, evaluate, thin_looks
+from streammetrics.serve.evaluation.evaluate import build_looks, compute_coverage, evaluate, thin_looks
 from streammetrics.serve.evaluation.evaluation import Evaluation, ShownLook
+from streammetrics.serve.evaluation.late_changes import DefinitionHistory, LateChange, build_definition_history
+from streammetrics.serve.evaluation.merge_parts import merge_parts
 from streammetrics.serve.evaluation.part_index import PartIndex
 from streammetrics.serve.evaluation.treatment_comparison import correct_slice_words
 from streammetrics.serve.evaluation.window_series import WindowSeries
 from streammetrics.serve.evaluation.windows import ExperimentWindow
-from streammetrics.serve.part_keys import HOUR, PartKey, format_hour
+from streammetrics.serve.part_keys import HOUR, PartKey, RowCounts, format_hour
+from streammetrics.serve.store.records import DefinitionVersion
 
 END = START + 8 * DAY
 NOW = (END + 1) * HOUR
@@ -185,12 +189,12 @@ def test_power(table):
 @pytest.mark.slow
 def test_changed_shares_withhold_unless_there_are_phases(table):
     said = ["planned share of new: changed from 50 % to 20 %"]
-    assert "phase" in evaluated(table, changes=said).withheld
-    assert evaluated(table, changes=["end: changed from none to 2026-06-15T00"]).withheld == ""
+    assert "phase" in evaluated(table, history=DefinitionHistory(said)).withheld
+    assert evaluated(table, history=DefinitionHistory(["end: changed from none to 2026-06-15T00"])).withheld == ""
     first = np.where(table["user"] % 2 == 0, 1, 2)
     phased = table | {"phase": first}
     total = counted(phased, empty(by=("arm", "phase", "country")))
-    found = evaluated(table, experiment(phase="phase", guardrails={}), total, changes=said)
+    found = evaluated(table, experiment(phase="phase", guardrails={}), total, history=DefinitionHistory(said))
     last = rows_where(table, first == 2)
     alone = evaluated(last, experiment(guardrails={}))
     assert found.withheld == ""
@@ -207,18 +211,93 @@ def test_changed_shares_are_judged_by_rows_of_their_phase(table):
     said = ["planned share of new: changed from 50 % to 20 %"]
     phased = table | {"phase": np.where(table["user"] % 2 == 0, 1, 2)}
     total, one = counted(phased, empty(by=("arm", "phase", "country"))), experiment(phase="phase", guardrails={})
-    changed = {"changes": said, "shared_at": [(START + 2 * DAY) * HOUR]}
+    changed = {"history": DefinitionHistory(said, [(START + 2 * DAY) * HOUR])}
     found = evaluated(table, one, total, **changed)
     assert found.withheld == ""
     assert found.ratio is not None
-    assert found.per_day == pytest.approx(evaluated(table, one, total, changes=said).per_day * 8 / 6, rel=0.02)
+    assert found.per_day == pytest.approx(
+        evaluated(table, one, total, history=DefinitionHistory(said)).per_day * 8 / 6, rel=0.02
+    )
     soon = evaluated(table, experiment(phase="phase", guardrails={}, min_days=7), total, **changed)
     assert "days are counted so far, and the definition requires at least 7" in soon.withheld
-    again = {"changes": said, "shared_at": [(START + 2 * DAY) * HOUR, (END - 1) * HOUR]}
+    again = {"history": DefinitionHistory(said, [(START + 2 * DAY) * HOUR, (END - 1) * HOUR])}
     early = evaluated(table, experiment(phase="phase", guardrails={}, arms={"old": 0.8, "new": 0.2}), total, **again)
-    assert early.withheld == "the planned shares were changed, and the phase with the new shares has no rows yet"
+    assert early.withheld.endswith(
+        "the metrics that decide were changed, and the phase after the change has no rows yet"
+    )
     assert early.ratio is None
     assert early.verdicts[0].decision == "withheld"
+
+
+@pytest.mark.slow
+def test_late_changes_withhold_until_they_are_accepted(table):
+    """A primary metric that is chosen once the results are visible is chosen because of them."""
+    one, total = experiment(guardrails={}), counted(table)
+
+    def withheld(needs_new_users, reason, one=one, total=total):
+        late = [LateChange(2, "primary: changed from auc to ctr (version 2, by ann, 2027)", needs_new_users, reason)]
+        found = evaluated(table, one, total, history=DefinitionHistory([], [START * HOUR] * needs_new_users, late))
+        assert found.late_changes == [late[0].text]
+        assert (found.withheld == "") == (found.verdicts[0].decision == "ship")
+        return found.withheld
+
+    assert "An owner can accept the change: set accepted_changes in the definition to {2 = 'why'}" in withheld(
+        False, ""
+    )
+    assert withheld(False, "it was logged twice") == ""
+    assert "names no phase column" in withheld(True, "it was logged twice")
+    phased = counted(table | {"phase": np.where(table["user"] < 200, 1, 2)}, empty(by=("arm", "phase", "country")))
+    assert withheld(True, "it was logged twice", experiment(guardrails={}, phase="phase"), phased) == ""
+
+
+@pytest.mark.slow
+def test_intervals_stay_tuned_for_the_first_plan(table):
+    one = experiment(guardrails={}, users=8_000)
+    first = evaluated(table, experiment(guardrails={}, users=4_000)).table
+    tuned = evaluated(table, one, history=DefinitionHistory(tuned_users=4_000.0))
+    assert [(r.low, r.high) for r in tuned.table] == [(r.low, r.high) for r in first]
+    assert [(r.low, r.high) for r in evaluated(table, one).table] != [(r.low, r.high) for r in first]
+
+
+def test_the_history_of_a_definition():
+    changes = [
+        {},
+        {"users": 5_000.0},  # before the first part
+        {"title": "Another"},
+        {"users": 9_000.0},
+        {"guardrails": {"log_loss": 0.05}},
+        {"guardrails": {"log_loss": 0.2}},
+        {"primary": "revenue_per_user", "secondary": ["ctr"]},
+        {"accepted_changes": {"4": "more traffic", "7": "it was logged twice"}},
+    ]
+    definitions, given = [], {}
+    for one in changes:
+        given |= one
+        definitions.append(experiment(**given))
+    versions = [DefinitionVersion(i + 1, "", "ann", (START + 10 * i) * HOUR) for i in range(len(changes))]
+    found = build_definition_history(versions, definitions, (START + 15) * HOUR)
+    assert [(c.version, c.needs_new_users, c.reason) for c in found.late] == [
+        (4, False, "more traffic"), (5, False, ""), (6, True, ""), (7, True, "it was logged twice"),
+    ]  # fmt: skip
+    assert found.late[3].text == (
+        "primary: changed from ctr to revenue_per_user (version 7, by ann, 18 January 2027 12:00 UTC), "
+        "after the first data; accepted: it was logged twice"
+    )
+    assert found.phases_at == [versions[5].at, versions[6].at]
+    assert found.tuned_users == 5_000.0
+    assert len(found.changes) == 8
+
+
+def test_too_early_to_say():
+    """The first hours of an experiment: an interval that is wider than the control is not a reading."""
+    table = log(np.random.default_rng(5), users=300, rows=4, days=1)
+    found = evaluated(table, experiment(users=1e6, guardrails={"log_loss": 0.1}))
+    (ctr,) = rowed(found.table, metric="ctr")
+    assert ctr.high - ctr.low > 2.0
+    assert ctr.word == "too early"
+    assert found.verdicts[0].decision == "keep running"
+    assert found.verdicts[0].sentence == "Keep running new: it is too early to say how ctr differs."
+    assert found.verdicts[0].more_users is None
 
 
 @pytest.mark.slow
@@ -242,6 +321,30 @@ def test_windows_of_other_metrics_are_read_beside(table):
     want, found = (evaluated(table, one, folds=({}, some)).days for some in (days, other))
     assert len(want) > 2 * len(days)
     assert sorted(found) == sorted(want)
+
+
+@pytest.mark.slow
+def test_a_metric_that_is_added_is_counted_since_then(table):
+    """It covers the users of the days that have it, and says so."""
+    one = experiment(guardrails={}, secondary=["log_loss"], model=[], better={"ctr": "high"})
+    since = START + 3 * DAY
+    days = {start: held if start >= since else held.only({"ctr", "revenue_per_user"})
+            for start, held in windows(table, DAY).items()}  # fmt: skip
+    total = merge_parts(days.values())
+    found = evaluated(table, one, total, folds=({}, days))
+    (row,) = rowed(found.table, metric="log_loss")
+    later = rows_where(table, table["hour"] >= since)
+    (alone,) = rowed(evaluated(later, one).table, metric="log_loss")
+    assert (row.value, row.control_value, row.change) == (alone.value, alone.control_value, alone.change)
+    assert row.reason == "counted since 2027-01-19 00:00 UTC, because earlier parts do not have it"
+    assert rowed(found.table, metric="ctr")[0].reason == ""
+    assert found.verdicts[0].decision == "ship"
+    as_primary = evaluated(table, experiment(primary="log_loss", guardrails={}, secondary=[], model=[], better={}),
+                           total, folds=({}, days))  # fmt: skip
+    assert "cannot be the primary metric" in as_primary.verdicts[0].sentence
+    days[END - DAY] = days[END - DAY].only({"ctr", "revenue_per_user"})  # a worker was rolled back
+    gone = evaluated(table, one, merge_parts(days.values()), folds=({}, days))
+    assert rowed(gone.table, metric="log_loss")[0].reason.startswith("not every part has this metric")
 
 
 @pytest.mark.slow
@@ -488,7 +591,9 @@ def test_few_rows_and_one_class(table):
 @pytest.mark.slow
 def test_metrics_that_are_not_there_or_have_no_direction(table):
     found = evaluated(table, experiment(secondary=["ndcg"], better={"ctr": "high"}))
-    assert rowed(found.table, metric="ndcg")[0].reason
+    assert rowed(found.table, metric="ndcg")[0].reason.startswith(
+        "not every part has this metric; a metric that is added"
+    )
     assert found.verdicts[0].decision != "withheld"
     found = evaluated(table, experiment(better={}))
     assert "better" in found.verdicts[0].sentence
@@ -532,6 +637,68 @@ def test_sources():
         ended, None, version=1, now=(now + 100) * HOUR, hours={}, days={}, index=PartIndex().add(ledger[:9])
     )
     assert after.sources[0].state == "fresh"
+
+
+def test_only_listed_sources_are_expected():
+    ledger = [Entry(PartKey("e", "web", START + i), (START + i + 1.5) * HOUR) for i in range(90)]
+    ledger += [Entry(PartKey("e", "laptop", START + 3), (START + 4) * HOUR)]
+    now = (START + 90.5) * HOUR
+
+    def states(**definition):
+        found = evaluate(experiment(**definition), None, version=1, now=now, hours={}, days={},
+                         index=PartIndex().add(ledger))  # fmt: skip
+        return {s.source: (s.state, s.behind, s.missing) for s in found.sources}
+
+    quiet = 0.0, []
+    assert states() == {"web": ("fresh", *quiet), "laptop": ("unlisted", *quiet)}
+    assert states(sources={}) == {"web": ("unlisted", *quiet), "laptop": ("unlisted", *quiet)}
+    listed = {"web": 1.0, "laptop": 1.0}
+    assert states(sources=listed)["laptop"][0] == "silent"
+    assert states(sources=listed, closed={"laptop": START})["laptop"] == ("closed", *quiet)
+    assert states(sources=listed, closed={"laptop": START + 6})["laptop"][0] == "silent"  # two parts are due
+
+
+def every(hours, source="web", rows=100):
+    return [Entry(PartKey("e", source, h), (h + 1.5) * HOUR, row_counts=RowCounts(rows)) for h in hours]
+
+
+ALL_HOURS = range(START, END)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "definition", "reason"),
+    [
+        (every(ALL_HOURS), {}, ""),
+        (every([START, END - 1]), {}, "only 0.0 days are counted so far.*web lacks 190 hours.*an owner can close"),
+        (every([h for h in ALL_HOURS if h % 24 > 1]), {}, ""),
+        (every([h for h in ALL_HOURS if h % 24 > 2]), {}, "only 0.0 days.*web lacks 24 hours"),
+        (every(ALL_HOURS, rows=0), {}, ""),
+        (every(ALL_HOURS), {"sources": {"web": 1.0, "tv": 1.0}}, "only 0.0 days.*; tv lacks 192 hours, and"),
+        (every(ALL_HOURS), {"sources": {"web": 1.0, "tv": 1.0}, "closed": {"tv": "2027-01-16T00"}}, ""),
+        (
+            every(ALL_HOURS),
+            {"sources": {"web": 1.0, "tv": 1.0}, "closed": {"tv": END - DAY}},
+            "only 1.0 days.*tv lacks",
+        ),
+        (every(ALL_HOURS), {"sources": {}}, ""),
+        (every(ALL_HOURS, "a")[::2] + every(ALL_HOURS, "b")[1::2], {"sources": {}}, ""),
+        (every([START, END - 1]), {"sources": {}}, "only 0.0 days are counted so far.*190 hours have no part"),
+    ],
+)
+def test_days_are_those_with_parts(ledger, definition, reason):
+    """Two parts a week apart are not a week of data, nor is a week without one of the sources."""
+    one = experiment(min_days=7.0, **definition)
+    found = compute_coverage(one, PartIndex().add(ledger), START, END)
+    said = f"only {found.days:.1f} days are counted so far{found.gaps}" if found.days < 7.0 else ""
+    assert re.fullmatch(f"{reason}.*" if reason else "", said), said
+
+
+@pytest.mark.slow
+def test_days_without_parts_withhold(table):
+    found = evaluated(table, experiment(min_days=7.0), index=PartIndex().add(every([START, END - 1])))
+    assert [t.decision for t in found.verdicts] == ["withheld"]
+    assert "only 0.0 days are counted so far, and the definition requires at least 7; web lacks" in found.withheld
+    assert evaluated(table, experiment(min_days=7.0)).withheld == ""
 
 
 def test_dropped_rows_are_told(table):

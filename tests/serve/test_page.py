@@ -15,11 +15,14 @@ from typing import Any
 import httpx
 import pytest
 from pages import read, says, tree
-from serve.evaluations import ALL, EVIL, WEIRD, points
+from serve import evaluations
+from serve.evaluations import ALL, EVIL, START, WEIRD, looks, points
 from serve.sites import OWNER, POLICY, READER, FakeBoard, Person, Site, served, site_of
 
 import streammetrics as sm
 from streammetrics.serve.evaluation.evaluation import Evaluation
+from streammetrics.serve.page.history import ExperimentHistory
+from streammetrics.serve.page.page_data import build_page, build_source_rows
 from streammetrics.serve.page.routes import stream_events
 from streammetrics.serve.page.view import View
 
@@ -55,7 +58,7 @@ def rows_of(page: Any, kind: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [n for n in ALL if n not in ("empty", "weird")])
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("empty", "first_hour", "weird")])
 def test_the_scorecard_has_the_figures_of_the_evaluation(get: Any, name: str) -> None:
     found = ALL[name]()
     treatment = found.table[0].treatment
@@ -146,12 +149,44 @@ def test_arms_that_are_not_comparable_have_no_verdict(get: Any) -> None:
 def test_what_is_late_or_silent_is_said(get: Any) -> None:
     stale = tree(get("/experiments/stale").text)
     assert stale.all("div", class_="soft")[0].text.startswith(
-        "Data is 5 h 40 min overdue. Data is counted to Sun 7 June 18:00"
+        "Data of “impressions” is 5 h 40 min overdue. “impressions” has posted nothing after Sun 7 June 18:00 UTC. "
+        "The other sources are counted."
     )
     assert stale.all("h1")[0].text.startswith("Keep running")  # readings stay
     running = tree(get("/experiments/running").text)
     assert not running.all("div", class_="soft")
     assert "Some sources are not fresh: conversions late (2 h 12 min overdue)." in running.text
+
+
+def test_differences_are_those_of_the_values_that_are_shown() -> None:
+    """Few digits are certain, but 105 and 104 are not -2 %."""
+    given = evaluations.row("latency", "primary", -0.0165, 0.45, better="low", control_value=105.3)
+    page = build_page(replace(ALL["running"](), table=[given]), ExperimentHistory(), View())
+    assert page.card is not None
+    shown = page.card.groups[0].rows[0]
+    assert (shown.b, shown.a, shown.change) == ("105.3", "103.6", "−2\u202f%")
+    adjusted = replace(ALL["running"](), table=[given._replace(change=-0.03)])
+    page = build_page(adjusted, ExperimentHistory(), View())
+    assert page.card is not None
+    assert (page.card.groups[0].rows[0].b, page.card.groups[0].rows[0].a) == ("105", "104")
+
+
+@pytest.mark.parametrize("name", ["ship", "mismatch", "early"])
+def test_late_changes_are_said_for_good(name: str) -> None:
+    """And not that stopping on a good day is no cheating."""
+    changes = ["primary: changed from ctr to auc (version 2, by ann), after the first data; accepted: a typo"]
+    headline = build_page(replace(ALL[name](), late_changes=changes), ExperimentHistory(), View()).headline
+    assert [fact.text for fact in headline.facts if fact.label == "changed"] == [f"{changes[0]}."]
+    assert not any("may stop at any time" in fact.text for fact in headline.facts)
+
+
+def test_data_does_not_end_in_the_future() -> None:
+    """A source may post an hour that is not over yet."""
+    one = ALL["running"]()
+    page = build_page(replace(one, at=(START + 167.25) * 3600), ExperimentHistory(), View())
+    assert (page.freshness, page.data_end) == ("data to Sun 7 June 23:15 UTC", (START + 167.25) * 3600)
+    assert build_source_rows(page)[0][1][0] == "Sun 7 June 23:15 UTC"
+    assert build_page(one, ExperimentHistory(), View()).freshness == "data to Sun 7 June 24:00 UTC"
 
 
 def test_too_early_and_nothing_yet(get: Any) -> None:
@@ -164,6 +199,24 @@ def test_too_early_and_nothing_yet(get: Any) -> None:
     assert not empty.all("table")
     for page in (early, empty):
         assert not re.search(r"\b(nan|None)\b", page.text)
+
+
+def test_the_first_looks_are_readable() -> None:
+    """Intervals that say nothing are not shown, and do not stretch an axis."""
+    first = ALL["first_hour"]()
+    for count in range(6):
+        seen = [look._replace(low=-1.0, high=10.0 ** (27 - 6 * i)) for i, look in enumerate(looks(n=count))]
+        page = build_page(first, ExperimentHistory(looks=seen), View())
+        assert page.card is not None
+        assert {(r.change, r.between, r.word) for g in page.card.groups for r in g.rows} == {("–", "", "too early")}
+        assert (page.band, page.hero) == (None, None)
+        assert [fact.kind for fact in page.headline.facts if fact.kind == "ci"] == []
+        assert [chart.title for chart in page.charts if "separately" in chart.title] == []
+    calm = [*seen, *looks(n=30)[20:]]
+    page = build_page(ALL["running"](), ExperimentHistory(looks=calm), View())
+    assert page.band is not None
+    assert page.band.y.high < 1.0
+    assert "15 looks so far. 5 of them came too early" in page.band.summary
 
 
 def test_users_data_definition_and_provenance(get: Any) -> None:
@@ -216,6 +269,18 @@ def test_links_carry_what_is_looked_at(get: Any) -> None:
     }
     assert hidden == {"metric": "latency", "slice": "device", "by": "hour"}
     assert get("/experiments/forty?from=never&to=2026-99-99&by=week&slice=x").status_code == 200
+
+
+def test_it_is_said_from_when_on_there_are_hours() -> None:
+    """The hours of merged days are no longer known."""
+    one, by_hour = ALL["running"](), View(by="hour")
+    assert build_page(one, ExperimentHistory(), by_hour).hours_note == ""
+    merged = replace(one, series=[p for p in one.series if p.hour >= START + 96])
+    note = build_page(merged, ExperimentHistory(), by_hour).hours_note
+    assert note.startswith("Values by hour begin Fri 5 June 00:00 UTC. The hours of earlier days are merged")
+    assert build_page(merged, ExperimentHistory(), View()).hours_note == ""
+    gone = build_page(replace(one, series=[]), ExperimentHistory(), by_hour).hours_note
+    assert gone.startswith("There are no values by hour.")
 
 
 def test_a_view_is_what_its_address_says() -> None:
@@ -281,22 +346,30 @@ def test_who_may_not_read_sees_nothing() -> None:
         site.hidden.add("")
         assert client.get("/").status_code == 401
         assert client.get("/live").status_code == 401
-    assert not site.store.accepted
+    assert not site.store.decided
 
 
 # -- conflicts ----------------------------------------------------------------------------------------------------------
 
 
-def post(person: Person, token: str) -> tuple[Site, Any]:
-    site = site_of(person=person)
+def post(person: Person, token: str, decision: str = "accept", reason: str = "late") -> tuple[Site, Any]:
+    site, fields = site_of(person=person), {"form": token, "decision": decision, "reason": reason}
     with asked(site) as client:
-        return site, client.post("/experiments/running/conflicts/7", data={"form": token})
+        return site, client.post("/experiments/running/conflicts/7", data=fields)
 
 
-def test_the_owner_accepts_a_conflict_with_what_only_the_page_knows() -> None:
-    site, answer = post(OWNER, OWNER.csrf_token)
+@pytest.mark.parametrize("decision", ["accept", "reject"])
+def test_the_owner_decides_a_conflict_with_what_only_the_page_knows(decision: str) -> None:
+    site, answer = post(OWNER, OWNER.csrf_token, decision)
     assert (answer.status_code, answer.headers["location"]) == (303, "/experiments/running#data")
-    assert site.store.accepted == [("running", 7, "ann")]
+    assert site.store.decided == [("running", 7, decision, "ann", "late")]
+
+
+@pytest.mark.parametrize(("decision", "reason"), [("accept", " "), ("drop", "late")])
+def test_a_conflict_is_decided_with_a_reason(decision: str, reason: str) -> None:
+    site, answer = post(OWNER, OWNER.csrf_token, decision, reason)
+    assert answer.status_code == 400
+    assert not site.store.decided
 
 
 @pytest.mark.parametrize(
@@ -306,7 +379,7 @@ def test_the_owner_accepts_a_conflict_with_what_only_the_page_knows() -> None:
 def test_nobody_else_accepts_it(person: Person, token: str) -> None:
     site, answer = post(person, token)
     assert answer.status_code == 403
-    assert not site.store.accepted
+    assert not site.store.decided
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def parsed(text: bytes) -> dict[tuple[str, ...], float]:
 
 
 def test_values_are_those_of_the_evaluation() -> None:
-    found = parsed(render_gauges([FOUND], {"waiting": 7, "refused": 2}))
+    found = parsed(render_gauges([FOUND], {"waiting": 7, "refused": 2}, {"StoreDownError": 3}))
     e = "experiment=ranker"
     expected = {
         ("streammetrics_value", "arm=a", e, "metric=ctr"): 0.5,
@@ -91,6 +91,7 @@ def test_values_are_those_of_the_evaluation() -> None:
         ("streammetrics_source_conflicts", e, "source=web"): 1.0,
         ("streammetrics_queue", "what=waiting"): 7.0,
         ("streammetrics_queue", "what=refused"): 2.0,
+        ("streammetrics_failures", "error=StoreDownError"): 3.0,
     }
     assert expected.items() <= found.items()
     assert {name for name, *_ in expected} == set(GAUGES)

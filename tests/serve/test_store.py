@@ -30,6 +30,7 @@ class Oracle:
     def __init__(self) -> None:
         self.counted: dict[PartKey, int] = {}
         self.aside: dict[PartKey, set[int]] = {}
+        self.replaced: set[tuple[PartKey, int]] = set()
 
     def put(self, key: PartKey, content: int) -> str:
         if key not in self.counted:
@@ -37,12 +38,17 @@ class Oracle:
             return "stored"
         if self.counted[key] == content:
             return "same"
-        if len(self.aside.setdefault(key, set())) < MAX_CONFLICTS:
-            self.aside[key].add(content)
+        aside = self.aside.setdefault(key, set())
+        if (key, content) in self.replaced:
+            return "rejected"
+        if content not in aside and len(aside) >= MAX_CONFLICTS:
+            return "excess"
+        aside.add(content)
         return "conflict"
 
     def accept(self, key: PartKey, content: int) -> None:
         self.aside[key] ^= {content, self.counted[key]}
+        self.replaced ^= {(key, self.counted[key]), *({(key, content)} & self.replaced)}
         self.counted[key] = content
 
 
@@ -144,7 +150,7 @@ def test_accepting(store: Store) -> None:
     assert [e.number for e in store.conflicts("checkout")] == [2, 3]
     store.accept("checkout", 2, by="ann", at=5.0)
     assert [e.state for e in store.ledger("checkout")] == ["refused", "current", "conflict"]
-    assert store.put([posted.plain(ONE, 1), posted.plain(ONE, 2)]) == ["conflict", "same"]
+    assert store.put([posted.plain(ONE, 1), posted.plain(ONE, 2)]) == ["rejected", "same"]
     store.accept("checkout", 1, by="ann", at=6.0)  # a change of mind
     assert [e.state for e in store.ledger("checkout")] == ["current", "refused", "conflict"]
     assert [a.by for a in store.audits("checkout")] == ["ann", "ann"]
@@ -165,8 +171,8 @@ def test_folding_keeps_the_ledger(store: Store) -> None:
     assert not settle(store, [1, 3])
     assert settle(store, [1])
     assert not settle(store, [1], before="digest")
-    assert store.put([posted.plain(ONE, 1), posted.plain(ONE, 2), posted.plain(ONE, 4)]) == ["same"] + ["conflict"] * 2
-    assert [e.state for e in store.ledger("checkout")] == ["folded", "conflict", "current", "conflict"]
+    assert store.put([posted.plain(ONE, 1), posted.plain(ONE, 2), posted.plain(ONE, 4)]) == ["same", "late", "late"]
+    assert [e.state for e in store.ledger("checkout")] == ["folded", "conflict", "current", "refused"]
     assert store.frames("checkout", [1, 2, 3, 4]) == [b"3"]
     assert store.load_merged_day("checkout", posted.FIRST, "digest") == b"fold"
     assert store.load_merged_day("checkout", posted.FIRST, "that before") is None
@@ -175,6 +181,19 @@ def test_folding_keeps_the_ledger(store: Store) -> None:
     for number in (2, 4):
         with pytest.raises(InvalidInputError, match=r"06-01T00/eu-0 cannot be accepted any more: .* correct_within"):
             store.accept("checkout", number, by="ann", at=0.0)
+
+
+def test_conflicts_end_with_the_merge_of_their_day(store: Store) -> None:
+    """Or their alert would never end, as nobody can accept them any more."""
+    later = ONE._replace(hour=ONE.hour + DAY)
+    store.put([posted.plain(key, content) for key in (ONE, later) for content in (1, 2)])
+    store.close_conflicts("checkout", at=1.0)
+    assert [e.number for e in store.conflicts("checkout")] == [2, 4]
+    assert settle(store, [1])
+    store.close_conflicts("checkout", at=1.0)
+    assert [e.number for e in store.conflicts("checkout")] == [4]
+    assert store.load_ledger_since("checkout", 0)[0] == (4, 1)  # readers read the ledger again
+    assert store.audits("checkout")[-1].what == "closed 1 conflicts, because the parts of their days are merged"
 
 
 def test_what_was_folded_is_deleted_some_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,6 +270,18 @@ def test_what_is_noted(store: Store) -> None:
         "revoked token 'worker'",
         "logged in",
     ]
+
+
+def test_sessions(store: Store) -> None:
+    store.add_session("s1", "t1", expires_at=10.0, now=0.0)
+    store.add_session("s2", "t1", expires_at=20.0, now=0.0)
+    assert [store.find_session(name, 9.0) for name in ("s1", "s2", "s3")] == ["t1", "t1", None]
+    assert [store.find_session(name, 10.0) for name in ("s1", "s2")] == [None, "t1"]
+    store.delete_session("s2")
+    assert store.find_session("s2", 9.0) is None
+    store.add_session("s3", "t1", expires_at=99.0, now=11.0)  # those that are over are deleted
+    with store.database.read_transaction() as run:
+        assert run("SELECT session FROM sessions") == [("s3",)]
 
 
 def test_what_is_kept_is_there_when_it_is_opened_again(url: str) -> None:
@@ -361,6 +392,28 @@ def test_a_file_that_is_held_or_none_of_ours(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "b.db").write_bytes(b"no database" * 1000)
     with pytest.raises(StoreDownError, match="not a database"):
         open_store(tmp_path / "b.db")
+
+
+def test_the_file_is_for_who_made_it(tmp_path: Path) -> None:
+    with open_store(tmp_path / "a.db") as store:
+        store.put([posted.plain(ONE, 1)])
+        assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
+            "a.db": 0o600, "a.db-shm": 0o600, "a.db-wal": 0o600,
+        }  # fmt: skip
+    (tmp_path / "a.db").chmod(0o640)
+    with open_store(tmp_path / "a.db"):
+        assert (tmp_path / "a.db").stat().st_mode & 0o777 == 0o640
+
+
+def test_writers_do_not_wait_for_each_other_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streammetrics.serve.store.sqlite.QUEUE", 0.05)
+    with open_store(tmp_path / "a.db") as store:
+        with store.database.write_transaction(), ThreadPoolExecutor(1) as other:
+            late = other.submit(store.put, [posted.plain(ONE, 1)])
+            with pytest.raises(StoreDownError, match="other writers"):
+                late.result()
+        store.check_write()
+        assert store.put([posted.plain(ONE, 1)]) == ["stored"]
 
 
 # -- PostgreSQL alone ------------------------------------------------------------------------------------------------

@@ -432,7 +432,8 @@ def test_anything_in_any_order(shared: Any, steps: list[Any]) -> None:
             answers = store.put([posted.part(k._replace(experiment=name), s) for k, s in detail])
             for (one, seed), answer in zip(detail, answers, strict=True):
                 stored = one not in model.counted
-                assert model.put(one, seed) == ("same" if answer == "stored" and stored else answer)
+                word = answer if answer in ("stored", "same") else "conflict"
+                assert model.put(one, seed) == ("same" if answer == "stored" and stored else word)
         elif what == "accept":
             aside = [e for e in store.ledger(name) if e.state in ("conflict", "refused")]
             for entry in aside[detail : detail + 1]:

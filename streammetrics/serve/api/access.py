@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import re
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
@@ -12,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ...errors import StreamMetricsError
 from ..evaluation.definitions import Definitions
 from ..settings import LOOPBACK, ServerSettings
 from .auth import Accounts, Person
@@ -35,6 +37,7 @@ EXPERIMENT_PATH = re.compile(r"/experiments/([^/]+)(/.*)?")
 MAX_FORM_BYTES = 4096
 """The largest body of an HTML form, in bytes."""
 READ_METHODS = ("GET", "HEAD")
+ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
 TOO_MANY_TOKENS = "too many wrong tokens; wait for the number of seconds in the Retry-After header"
 """The message for a client that has sent too many wrong tokens."""
 
@@ -65,22 +68,26 @@ class Access:
         """Return whether the browser uses HTTPS, so that cookies get the `Secure` attribute."""
         return self.settings.https or is_https(scope, self.settings.proxies)
 
-    def is_locked(self, client: str) -> bool:
-        """Return whether a client has sent too many wrong tokens. Its tokens are then refused without a check."""
-        return self.failures.count_tries_left(client) < 1
-
-    def identify_token(self, client: str, token: str | None, *scopes: str) -> str | None:
+    def identify_token(self, token: str | None, *scopes: str) -> str | None:
         """Return the name of a token if it is valid in one of the scopes; otherwise None.
 
-        A scope is an experiment ID, `OWNER` or `READER`. A wrong token counts towards the client's limit.
+        A scope is an experiment ID, `OWNER` or `READER`.
         """
-        if token is None or len(token) > 200:
+        if token is None:
             return None
-        for scope in scopes:
-            if (name := self.accounts.find_name(scope, token)) is not None:
-                return name
-        self.failures.take(client)
-        return None
+        names = (self.accounts.find_name(scope, token) for scope in scopes)
+        return next((name for name in names if name is not None), None)
+
+    def refuse_token(self, client: str, token: str | None, message: str) -> Response:
+        """Return the answer to a request with a missing or a wrong token.
+
+        Wrong tokens count towards the limit of the client. Above it, they get status 429 in place of 401. Valid tokens
+        are accepted all the same, because workers with the same address share the limit. A token has 256 random bits,
+        so the limit is not needed against guesses.
+        """
+        if token is None or self.failures.take(client):
+            return error_response(401, message, bearer=True)
+        return error_response(429, TOO_MANY_TOKENS, wait=self.failures.seconds_to_wait(client))
 
     def find_reader(self, request: Request) -> Person | None:
         """Return the person who sent a request; None if the request does not identify one.
@@ -94,15 +101,8 @@ class Access:
             return Person(names[0], "reader") if trusted and len(names) == 1 and names[0] else None
         if cookie := request.cookies.get(cookie_name(self.uses_https(request.scope))):
             return self.accounts.read_session(cookie)
-        if token := read_bearer_token(request):
-            client = self.find_client(request.scope)
-            if self.is_locked(client):
-                return None
-            person = self.accounts.find_person(token)
-            if person is None:
-                self.failures.take(client)
-            return person
-        return None
+        token = read_bearer_token(request)
+        return None if token is None else self.accounts.find_person(token)
 
     def may_read(self, person: Person | None, path: str) -> bool:
         """Return whether a person may see the page at a path; `person` is None for an anonymous visitor."""
@@ -130,10 +130,12 @@ class Gate:
         The next application.
     access : Access
         The access rules.
+    answer_error : callable
+        Answers errors of this library, such as an error of the store.
     """
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
-        self.app, self.access = app, access
+    def __init__(self, app: ASGIApp, access: Access, answer_error: ErrorHandler) -> None:
+        self.app, self.access, self.answer_error = app, access, answer_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check a request. Pass it on to the application if it is allowed, or send an error."""
@@ -142,11 +144,15 @@ class Gate:
                 await self.app(scope, receive, send)
             return
         request = Request(scope, receive)
-        answer = await self._check_request(request)
+        try:
+            answer = await self._check_request(request)
+        # The exception handlers of the application do not see errors that are raised in a middleware.
+        except StreamMetricsError as error:
+            answer = await self.answer_error(request, error)
         if answer is None and request.method not in READ_METHODS and not OPEN_PATHS.fullmatch(scope["path"]):
             try:
                 receive = _replay_body(await read_body(request, MAX_FORM_BYTES, self.access.settings.body_seconds))
-            # The exception handlers of the application do not see errors that are raised in a middleware.
+            # As above, a middleware has to answer its errors itself.
             except BodyError as error:
                 answer = error_response(error.status, str(error), close=True)
         await (self.app if answer is None else answer)(scope, receive, send)
@@ -180,10 +186,10 @@ class Gate:
 
     def _ask_for_login(self, request: Request) -> Response:
         if request.method not in READ_METHODS or "text/html" not in request.headers.get("accept", ""):
-            return error_response(
-                401,
+            return self.access.refuse_token(
+                self.access.find_client(request.scope),
+                read_bearer_token(request),
                 "a login is required; log in, or send the token of a reader: Authorization: Bearer smt_...",
-                bearer=True,
             )
         if self.access.settings.proxy_header is not None:
             return error_response(

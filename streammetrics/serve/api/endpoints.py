@@ -1,4 +1,4 @@
-"""The HTTP endpoints for programs: post metrics, read and write definitions, accept conflicts, and check server health.
+"""The HTTP endpoints for programs: post metrics, read and write definitions, decide conflicts, and check server health.
 
 A part consists of the posted metrics of one source in one hour. A conflict is a part whose key was posted before with
 different content.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from typing import Any, NamedTuple
 
 from starlette.concurrency import run_in_threadpool
@@ -20,16 +22,42 @@ from ..evaluation.definitions import MAX_DEFINITION_BYTES, Definitions
 from ..evaluation.experiment import HIDDEN_FIELDS, Experiment
 from ..part_keys import PartKey, parse_key
 from ..settings import ServerSettings
-from .access import TOO_MANY_TOKENS, Access, error_response, read_bearer_token
+from ..store.parts import MAX_CONFLICTS
+from .access import Access, error_response, read_bearer_token
 from .auth import OWNER, READER
 from .ingest import Ingest
 from .limits import drain_body, read_body
 
-__all__ = ["Api"]
+__all__ = ["Api", "WriteProbe"]
 
 READY_TIMEOUT = 2.0
 """Seconds within which a healthy store must answer."""
-STATUS_CODES = {"stored": 201, "same": 200, "conflict": 409}
+PROBE_INTERVAL = 1.0
+"""Seconds for which a successful test write counts."""
+STATUS_CODES = {"stored": 201, "same": 200}
+CONFLICTS = {
+    "conflict": "is kept as a conflict, which an owner can accept to replace the earlier part",
+    "excess": f"is not kept, because {MAX_CONFLICTS} other contents of it were posted already",
+    "late": "is not kept, because the parts of its day can no longer be replaced (correct_within_days)",
+    "rejected": "is not kept, because an owner has rejected or replaced this content",
+}
+"""What happens to a part whose key was posted before with different content."""
+MAX_REASON = 500
+"""The longest reason of an owner, in characters."""
+
+
+class WriteProbe:
+    """Check that a store can be written, at most once per second, however many requests ask for it."""
+
+    def __init__(self, store: Any) -> None:
+        self._store, self._lock, self._checked_at = store, threading.Lock(), float("-inf")
+
+    def check(self) -> None:
+        """Raise an error of the store if a write fails. A success counts for a second."""
+        with self._lock:
+            if time.monotonic() - self._checked_at >= PROBE_INTERVAL:
+                self._store.check_write()
+                self._checked_at = time.monotonic()
 
 
 class Api(NamedTuple):
@@ -49,6 +77,8 @@ class Api(NamedTuple):
         The experiments.
     settings : ServerSettings
         The limits.
+    probe : WriteProbe
+        Checks that the store can be written.
     """
 
     store: Any
@@ -57,16 +87,18 @@ class Api(NamedTuple):
     access: Access
     definitions: Definitions
     settings: ServerSettings
+    probe: WriteProbe
 
     def routes(self) -> list[Route]:
         """Return the routes of all endpoints."""
         one = "/v1/experiments/{id}"
         return [
             Route(f"{one}/states", self._post_state, methods=["POST"]),
+            Route(f"{one}/states", self._void_part, methods=["DELETE"]),
             Route(one, self._save_definition, methods=["POST"]),
             Route(one, self._send_definition, methods=["GET"]),
             Route(f"{one}/conflicts", self._list_conflicts, methods=["GET"]),
-            Route(f"{one}/conflicts/{{number:int}}/accept", self._accept_conflict, methods=["POST"]),
+            Route(f"{one}/conflicts/{{number:int}}/{{decision}}", self._decide_conflict, methods=["POST"]),
             Route("/healthz", self._check_liveness, methods=["GET"]),
             Route("/readyz", self._check_readiness, methods=["GET"]),
         ]
@@ -78,6 +110,7 @@ class Api(NamedTuple):
         experiment, answer = await self._authorize(request, workers=True)
         if experiment is None:
             return await self._refuse_early(request, answer)
+        experiment = await run_in_threadpool(self.definitions.get_for_parts, experiment.id) or experiment
         try:
             key = self._parse_key(request, experiment)
         # The response contains the error message.
@@ -86,17 +119,33 @@ class Api(NamedTuple):
         body = await read_body(request, self.settings.max_bytes, self.settings.body_seconds)
         outcome = await self.ingest.submit(key, body, experiment)
         answer_fields: dict[str, Any] = {"state": outcome, "key": key.text}
-        if outcome == "conflict":
+        if outcome in CONFLICTS:
             answer_fields["error"] = (
-                f"{key.text} was posted before with different content, and the earlier part counts; this part is kept "
-                f"as a conflict, which an owner can accept to replace the earlier part"
+                f"{key.text} was posted before with different content; this part {CONFLICTS[outcome]}"
             )
-        return JSONResponse(answer_fields, STATUS_CODES[outcome])
+        return JSONResponse(answer_fields, STATUS_CODES.get(outcome, 409))
+
+    async def _void_part(self, request: Request) -> Response:
+        """Remove a part that should not have been posted."""
+        experiment, answer = await self._authorize(request)
+        if experiment is None:
+            return answer
+        try:
+            key, reason = self._parse_key(request, experiment), request.query_params.get("reason", "")[:MAX_REASON]
+            await run_in_threadpool(
+                self.store.void, key, by=request.state.name, at=self.settings.clock(), reason=reason
+            )
+        # The response contains the message of the error.
+        except InvalidInputError as error:
+            return error_response(409, str(error))
+        self.board.mark_changed(experiment.id)
+        return JSONResponse({"voided": key.text})
 
     def _parse_key(self, request: Request, experiment: Experiment) -> PartKey:
         """Return the key of a part (source, hour and number) from the query of the request."""
         query = request.query_params
-        if unknown := sorted(set(query) - {"hour", "source", "seq"}):
+        allowed = {"hour", "source", "seq", *(["reason"] if request.method == "DELETE" else [])}
+        if unknown := sorted(set(query) - allowed):
             raise InvalidInputError(
                 f"unknown query parameters: {', '.join(unknown)[:100]}; expected only hour, source and seq"
             )
@@ -118,18 +167,15 @@ class Api(NamedTuple):
         readers. A wrong token gets the same answer whether or not the experiment exists.
         """
         client, token = self.access.find_client(request.scope), read_bearer_token(request)
-        if self.access.is_locked(client):
-            wait = self.access.failures.seconds_to_wait(client)
-            return None, error_response(429, TOO_MANY_TOKENS, wait=wait)
         experiment = await run_in_threadpool(self.definitions.get, request.path_params["id"])
         scopes = [OWNER, *([READER] if readers else []), *([experiment.id] if workers and experiment else [])]
-        name = await run_in_threadpool(self.access.identify_token, client, token, *scopes)
+        name = await run_in_threadpool(self.access.identify_token, token, *scopes)
         if name is None:
-            return None, error_response(
-                401,
+            return None, self.access.refuse_token(
+                client,
+                token,
                 "the token is missing or wrong, or the experiment does not exist; check its ID, and send a token "
                 "that 'streammetrics serve token EXPERIMENT' has created: Authorization: Bearer smt_...",
-                bearer=True,
             )
         request.state.name = name
         if experiment is None:
@@ -151,16 +197,10 @@ class Api(NamedTuple):
 
     async def _save_definition(self, request: Request) -> Response:
         client, token = self.access.find_client(request.scope), read_bearer_token(request)
-        if self.access.is_locked(client):
-            return await self._refuse_early(request, error_response(429, TOO_MANY_TOKENS, wait=60))
-        by = await run_in_threadpool(self.access.identify_token, client, token, OWNER)
+        by = await run_in_threadpool(self.access.identify_token, token, OWNER)
         if by is None:
-            return await self._refuse_early(
-                request,
-                error_response(
-                    401, "saving a definition needs the token of an owner: Authorization: Bearer smt_...", bearer=True
-                ),
-            )
+            message = "saving a definition needs the token of an owner: Authorization: Bearer smt_..."
+            return await self._refuse_early(request, self.access.refuse_token(client, token, message))
         body = await read_body(request, MAX_DEFINITION_BYTES, self.settings.body_seconds)
         try:
             experiment = _parse_definition(body, request.headers.get("content-type", ""), request.path_params["id"])
@@ -194,19 +234,23 @@ class Api(NamedTuple):
             ]
         )
 
-    async def _accept_conflict(self, request: Request) -> Response:
-        """Accept a conflict. Its content then replaces the part that was posted first."""
+    async def _decide_conflict(self, request: Request) -> Response:
+        """Accept a conflict, whose content then replaces the part that was posted first; or reject it."""
         experiment, answer = await self._authorize(request)
         if experiment is None:
             return answer
         number, by = request.path_params["number"], request.state.name
+        decide = {"accept": self.store.accept, "reject": self.store.reject}.get(request.path_params["decision"])
+        if decide is None:
+            return error_response(404, "expected .../accept or .../reject")
+        reason = request.query_params.get("reason", "")[:MAX_REASON]
         try:
-            await run_in_threadpool(self.store.accept, experiment.id, number, by=by, at=self.settings.clock())
+            await run_in_threadpool(decide, experiment.id, number, by=by, at=self.settings.clock(), reason=reason)
         # The response contains the error message.
         except InvalidInputError as error:
             return error_response(409, str(error))
         self.board.mark_changed(experiment.id)
-        return JSONResponse({"accepted": number})
+        return JSONResponse({f"{request.path_params['decision']}ed": number})
 
     # -- whether it is well -------------------------------------------------------------------------------------------
 
@@ -214,8 +258,9 @@ class Api(NamedTuple):
         return PlainTextResponse("ok\n")
 
     async def _check_readiness(self, request: Request) -> Response:
+        # A thread of this call is left behind if it is late. `run_in_threadpool` would wait for it.
         async with asyncio.timeout(READY_TIMEOUT):
-            await run_in_threadpool(self.store.definitions)
+            await asyncio.to_thread(self.probe.check)
         if not (self.board.ready and self.ingest.ready):
             return PlainTextResponse("starting\n", 503)
         full = self.ingest.waiting >= self.settings.waiting

@@ -48,10 +48,13 @@ class SecurityHeaders:
     ----------
     app : ASGI application
         The next application.
+    https : bool
+        Whether browsers must always use HTTPS.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, https: bool = False) -> None:
         self.app = app
+        self.headers = FIXED_HEADERS | ({"strict-transport-security": "max-age=31536000"} if https else {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, and add the headers to its response."""
@@ -65,7 +68,7 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["content-security-policy"] = CONTENT_SECURITY_POLICY.format(nonce=nonce)
-                headers.update(FIXED_HEADERS)
+                headers.update(self.headers)
                 headers.setdefault("cache-control", "private, no-cache")
             await send(message)
 

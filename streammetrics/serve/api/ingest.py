@@ -50,7 +50,7 @@ class WaitingFrame:
     decode_alone: bool = False
 
     def set_outcome(self, word: str) -> None:
-        """Tell the waiting request how the frame was stored: "stored", "same" or "conflict".
+        """Tell the waiting request how the frame was stored, with a word that `Store.put` returned.
 
         A cancelled request is skipped.
         """
@@ -67,14 +67,16 @@ class WaitingFrame:
 class IngestCounts:
     """The number of frames with each outcome since the server started.
 
-    `same` counts repeated posts, `conflict` counts posts with different content under the same key, and `reasons`
-    counts refused frames by the class of the error.
+    `same` counts repeated posts, `conflict` counts posts with different content under the same key, `failed` counts
+    frames that could not be decoded or stored because of a fault of the server, and `reasons` counts refused and failed
+    frames by the class of the error.
     """
 
     stored: int = 0
     same: int = 0
     conflict: int = 0
     refused: int = 0
+    failed: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
 
 
@@ -117,8 +119,8 @@ class Ingest:
     async def submit(self, key: PartKey, data: bytes, experiment: Experiment) -> str:
         """Decode and store a frame, and return how it was stored once it is on disk.
 
-        The result is "stored", "same" (this part was stored before) or "conflict" (its key was posted before with
-        different content).
+        The result is "stored", "same" (this part was stored before) or another word of `Store.put` (its key was posted
+        before with different content).
 
         Raises
         ------
@@ -183,6 +185,9 @@ class Ingest:
             with suppress(Exception):
                 await self._run_in_thread(self.decoder.forget_plans, {one.key.experiment for one in group})
             for one in group:
+                if not one.answer.done():
+                    self.counts.failed += 1
+                    self._count_reason(error)
                 one.set_error(error)
         self._bytes -= sum(len(one.data) for one in group if one.answer.done())
 
@@ -255,10 +260,13 @@ class Ingest:
         return NoRoomError(f"{error}; send the part again later")
 
     def _refuse_frame(self, one: WaitingFrame, error: Exception) -> None:
-        name = type(error).__name__
         self.counts.refused += 1
-        self.counts.reasons[name] = self.counts.reasons.get(name, 0) + 1
+        self._count_reason(error)
         one.set_error(error)
+
+    def _count_reason(self, error: Exception) -> None:
+        name = type(error).__name__
+        self.counts.reasons[name] = self.counts.reasons.get(name, 0) + 1
 
     async def _store_parts(self, sound: Sequence[tuple[WaitingFrame, DecodedFrame]]) -> None:
         if not sound:
@@ -269,7 +277,8 @@ class Ingest:
         outcomes = await asyncio.to_thread(self.store.put, parts)
         changed = set()
         for (one, _), part, outcome in zip(sound, parts, outcomes, strict=True):
-            setattr(self.counts, outcome, getattr(self.counts, outcome) + 1)
+            counted_as = outcome if outcome in ("stored", "same") else "conflict"
+            setattr(self.counts, counted_as, getattr(self.counts, counted_as) + 1)
             one.set_outcome(outcome)
             if outcome == "stored":
                 changed.add(part.key.experiment)

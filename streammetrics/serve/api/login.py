@@ -62,13 +62,12 @@ def build_login_routes(access: Access) -> list[Route]:
         client = access.find_client(request.scope)
         if not is_same_origin(request):
             return error_response(403, "the form was not sent from a page of this server; open /login and log in there")
-        if access.is_locked(client):
-            return error_response(429, TOO_MANY_TOKENS, wait=access.failures.seconds_to_wait(client))
         form = await read_form(request, access.settings.body_seconds)
         to, token = form.get("next", "/"), form.get("token", "").strip()
         person = await run_in_threadpool(access.accounts.find_person, token)
         if person is None:
-            access.failures.take(client)
+            if not access.failures.take(client):
+                return error_response(429, TOO_MANY_TOKENS, wait=access.failures.seconds_to_wait(client))
             return page(request, to, 403, "This token is not known to the server, or was revoked.")
         answer = RedirectResponse(_keep_local_path(to), 303)
         https = access.uses_https(request.scope)
@@ -89,6 +88,8 @@ def build_login_routes(access: Access) -> list[Route]:
             return error_response(403, message)
         answer = RedirectResponse("/login", 303)
         https = access.uses_https(request.scope)
+        cookie = request.cookies.get(cookie_name(https), "")
+        await run_in_threadpool(access.accounts.end_session, cookie)
         answer.delete_cookie(cookie_name(https), secure=https, httponly=True, samesite="lax")
         return answer
 

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ __all__ = ["Definitions"]
 
 CACHE_SECONDS = 2.0
 """Seconds for which definitions are cached; meanwhile, other servers may change them."""
+GRACE_SECONDS = 86400.0
+"""Seconds after a change for which parts need not have the metrics that it added."""
 MAX_DEFINITION_BYTES = 1 << 18
 """The largest definition, in bytes."""
 
@@ -36,6 +39,7 @@ class Definitions:
         self.store, self.clock = store, clock
         self._valid_until = float("-inf")
         self._experiments: dict[str, tuple[int, Experiment]] = {}
+        self._relaxed: dict[tuple[str, int], tuple[float, Experiment]] = {}
         self._lock = threading.Lock()
 
     def load_all(self) -> dict[str, tuple[int, Experiment]]:
@@ -55,6 +59,22 @@ class Definitions:
         """Return an experiment; None if there is none with this ID."""
         entry = self.load_all().get(experiment)
         return None if entry is None else entry[1]
+
+    def get_for_parts(self, experiment: str) -> Experiment | None:
+        """Return an experiment with the metrics that its parts must have; None if there is none with this ID.
+
+        For a day after a change, parts need only the metrics that the definition before the change had, too. Workers
+        can then be redeployed one after the other.
+        """
+        version, definition = self.load_all().get(experiment, (0, None))
+        if definition is None or version == 1:
+            return definition
+        if (experiment, version) not in self._relaxed:
+            versions = self.store.history(experiment)
+            before = Experiment.from_dict(json.loads(versions[-2].text))
+            self._relaxed[experiment, version] = versions[-1].at, _keep_metrics(definition, before)
+        changed_at, relaxed = self._relaxed[experiment, version]
+        return relaxed if self.clock() < changed_at + GRACE_SECONDS else definition
 
     def define(self, experiment: Experiment, by: str) -> tuple[int, list[str]]:
         """Save a definition as a new version, unless it equals the current one.
@@ -109,3 +129,16 @@ class Definitions:
                 del mtimes[path]
                 raise
         return changed_ids, errors
+
+
+def _keep_metrics(definition: Experiment, before: Experiment) -> Experiment:
+    """Return a definition without the metrics that an earlier definition did not have."""
+    known = {*before.metrics, before.counts, definition.primary}
+    kept = {name for name in definition.metrics if name in known}
+    return replace(
+        definition,
+        guardrails={name: margin for name, margin in definition.guardrails.items() if name in kept},
+        secondary=tuple(name for name in definition.secondary if name in kept),
+        model=tuple(name for name in definition.model if name in kept),
+        better={name: side for name, side in definition.better.items() if name in kept},
+    )

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from ...collect.metric_like import MetricLike
 from ...errors import InvalidInputError, StreamMetricsError
@@ -29,12 +29,52 @@ from .arm_samples import (
 )
 from .evaluation import ArmRow, Evaluation, MetricRow, RatioCheck, ScoreDrift, ShownLook, SourceStatus
 from .experiment import Experiment, has_share_change
+from .late_changes import DefinitionHistory
+from .late_metrics import collect_late_metrics
 from .part_index import PartIndex, SourceIndex
 from .treatment_comparison import TreatmentComparison, correct_slice_words, finite_or_none
 from .window_series import DAY, WindowSeries
 from .windows import ExperimentWindow
 
 __all__ = ["build_looks", "evaluate"]
+
+
+COVERED_SHARE = 0.9
+"""The share of hours that must have parts for a day to be complete."""
+
+
+class Coverage(NamedTuple):
+    """The number of complete days of data, and the sources that lack parts, as the end of a sentence."""
+
+    days: float
+    gaps: str
+
+
+def compute_coverage(experiment: Experiment, index: PartIndex, first: int, end: int) -> Coverage:
+    """Return the number of complete days from `first` to `end`, and the sources that lack parts.
+
+    In a complete day, at least 90 % of the hours have a part from each source that the definition names. Without named
+    sources, any part is enough. A last day that is not over counts in proportion to its hours.
+    """
+    ends = {name: experiment.closed.get(name, end) for name in experiment.sources}
+    missing = index.find_missing(ends, first, end)
+    days = 0.0
+    for begin in range(first, end, DAY):
+        hours = range(begin, min(begin + DAY, end))
+        if sum(hour not in missing for hour in hours) >= COVERED_SHARE * len(hours):
+            days += len(hours) / DAY
+    # The last hours often wait for a source that is about to post. They are not worth a remark.
+    if (end - first) / DAY - days < 1.0 - COVERED_SHARE:
+        return Coverage(days, "")
+    if not ends:
+        return Coverage(days, f"; {len(missing):,} hours have no part, and a day counts if 90 % of its hours have one")
+    counts = {name: len(index.find_missing({name: own_end}, first, end)) for name, own_end in ends.items()}
+    lacking = ", ".join(f"{name} lacks {n:,} hour{'s' if n > 1 else ''}" for name, n in counts.items() if n)
+    return Coverage(
+        days,
+        f"; {lacking}, and a day counts if 90 % of its hours have a part of each source; an owner can close a source "
+        f"that no longer posts: set closed in the definition",
+    )
 
 
 @dataclass(frozen=True)
@@ -63,6 +103,10 @@ class EvaluationInput:
         Whether the experiment has ended, and all rows are final.
     first_hour : int
         The hour from which the duration is counted.
+    coverage : Coverage
+        The complete days from `first_hour` to `counted_to`.
+    tuned_users : float or None
+        The number of users, in all arms together, for which the always-valid intervals are tuned.
     """
 
     experiment: Experiment
@@ -74,33 +118,48 @@ class EvaluationInput:
     counted_to: int
     has_ended: bool
     first_hour: int
+    coverage: Coverage
+    tuned_users: float | None
 
     @property
     def days(self) -> float:
         """The time from `first_hour` to the end of the last final hour, in days."""
         return max(0.0, (self.counted_to - self.first_hour) / DAY)
 
-    def find_withhold_reason(self, changes: Sequence[str]) -> str:
+    def find_withhold_reason(self, history: DefinitionHistory) -> str:
         """Return the reason why all verdicts must be withheld; an empty string if there is none.
 
-        `changes` are the changes to the definition, as sentences.
+        `history` contains the changes to the definition.
         """
         experiment = self.experiment
-        if has_share_change(changes) and experiment.phase is None:
+        if has_share_change(history.changes) and experiment.phase is None:
             return (
                 "the planned shares were changed, but the definition names no phase column; set phase in the "
                 "definition, or restart with new users"
             )
+        for change in history.late:
+            if not change.reason:
+                return (
+                    f"{change.sentence}, after the first data had arrived. The result could then be chosen after the "
+                    f"fact. An owner can accept the change: set accepted_changes in the definition to "
+                    f"{{{change.version} = 'why'}}"
+                )
+            if change.needs_new_users and experiment.phase is None:
+                return (
+                    f"{change.sentence}, after the first data had arrived. Only users who were first exposed after the "
+                    f"change can decide, but the definition names no phase column; set phase in the definition, or "
+                    f"restart with new users"
+                )
         if self.ratio is not None and self.ratio.alarm:
             return self.ratio.sentence
         if experiment.users is None:
             return "always-valid intervals need the planned number of users; set users in the definition"
         if not self.users:
             return "always-valid intervals need a metric that counts users; set counts in the definition to its name"
-        if self.days < experiment.min_days:
+        if self.coverage.days < experiment.min_days:
             return (
-                f"only {self.days:.1f} days are counted so far, and the definition requires at least "
-                f"{experiment.min_days:g}"
+                f"only {self.coverage.days:.1f} days are counted so far, and the definition requires at least "
+                f"{experiment.min_days:g}{self.coverage.gaps}"
             )
         return ""
 
@@ -114,8 +173,10 @@ class EvaluationInput:
         if experiment.users is None or any(arm not in self.users for arm in arms):
             return None
         users = math.fsum(self.users[arm] for arm in arms)
-        planned = experiment.users * math.fsum(experiment.arms[arm] for arm in arms)
-        return Progress(users, planned, self.compute_users_per_day(users), True, self.has_ended)
+        share = math.fsum(experiment.arms[arm] for arm in arms)
+        tuned_users = None if self.tuned_users is None else self.tuned_users * share
+        per_day = self.compute_users_per_day(users)
+        return Progress(users, experiment.users * share, per_day, True, self.has_ended, tuned_users=tuned_users)
 
     def compute_users_per_day(self, users: float) -> float | None:
         """Return the average number of new users per day since the start; None before the first day with final rows."""
@@ -142,6 +203,8 @@ def evaluate_sources(experiment: Experiment, index: PartIndex, now: float) -> li
     source that has not posted by then is "late". If the part is still missing three hours later, the source is
     "silent".
     """
+    # Only the sources in the definition are expected to post. A single part that somebody posted by hand says nothing
+    # about the data of the others.
     names = sorted({*experiment.sources, *index.sources})
     return [_evaluate_source(experiment, name, index.sources.get(name, SourceIndex()), now) for name in names]
 
@@ -149,11 +212,10 @@ def evaluate_sources(experiment: Experiment, index: PartIndex, now: float) -> li
 def _evaluate_source(experiment: Experiment, name: str, index: SourceIndex, now: float) -> SourceStatus:
     delay = experiment.sources.get(name, DEFAULT_DELAY)
     span = index.hours.span
-    first = experiment.start if name in experiment.sources or span is None else span[0]
+    first, is_listed = experiment.start, name in experiment.sources
     # The parts of all hours before this hour should have arrived.
-    due = math.floor(now / HOUR - delay)
-    if experiment.end is not None:
-        due = min(due, experiment.end)
+    due = math.floor(now / HOUR - delay) if is_listed else first
+    due = min([due, *(end for end in (experiment.end, experiment.closed.get(name)) if end is not None)])
     awaited = first if span is None else max(span[1] + 1, first)
     behind = max(0.0, now - (awaited + 1 + delay) * HOUR) if awaited < due else 0.0
     return SourceStatus(
@@ -166,8 +228,16 @@ def _evaluate_source(experiment: Experiment, name: str, index: SourceIndex, now:
         index.conflicts,
         index.rows,
         dict(index.dropped),
-        "fresh" if not behind else "late" if behind < SILENT_SECONDS else "silent",
+        _name_state(is_listed, name in experiment.closed, behind),
     )
+
+
+def _name_state(is_listed: bool, is_closed: bool, behind: float) -> str:
+    if not is_listed:
+        return "unlisted"
+    if behind:
+        return "late" if behind < SILENT_SECONDS else "silent"
+    return "closed" if is_closed else "fresh"
 
 
 def compute_drift(experiment: Experiment, arms: Any) -> list[ScoreDrift]:
@@ -210,8 +280,7 @@ def evaluate(
     days: Mapping[int, ExperimentWindow],
     index: PartIndex,
     looks: Sequence[ShownLook] = (),
-    changes: Sequence[str] = (),
-    shared_at: Sequence[float] = (),
+    history: DefinitionHistory = DefinitionHistory(),  # noqa: B008 - a tuple of constants
     series: WindowSeries | None = None,
 ) -> Evaluation:
     """Return the evaluation of an experiment: verdicts, figures, windows, and checks of the data.
@@ -232,10 +301,8 @@ def evaluate(
         The posted parts.
     looks : sequence of ShownLook
         The earlier looks, oldest first.
-    changes : sequence of str
-        The changes to the definition since the start, as sentences from `describe_changes`.
-    shared_at : sequence of float
-        The times at which planned shares were changed since the start; each begins a new phase.
+    history : DefinitionHistory
+        The changes to the definition.
     series : WindowSeries, optional
         A cache of windows, which the next evaluation can use again.
 
@@ -264,7 +331,8 @@ def evaluate(
         parts=index.parts,
         hours=span,
         day=max(0.0, (now / HOUR - experiment.start) / DAY),
-        changes=list(changes),
+        changes=list(history.changes),
+        late_changes=[change.text for change in history.late],
         looks=thin_looks(looks),
         sources=evaluate_sources(experiment, index, now),
         planned=experiment.users,
@@ -272,7 +340,7 @@ def evaluate(
     if total is None or span is None:
         return _withhold_all(evaluation, experiment, "no rows have been counted yet")
     try:
-        return _evaluate_total(evaluation, experiment, total, hours, days, changes, shared_at, series)
+        return _evaluate_total(evaluation, experiment, total, hours, days, history, series, index)
     # The page shows this message as the reason why verdicts are withheld.
     except StreamMetricsError as error:
         return _withhold_all(replace(evaluation, digest=total.digest(), state="running"), experiment, str(error))
@@ -290,9 +358,9 @@ def _evaluate_total(
     total: Any,
     hours: Mapping[int, ExperimentWindow],
     days: Mapping[int, ExperimentWindow],
-    changes: Sequence[str],
-    shared_at: Sequence[float],
+    history: DefinitionHistory,
     series: WindowSeries,
+    index: PartIndex,
 ) -> Evaluation:
     assert evaluation.hours is not None
     phase = find_last_phase(total, experiment)
@@ -311,7 +379,7 @@ def _evaluate_total(
     users, ratio = _count_users(experiment, arm_slices, notes)
     # A new phase begins when the planned shares change. Until it has rows, users still have the old shares, which would
     # look like a sample ratio mismatch.
-    missing_phase = _explain_missing_phase(experiment, total, shared_at)
+    missing_phase = _explain_missing_phase(experiment, total, history.phases_at)
     ratio = None if missing_phase else ratio
     final_users = (
         users
@@ -321,17 +389,23 @@ def _evaluate_total(
     has_ended = _has_ended(experiment, evaluation.at, users)
     final_ended = _has_ended(experiment, evaluation.at - experiment.mature_after * HOUR, final_users)
     samples = {} if final_slices is None else arms if all_final else collect_arm_samples(final_slices, experiment)
-    # If there are phases, the samples cover only the last phase, so the duration begins at the last change of shares.
-    share_changes = [math.floor(at / HOUR) for at in shared_at] if experiment.phase is not None else []
-    first_hour = max([experiment.start, *share_changes])
+    # If there are phases, the samples cover only the last phase, so the duration begins with this phase.
+    phase_starts = [math.floor(at / HOUR) for at in history.phases_at] if experiment.phase is not None else []
+    first_hour = max([experiment.start, *phase_starts])
+    coverage = compute_coverage(experiment, index, first_hour, counted_to)
+    day_points = series.build_points(experiment, phase, "day", days, final_before)
+    late = collect_late_metrics(experiment, phase, arms, day_points, series, hours, days, counted_to)
     data = EvaluationInput(
-        experiment, evaluation.at, arms, samples, ratio, final_users, counted_to, final_ended, first_hour
-    )
+        experiment, evaluation.at, arms, samples, ratio, final_users, counted_to, final_ended, first_hour, coverage,
+        history.tuned_users,
+    )  # fmt: skip
     slices = {} if final_slices is None else _collect_slices(experiment, final_slices, notes)
     withheld = (
-        missing_phase or data.find_withhold_reason(changes) or ("" if samples else "no hour has complete outcomes yet")
+        missing_phase or data.find_withhold_reason(history) or ("" if samples else "no hour has complete outcomes yet")
     )
-    comparisons = data.build_comparisons()
+    comparisons = replace(data, final_arms=late.add_to(samples)).build_comparisons()
+    # The slices contain only the metrics of all parts.
+    comparisons_of_slices = data.build_comparisons()
     per_day = data.compute_users_per_day(math.fsum(final_users.values()))
     return replace(
         evaluation,
@@ -342,13 +416,13 @@ def _evaluate_total(
         verdicts=[
             comparison.withhold(withheld) if withheld else comparison.build_verdict() for comparison in comparisons
         ],
-        table=[row for comparison in comparisons for row in comparison.build_rows()],
-        slices=_build_slice_rows(slices, comparisons),
-        warnings={comparison.treatment: comparison.find_warnings(slices) for comparison in comparisons},
+        table=[late.describe(row) for comparison in comparisons for row in comparison.build_rows()],
+        slices=_build_slice_rows(slices, comparisons_of_slices),
+        warnings={c.treatment: c.find_warnings(slices) for c in comparisons_of_slices},
         arms=_build_arm_rows(experiment, arm_slices, arms, users),
         ratio=None if ratio is None else _build_ratio_check(experiment, ratio),
         series=series.build_points(experiment, phase, "hour", hours, final_before),
-        days=series.build_points(experiment, phase, "day", days, final_before),
+        days=day_points,
         drift=compute_drift(experiment, arm_slices),
         users=math.fsum(users.values()) if users else None,
         per_day=per_day,
@@ -365,11 +439,11 @@ def _has_ended(experiment: Experiment, now: float, users: dict[str, float]) -> b
     return ended or (experiment.users is not None and math.fsum(users.values()) >= experiment.users)
 
 
-def _explain_missing_phase(experiment: Experiment, total: Any, shared_at: Sequence[float]) -> str:
-    """Return a reason to withhold verdicts if the phase after the last change of shares has no rows yet; otherwise ""."""
-    if experiment.phase is None or not shared_at or len(find_phases(total, experiment)) > len(shared_at):
+def _explain_missing_phase(experiment: Experiment, total: Any, phases_at: Sequence[float]) -> str:
+    """Return a reason to withhold verdicts if the phase after the last change has no rows yet; otherwise ""."""
+    if experiment.phase is None or not phases_at or len(find_phases(total, experiment)) > len(phases_at):
         return ""
-    return "the planned shares were changed, and the phase with the new shares has no rows yet"
+    return "the planned shares or the metrics that decide were changed, and the phase after the change has no rows yet"
 
 
 def _find_span(hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow]) -> tuple[int, int] | None:

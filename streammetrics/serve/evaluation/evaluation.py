@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Self
 
 __all__ = [
+    "TOO_EARLY",
     "ArmRow",
     "Evaluation",
     "MetricRow",
@@ -20,7 +21,21 @@ __all__ = [
     "SourceStatus",
     "TreatmentVerdict",
     "WindowPoint",
+    "is_too_wide",
 ]
+
+TOO_EARLY = "too early"
+"""The conclusion about a metric whose always-valid interval says nothing yet."""
+MAX_WIDTH = 2.0
+"""The largest width of an interval that pages show: ±100 % of the control."""
+
+
+def is_too_wide(low: float | None, high: float | None) -> bool:
+    """Return whether the interval of a relative difference is too wide to say anything.
+
+    In the first hours of an experiment, an always-valid interval can reach from -100 % to +1e28 %.
+    """
+    return low is not None and high is not None and high - low > MAX_WIDTH
 
 
 class TreatmentVerdict(NamedTuple):
@@ -75,7 +90,8 @@ class MetricRow(NamedTuple):
         The largest error of `change` that is due to approximations in the state, such as histograms. Sampling error is
         not included.
     word, reason : str
-        The conclusion, such as "better", and the reason if there is no conclusion.
+        The conclusion, such as "better", and the reason if there is no conclusion. The conclusion is "too early" while
+        the interval is wider than ±100 %.
     rows : int
         The number of rows in both arms together.
     slice : dict
@@ -174,7 +190,10 @@ class WindowPoint(NamedTuple):
 
 
 class SourceStatus(NamedTuple):
-    """The status of a source, whose state is "fresh", "late" or "silent".
+    """The status of a source.
+
+    Its state is "fresh", "late" or "silent" if the definition expects parts of it, "closed" if its last part was
+    expected earlier, and "unlisted" if the definition does not name it.
 
     `counted_to` is the last hour for which the source posted a part. `behind` is the number of seconds by which its
     next part is overdue. `late` is the number of parts that came late. `missing` lists the latest hours without a part,
@@ -191,6 +210,11 @@ class SourceStatus(NamedTuple):
     rows: int
     dropped: dict[str, int]
     state: str
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the next part of the source is overdue."""
+        return self.state in ("late", "silent")
 
 
 class ScoreDrift(NamedTuple):
@@ -236,8 +260,9 @@ class Evaluation:
         The current number of users, the planned number, and the average number of new users per day.
     final_to : int or None
         The last final hour. Verdicts, table and slices cover the rows up to this hour; arms and sources cover all rows.
-    changes, notes : list of str
-        The changes to the definition since the start, and other remarks.
+    changes, late_changes, notes : list of str
+        The changes to the definition since the start, those of them that could bias the verdict because they were made
+        after the first data, and other remarks.
     warnings : dict of str to list
         The warnings about the comparison of each treatment with the control, such as Simpson's paradox, as sentences.
     power, looks : list
@@ -271,6 +296,7 @@ class Evaluation:
     per_day: float | None = None
     final_to: int | None = None
     changes: list[str] = field(default_factory=list)
+    late_changes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     warnings: dict[str, list[str]] = field(default_factory=dict)
     power: list[PowerEstimate] = field(default_factory=list)

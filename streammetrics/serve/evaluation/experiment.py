@@ -105,7 +105,10 @@ class Experiment:
     slices : sequence of str
         Slice columns; their values must be known before treatment.
     sources : dict of str to float
-        The sources that post every hour, with the expected delay after the end of the hour, in hours.
+        The sources that post every hour, with the expected delay after the end of the hour, in hours. Only these
+        sources are expected to post.
+    closed : dict of str to int or str
+        The sources that no longer post, with the first hour for which no part is expected.
     end : int or str, optional
         The planned end.
     users : float, optional
@@ -117,7 +120,8 @@ class Experiment:
         The slice column with the number of the phase in which a user was first exposed. A new phase begins with each
         change of the planned shares, and only the last phase counts for verdicts.
     min_days : float
-        The days of data before the first verdict.
+        The complete days of data before the first verdict. A day is complete if at least 90 % of its hours have a part
+        from each of `sources`, or from any source if `sources` is empty.
     mature_after : float
         The number of hours after the end of an hour until its outcomes, such as late conversions, are complete.
         Verdicts use only hours whose outcomes are complete.
@@ -128,6 +132,9 @@ class Experiment:
         Whether anybody may read the experiment.
     webhooks : sequence of str
         The URLs to which alerts are posted.
+    accepted_changes : dict of str to str
+        Versions of this definition whose changes to the primary metric, the planned users or the guardrails came after
+        the first data, each with the reason why they are acceptable.
 
     Examples
     --------
@@ -150,6 +157,7 @@ class Experiment:
     better: dict[str, str] = field(default_factory=dict)
     slices: tuple[str, ...] = ()
     sources: dict[str, float] = field(default_factory=dict)
+    closed: dict[str, int] = field(default_factory=dict)
     end: int | None = None
     users: float | None = None
     counts: str = ""
@@ -160,6 +168,7 @@ class Experiment:
     correct_within_days: float = 3.0
     public: bool = False
     webhooks: tuple[str, ...] = ()
+    accepted_changes: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in TEXT_FIELDS:
@@ -181,7 +190,19 @@ class Experiment:
             if (v := getattr(self, n)) is not None
         }
         hours = {n: convert_hour(n, v) for n in HOUR_FIELDS if (v := getattr(self, n)) is not None}
-        return lists | amounts | numbers | hours | {"title": self.title or self.id}
+        closed = {name: convert_hour(f"closed.{name}", hour) for name, hour in self._read_closed().items()}
+        return lists | amounts | numbers | hours | {"closed": closed, "title": self.title or self.id}
+
+    def _read_closed(self) -> Mapping[str, Any]:
+        if not isinstance(self.closed, Mapping):
+            raise InvalidInputError(
+                f'closed: expected sources with hours, such as {{web = "2026-06-05T12"}}, found {self.closed!r}'
+            )
+        if unknown := [name for name in self.closed if name not in self.sources]:
+            raise InvalidInputError(
+                f"closed: expected names in sources ({', '.join(self.sources) or 'none'}), found {unknown[0]!r}"
+            )
+        return self.closed
 
     def _check_arms(self) -> None:
         if len(self.arms) < 2 or any(not share for share in self.arms.values()):
@@ -251,6 +272,13 @@ class Experiment:
             )
         if not isinstance(self.public, bool):
             raise InvalidInputError(f"public: expected true or false, found {self.public!r}")
+        if not isinstance(self.accepted_changes, Mapping) or not all(
+            isinstance(reason, str) and reason.strip() for reason in self.accepted_changes.values()
+        ):
+            raise InvalidInputError(
+                f"accepted_changes: expected versions with reasons, such as {{2 = 'the old metric was logged twice'}}, "
+                f"found {self.accepted_changes!r}"
+            )
         for url in self.webhooks:
             if not re.match(r"https?://[^\s/]+", url):
                 raise InvalidInputError(f"webhooks: expected URLs that begin with http:// or https://, found {url!r}")
@@ -300,9 +328,8 @@ class Experiment:
     def to_dict(self) -> dict[str, Any]:
         """Return the definition as JSON values, with hours as strings such as 2026-06-01T09."""
         definition: dict[str, Any] = {n: list(v) if isinstance(v, tuple) else v for n, v in asdict(self).items()}
-        return definition | {
-            name: format_hour(definition[name]) for name in HOUR_FIELDS if definition[name] is not None
-        }
+        hours: dict[str, Any] = {n: format_hour(definition[n]) for n in HOUR_FIELDS if definition[n] is not None}
+        return definition | hours | {"closed": {name: format_hour(hour) for name, hour in self.closed.items()}}
 
     @property
     def treatments(self) -> list[str]:

@@ -12,7 +12,8 @@ from ..store import Store
 from ..store.parts import DAY
 from .evaluate import evaluate
 from .evaluation import Evaluation, ShownLook
-from .experiment import Experiment, describe_changes
+from .experiment import Experiment
+from .late_changes import build_definition_history
 from .look_history import decode_looks
 from .part_index import PartIndex
 from .totals import Totals
@@ -101,9 +102,6 @@ class ExperimentReader:
         versions = self.store.history(experiment)
         definitions = [Experiment.from_dict(json.loads(version.text)) for version in versions]
         experiment_definition = definitions[-1]
-        changed_versions = [
-            i for i in range(1, len(definitions)) if versions[i].at >= experiment_definition.start * HOUR
-        ]
         cache = self._caches.setdefault(experiment, _ReaderCache())
         # The index of parts is read before the total. Every part in the index is then also in the total.
         self._update_cache(experiment, cache)
@@ -117,10 +115,7 @@ class ExperimentReader:
             days=days,
             index=cache.index,
             looks=cache.looks,
-            changes=[
-                sentence for i in changed_versions for sentence in describe_changes(definitions[i - 1], definitions[i])
-            ],
-            shared_at=[versions[i].at for i in changed_versions if definitions[i - 1].arms != definitions[i].arms],
+            history=build_definition_history(versions, definitions, cache.index.first_received_at),
             series=cache.series,
         )
         if evaluation.state == "ended":
@@ -144,6 +139,7 @@ class ExperimentReader:
         """Merge the parts of each day that can no longer be corrected; delete data after the retention time."""
         definition = Experiment.from_dict(json.loads(self.store.history(experiment)[-1].text))
         self.totals.compact(experiment, now=now, correct_within_days=definition.correct_within_days)
+        self.store.close_conflicts(experiment, now)
         if (
             definition.retention_days is not None
             and definition.end is not None

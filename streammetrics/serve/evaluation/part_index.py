@@ -7,9 +7,10 @@ not count.
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol, Self
 
 import numpy as np
@@ -87,6 +88,7 @@ class SourceIndex:
         self.hours = HourSet()
         self.conflicts = self.rows = 0
         self.dropped: dict[str, int] = {}
+        self.first_received_at = math.inf
         self._delays = array("d")  # for each part, the hours between the end of its hour and its arrival
 
     @property
@@ -102,6 +104,7 @@ class SourceIndex:
         """Add an entry of the ledger that is about a part of this source."""
         if entry.state in COUNTED:
             self.hours.add(entry.key.hour)
+            self.first_received_at = min(self.first_received_at, entry.received_at)
             self._delays.append(entry.received_at / HOUR - entry.key.hour - 1)
             self.rows += entry.row_counts.rows
             for reason, count in json.loads(entry.row_counts.dropped).items():
@@ -131,10 +134,28 @@ class PartIndex:
             self.sources.setdefault(entry.key.source, SourceIndex()).add(entry)
         return self
 
+    def find_missing(self, ends: Mapping[str, int], first: int, end: int) -> set[int]:
+        """Return the hours from `first` up to `end` (exclusive) that lack a part of any of the sources in `ends`.
+
+        `ends` maps the name of each expected source to its own end. Without expected sources, these are the hours that
+        have no part at all.
+        """
+        if ends:
+            sources = [(self.sources.get(name, SourceIndex()), min(end, own_end)) for name, own_end in ends.items()]
+            return set[int]().union(*(index.hours.find_missing(first, own_end) for index, own_end in sources))
+        return set(range(first, end)).intersection(
+            *(index.hours.find_missing(first, end) for index in self.sources.values())
+        )
+
     @property
     def parts(self) -> int:
         """The number of parts that count."""
         return sum(source.parts for source in self.sources.values())
+
+    @property
+    def first_received_at(self) -> float:
+        """The time when the first part that counts arrived, in seconds since 1970; infinite without parts."""
+        return min((source.first_received_at for source in self.sources.values()), default=math.inf)
 
     @property
     def span(self) -> tuple[int, int] | None:

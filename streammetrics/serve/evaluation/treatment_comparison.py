@@ -20,7 +20,7 @@ from ...inference.scorecard import Scorecard, ScorecardOptions
 from ...inference.verdict import Progress
 from ...reading.replicates import Sample
 from .arm_samples import ArmSamples
-from .evaluation import MetricRow, PowerEstimate, TreatmentVerdict
+from .evaluation import TOO_EARLY, MetricRow, PowerEstimate, TreatmentVerdict, is_too_wide
 from .experiment import Experiment
 
 __all__ = ["ALPHA", "TreatmentComparison", "confidence_of_one", "correct_slice_words", "finite_or_none"]
@@ -32,6 +32,10 @@ RELATIVE = 0.01
 LOOKS = 100
 DECIDING = ("primary", "guardrail")
 Figures = Mapping[str, Any]
+NOT_IN_ALL_PARTS = (
+    "not every part has this metric; a metric that is added during an experiment is counted from the first day on which "
+    "all parts have it, and cannot be the primary metric"
+)
 UNCORRECTED_WORDS = {"better": "unclear", "worse": "unclear", "breached": "undecided"}
 
 
@@ -97,6 +101,11 @@ class TreatmentComparison:
         # The message of the error becomes the reason.
         except StreamMetricsError as error:
             return self.withhold(str(error))
+        primary = verdict.primary
+        is_early = primary.reason is None and is_too_wide(primary.interval.low, primary.interval.high)
+        if verdict.decision == "keep running" and is_early:
+            sentence = f"Keep running {self.treatment}: it is too early to say how {self.experiment.primary} differs."
+            return TreatmentVerdict(self.treatment, verdict.decision, sentence)
         return TreatmentVerdict(
             self.treatment,
             verdict.decision,
@@ -183,6 +192,9 @@ class TreatmentComparison:
             lacking = [
                 arm for arm, metrics in zip(self._compared_arms(), metrics_of_arms, strict=True) if name not in metrics
             ]
+            if len(lacking) == 2 and all(metrics_of_arms):
+                missing.append(MissingMetric(name, NOT_IN_ALL_PARTS))
+                continue
             if lacking:
                 missing.append(
                     MissingMetric(name, f"there are no rows with this metric in {' and '.join(reversed(lacking))}")
@@ -242,16 +254,20 @@ class TreatmentComparison:
         reason = all_looks["reason"] or (
             "" if has_progress else "the current or the planned number of users is unknown"
         )
+        low, high = (finite_or_none(all_looks[name]) if has_progress else None for name in ("low", "high"))
+        word = all_looks["word"] if has_progress else ""
+        if is_too_wide(low, high):
+            word, reason = TOO_EARLY, "it is too early to say; the interval is wider than ±100 %"
         return self._build_empty_row(all_looks["metric"], by, all_looks, all_rows)._replace(
             control_value=finite_or_none(all_looks["control_value"]),
             value=finite_or_none(all_looks["value"]),
             change=finite_or_none(all_looks["change"]),
-            low=finite_or_none(all_looks["low"]) if has_progress else None,
-            high=finite_or_none(all_looks["high"]) if has_progress else None,
+            low=low,
+            high=high,
             once_low=finite_or_none(single_look["low"]),
             once_high=finite_or_none(single_look["high"]),
             bound=finite_or_none(all_looks["bound"]),
-            word=all_looks["word"] if has_progress else "",
+            word=word,
             reason=self._name_arms(reason),
         )
 

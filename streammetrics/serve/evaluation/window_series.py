@@ -46,7 +46,8 @@ class WindowSeries:
     def __init__(self) -> None:
         self._cache_key: Any = None
         self._cached_points: dict[tuple[str, int], CachedPoints] = {}
-        self._days, self._hours = GrowingMerge(), GrowingMerge()
+        # The merges of days and of hours, by the hour from which on they begin.
+        self._merges: dict[int, tuple[GrowingMerge, GrowingMerge]] = {}
 
     def build_points(
         self, experiment: Experiment, phase: Any, kind: str, windows: Mapping[int, ExperimentWindow], final_before: int
@@ -86,16 +87,17 @@ class WindowSeries:
         return [point._replace(provisional=point.hour + length > final_before) for point in cached_points]
 
     def merge_final(
-        self, hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow], before: int
+        self, hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow], before: int, first: int = 0
     ) -> Any:
         """Return the merged metrics of all windows before an hour; None if there are none.
 
-        The merge covers whole days, and single hours of the last day.
+        The merge covers whole days, the earliest of which begins at `first` or later, and single hours of the last day.
         """
         day = before - before % DAY
-        whole_days = self._days.merge_windows([days[h] for h in sorted(days) if h + DAY <= day])
-        last_hours = [hours[h] for h in sorted(hours) if day <= h < before]
-        merged = self._hours.merge_windows(([] if whole_days is None else [whole_days]) + last_hours)
+        of_days, of_hours = self._merges.setdefault(first, (GrowingMerge(), GrowingMerge()))
+        whole_days = of_days.merge_windows([days[h] for h in sorted(days) if first <= h and h + DAY <= day])
+        last_hours = [hours[h] for h in sorted(hours) if max(day, first) <= h < before]
+        merged = of_hours.merge_windows(([] if whole_days is None else [whole_days]) + last_hours)
         return None if merged is None else merged.load()
 
 

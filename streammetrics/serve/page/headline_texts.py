@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ...reports.headline import colour_names, describe_bounds, describe_guardrails, describe_next_step
 from ...reports.numbers import choose_decimals, format_count, format_fixed, format_share, typeset
 from ...reports.page_model import Fact, Headline, MeasureRow
-from ..evaluation.evaluation import Evaluation, MetricRow, ShownLook, TreatmentVerdict
+from ..evaluation.evaluation import TOO_EARLY, Evaluation, MetricRow, ShownLook, TreatmentVerdict
 from .table_rows import Arms
 from .time_format import format_hour_end, format_span, format_time
 
@@ -39,12 +39,15 @@ def build_headline(
     `rows` are the rows of the treatment's scorecard, `arms` contains the colour of each arm, `looks` are the earlier
     looks, and `badge` is the label of the intervals, such as "95 % always".
     """
-    ratio = evaluation.ratio
+    ratio, changes = evaluation.ratio, [Fact("but", "changed", f"{text}.") for text in evaluation.late_changes]
     if ratio is not None and ratio.alarm:
         health = Fact("but", "health", f"{_describe_ratio(evaluation)} {_describe_sources(evaluation)}".strip())
         alert = typeset(ratio.sentence[:1].upper() + ratio.sentence[1:]).rstrip(".") + "."
         return Headline(
-            [("No verdict: the arms are not comparable.", None)], UNSAFE_NOTE, [health, *describe_next_step()], alert
+            [("No verdict: the arms are not comparable.", None)],
+            UNSAFE_NOTE,
+            [health, *changes, *describe_next_step()],
+            alert,
         )
     if evaluation.state == "no data":
         return Headline(
@@ -54,6 +57,7 @@ def build_headline(
         )
     warnings = [] if verdict is None else evaluation.warnings.get(verdict.treatment, [])
     facts = [
+        *changes,
         *_describe_interval(evaluation, verdict, looks, badge),
         *describe_bounds(rows),
         *describe_guardrails({"": rows}),
@@ -92,7 +96,7 @@ def split_sentence(sentence: str) -> tuple[str, str]:
 
 def _describe_levels(rows: Sequence[MeasureRow]) -> str:
     """Return a sentence with the values of the primary metric in the control and the treatment."""
-    if not rows or "–" in (rows[0].a, rows[0].b):
+    if not rows or "–" in (rows[0].a, rows[0].b, rows[0].change):
         return ""
     return f"{rows[0].name} went from {rows[0].b} to {rows[0].a}, {rows[0].change}."
 
@@ -107,16 +111,16 @@ def _describe_interval(
     row = next(
         (r for r in evaluation.table if verdict and r.treatment == verdict.treatment and r.role == "primary"), None
     )
-    if row is None or row.low is None or row.high is None:
+    if row is None or row.low is None or row.high is None or row.word == TOO_EARLY:
         return []
-    parts = ["Valid at every look, so the experiment may stop at any time."]
+    parts = [] if evaluation.late_changes else ["Valid at every look, so the experiment may stop at any time."]
     since = find_exclusion_time([look for look in looks if look.treatment == row.treatment])
     if since is not None and not row.low <= 0.0 <= row.high:
         parts.append(f"The interval has excluded zero since {format_time(since)}.")
     if (once := _format_half_width(row.once_low, row.once_high)) is not None:
         always = _format_half_width(row.low, row.high)
         parts.append(f"For a single look, the interval would be {once} instead of {always}.")
-    return [Fact("ci", badge, " ".join(parts))]
+    return [Fact("ci", badge, " ".join(parts))] if parts else []
 
 
 def find_exclusion_time(looks: Sequence[ShownLook]) -> float | None:
@@ -156,19 +160,16 @@ def _describe_ratio(evaluation: Evaluation) -> str:
 
 
 def _describe_sources(evaluation: Evaluation) -> str:
-    behind = [s for s in evaluation.sources if s.state != "fresh"]
-    if not evaluation.sources:
+    listed = [s for s in evaluation.sources if s.state != "unlisted"]
+    behind = [s for s in listed if s.is_behind]
+    if not listed:
         return ""
     if not behind:
         return "All sources are fresh."
     named = ", ".join(
         f"{s.source} {s.state}{f' ({format_span(s.behind)} overdue)' if s.behind else ''}" for s in behind
     )
-    return (
-        f"Some sources are not fresh: {named}."
-        if len(behind) < len(evaluation.sources)
-        else f"No source is fresh: {named}."
-    )
+    return f"Some sources are not fresh: {named}." if len(behind) < len(listed) else f"No source is fresh: {named}."
 
 
 def describe_staleness(evaluation: Evaluation) -> tuple[str, str] | None:
@@ -177,11 +178,13 @@ def describe_staleness(evaluation: Evaluation) -> tuple[str, str] | None:
     if not silent:
         return None
     worst = max(silent, key=lambda s: s.behind or 0.0)
-    names = " and ".join(f"“{s.source}”" for s in silent)
-    last = "" if worst.counted_to is None else f" Data is counted to {format_hour_end(worst.counted_to)}."
-    nothing = f"{names} {'has' if len(silent) == 1 else 'have'} posted nothing since then."
-    head = f"Data is {format_span(worst.behind)} overdue." if worst.behind else "A source is silent."
-    return head, f"{last} {nothing} The page shows the data up to that time.".strip()
+    gaps = [
+        f"“{s.source}” has posted nothing{'' if s.counted_to is None else f' after {format_hour_end(s.counted_to)}'}."
+        for s in silent
+    ]
+    head = f"Data of “{worst.source}” is {format_span(worst.behind or 0.0)} overdue."
+    others = [s for s in evaluation.sources if s.state != "silent"]
+    return head, " ".join(gaps) + (" The other sources are counted." if others else "")
 
 
 def describe_users(evaluation: Evaluation, verdict: TreatmentVerdict | None) -> list[tuple[str, str]]:

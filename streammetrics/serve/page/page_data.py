@@ -13,7 +13,7 @@ from ...reports.measure_rows import build_hero
 from ...reports.numbers import format_count, format_fixed, format_share, typeset
 from ...reports.page_model import Fact, Forest, Headline, MeasureRow, MeasureTable, NamedSide, RowAxis
 from ...reports.scorecard_rows import FOREST
-from ..evaluation.evaluation import Evaluation, MetricRow, SourceStatus, TreatmentVerdict
+from ..evaluation.evaluation import TOO_EARLY, Evaluation, MetricRow, SourceStatus, TreatmentVerdict
 from ..part_keys import HOUR, parse_hour
 from . import time_charts
 from .headline_texts import (
@@ -40,6 +40,9 @@ from .time_format import format_hour_end, format_span, format_time
 from .view import View
 
 __all__ = ["Choice", "Glance", "PageData", "build_arms_table", "build_glance", "build_page", "build_source_rows"]
+
+
+DAY = 24
 
 
 class Choice(NamedTuple):
@@ -83,6 +86,7 @@ class PageData:
     progress: float | None = None
     power: str = ""
     final_note: str = ""
+    hours_note: str = ""
     provenance: list[tuple[str, str]] = field(default_factory=list)
     choices: dict[str, list[Choice]] = field(default_factory=dict)
 
@@ -119,6 +123,7 @@ def build_page(evaluation: Evaluation, history: ExperimentHistory, view: View) -
     page.staleness, (page.freshness, page.data_end) = describe_staleness(evaluation), _describe_freshness(evaluation)
     page.users, page.progress = describe_users(evaluation, verdict), _compute_progress(evaluation)
     page.power, page.final_note = describe_power(evaluation, arm), describe_final_hours(evaluation)
+    page.hours_note = _describe_hours(evaluation) if view.by == "hour" else ""
     page.provenance = _describe_provenance(evaluation)
     control = next((name for name in colours if name not in treatments), None)
     if arm and control is not None:
@@ -139,7 +144,7 @@ def _add_comparison(page: PageData, rows: Sequence[tuple[str, MeasureRow]], arm:
     if primary is not None:
         looks = [look for look in page.history.looks if look.treatment == arm]
         page.band = time_charts.build_look_chart(looks, primary.metric, view)
-        if page.band is None and primary.change is not None:
+        if page.band is None and primary.change is not None and primary.word != TOO_EARLY:
             page.hero = build_hero(rows[0][1], True)
     row = next((r for r in evaluation.table if r.treatment == arm and r.metric == metric), None)
     columns = list(dict.fromkeys(_slice_columns(r) for r in evaluation.slices))
@@ -162,7 +167,9 @@ def _build_charts(
     planned = {a.arm: a.planned for a in evaluation.arms}
     looks = [look for look in page.history.looks if look.treatment == sides[0].name]
     charts = (
-        time_charts.build_window_chart(points, row.change if row else None, metric, sides[0], view.by),
+        time_charts.build_window_chart(
+            points, row.change if row and row.word != TOO_EARLY else None, metric, sides[0], view.by
+        ),
         time_charts.build_arm_chart(points, metric, page.arms, view.by, percent=row is not None and is_rate(row)),
         time_charts.build_ratio_chart(looks, sides[0], planned.get(sides[0].name, 0.0), len(planned)),
     )
@@ -204,7 +211,27 @@ def _describe_freshness(evaluation: Evaluation) -> tuple[str, float | None]:
     """
     if evaluation.hours is None:
         return "no data yet", None
-    return f"data to {format_hour_end(evaluation.hours[1])}", (evaluation.hours[1] + 1) * float(HOUR)
+    # A source may post an hour that is not over yet. Its data ends now, not in the future.
+    end = min((evaluation.hours[1] + 1) * float(HOUR), evaluation.at)
+    return f"data to {_format_data_end(evaluation.hours[1], evaluation.at)}", end
+
+
+def _describe_hours(evaluation: Evaluation) -> str:
+    """Return a sentence that says from when on there are values by hour; empty if there are values of all hours.
+
+    The store merges the parts of a day once they can no longer be corrected. Their hours are then no longer known.
+    """
+    first = min((point.hour for point in evaluation.series), default=None)
+    if evaluation.hours is None or (first is not None and first // DAY <= evaluation.hours[0] // DAY):
+        return ""
+    since = (
+        "There are no values by hour" if first is None else f"Values by hour begin {format_time(first * float(HOUR))}"
+    )
+    return f"{since}. The hours of earlier days are merged after correct_within_days; their days are shown by day."
+
+
+def _format_data_end(hour: int, at: float) -> str:
+    return format_hour_end(hour) if (hour + 1) * HOUR <= at else format_time(at)
 
 
 def _compute_progress(evaluation: Evaluation) -> float | None:
@@ -221,7 +248,7 @@ def _describe_provenance(evaluation: Evaluation) -> list[tuple[str, str]]:
     ]
     if evaluation.hours is not None:
         first, last = evaluation.hours
-        terms.append(("hours", f"{format_time(first * float(HOUR))} to {format_hour_end(last)}"))
+        terms.append(("hours", f"{format_time(first * float(HOUR))} to {_format_data_end(last, evaluation.at)}"))
     terms.append(("definition", f"version {evaluation.version}"))
     if evaluation.digest:
         terms.append(("state", f"sha256 {evaluation.digest}"))
@@ -251,7 +278,7 @@ def build_glance(evaluation: Evaluation, conflicts: int = 0) -> Glance:
     breached = Counter(r.metric for r in evaluation.table if r.word == "breached")
     if not alerts and breached:
         alerts.append(Fact("but", "guardrail breached", ", ".join(breached)))
-    late = [s for s in evaluation.sources if s.state != "fresh"]
+    late = [s for s in evaluation.sources if s.is_behind]
     alerts += [Fact("but" if s.state == "silent" else "tag", s.state, _format_delay(s.source, s.behind)) for s in late]
     if conflicts:
         alerts.append(Fact("tag", "conflicts", format_count(conflicts)))
@@ -314,7 +341,8 @@ def build_source_rows(page: PageData) -> list[tuple[SourceStatus, list[str]]]:
     The cells are the last hour, delay, parts, late parts, missing hours, rows and dropped rows.
     """
     return [
-        (s, ["–" if s.counted_to is None else format_hour_end(s.counted_to), format_span(s.behind) if s.behind else "–",
+        (s, ["–" if s.counted_to is None else _format_data_end(s.counted_to, page.evaluation.at),
+             format_span(s.behind) if s.behind else "–",
              format_count(s.parts), format_count(s.late), _format_missing_hours(s.missing), format_count(s.rows) or "–",
              ", ".join(f"{format_count(n)} {why}" for why, n in s.dropped.items() if n) or "0"])
         for s in page.evaluation.sources

@@ -131,6 +131,7 @@ async def _close(source: Any) -> None:
 
 HERE = "streammetrics.serve.page.templates"
 OWNER, FRAGMENT = "owner", "fragment"
+MAX_REASON = 500  # the longest reason of an owner, in characters
 MAX_FRAGMENTS = 64  # the largest number of cached page fragments
 Handler = Callable[[Request, Any], Response]
 
@@ -163,7 +164,7 @@ def build_page_routes(
     reader: Callable[[Request, str], PageReader | Response],
     *,
     total: Callable[[str], bytes | None],
-    accept: Callable[[str, int, str], None],
+    decide: Callable[[str, int, str, str, str], None],
     describe_changes: Callable[[str, str], list[str]],
     beat: float = HEARTBEAT,
 ) -> list[Route]:
@@ -180,14 +181,15 @@ def build_page_routes(
         otherwise, it returns an error response.
     total : callable
         Returns the merged metrics of an experiment as bytes (a frame) for download; None if there is no data.
-    accept : callable
-        Accepts a conflict: takes the experiment, the number of the conflict and the name of the user who accepts it.
+    decide : callable
+        Decides a conflict: takes the experiment, the number of the conflict, "accept" or "reject", the name of the user
+        who decides, and the reason.
     describe_changes : callable
         Takes two definitions as JSON; returns the changes from the first to the second as sentences.
     beat : float
         The seconds of silence after which a stream sends a comment, so that proxies do not close it.
     """
-    pages = _Pages(board, store, reader, total, accept, describe_changes, beat)
+    pages = _Pages(board, store, reader, total, decide, describe_changes, beat)
     one = "/experiments/{id}"
     return [
         Route("/", pages.glance),
@@ -198,16 +200,16 @@ def build_page_routes(
         Route(f"{one}/total.smet", pages.total),
         Route(f"{one}/{{name}}.csv", pages.table),
         Route(f"{one}/{{name}}.png", pages.picture),
-        Route(f"{one}/conflicts/{{number:int}}", pages.accept, methods=["POST"]),
+        Route(f"{one}/conflicts/{{number:int}}", pages.decide, methods=["POST"]),
     ]
 
 
 class _Pages:
     """The request handlers of the pages. They share the board, the store, and a cache of page fragments."""
 
-    def __init__(self, board: Any, store: Any, reader: Any, total: Any, accept: Any, changes: Any, beat: float):
+    def __init__(self, board: Any, store: Any, reader: Any, total: Any, decide: Any, changes: Any, beat: float):
         self._board, self._store, self._reader = board, store, reader
-        self._total, self._accept, self._changes, self._beat = total, accept, changes, beat
+        self._total, self._decide, self._changes, self._beat = total, decide, changes, beat
         self._fragments: OrderedDict[tuple[Any, ...], str] = OrderedDict()
         self._render_lock = threading.Lock()
         self._templates = build_environment(HERE)
@@ -283,8 +285,8 @@ class _Pages:
         at = max((e.at for e in evaluations), default=0.0)
         return stream_events([self._board.subscribe(e.experiment, e.at) for e in evaluations], repr(at), self._beat)
 
-    async def accept(self, request: Request) -> Response:
-        """Accept a conflict: its content then replaces the part that was posted first.
+    async def decide(self, request: Request) -> Response:
+        """Accept a conflict, whose content then replaces the part that was posted first; or reject it.
 
         The request must be a form that an owner sent in this session.
         """
@@ -292,13 +294,18 @@ class _Pages:
         if isinstance(who, Response):
             return who
         async with request.form() as form:
-            token = str(form.get("form", ""))
+            token, decision, reason = (str(form.get(name, "")) for name in ("form", "decision", "reason"))
         if who.role != OWNER or not who.csrf_token or not hmac.compare_digest(token.encode(), who.csrf_token.encode()):
             return PlainTextResponse(
-                "only an owner can accept a conflict; log in as an owner, reload the page and try again", 403
+                "only an owner can decide a conflict; log in as an owner, reload the page and try again", 403
             )
+        if decision not in ("accept", "reject") or not reason.strip():
+            return PlainTextResponse(
+                "a conflict is accepted or rejected with a reason; go back and give the reason", 400
+            )
+        number, reason = request.path_params["number"], reason.strip()[:MAX_REASON]
         try:
-            await run_in_threadpool(self._accept, evaluation.experiment, request.path_params["number"], who.name)
+            await run_in_threadpool(self._decide, evaluation.experiment, number, decision, who.name, reason)
         # The owner sees this message.
         except StreamMetricsError as error:
             return PlainTextResponse(str(error), 409)

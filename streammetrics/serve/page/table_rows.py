@@ -10,7 +10,7 @@ from ...reports.measure_rows import build_forest, choose_common_decimals, format
 from ...reports.page_model import Forest, MeasureRow, MeasureTable, NamedSide
 from ...reports.scorecard_rows import MODEL, ScorecardRow, build_scorecard_row, build_scorecard_table
 from ...reports.task_charts import COLOURS
-from ..evaluation.evaluation import Evaluation, MetricRow
+from ..evaluation.evaluation import TOO_EARLY, Evaluation, MetricRow
 
 __all__ = ["Arms", "build_figures", "build_scorecard", "build_slice_forest", "format_badge", "is_rate"]
 
@@ -91,13 +91,16 @@ def build_slice_forest(
 def _build_scorecard_row(row: MetricRow, name: str, role: str) -> ScorecardRow:
     numbers = (row.control_value, row.value, row.change, row.low, row.high, row.bound)
     before, after, change, low, high, bound = map(_nan_if_none, numbers)
+    is_early = row.word == TOO_EARLY
+    if is_early:
+        change = low = high = math.nan
     return ScorecardRow(
         name,
         role,
         row.better,
         row.margin,
         *(before, after, change, low, high, bound, math.nan),
-        word=OWN_TRAFFIC if row.role == MODEL else row.word,
+        word=OWN_TRAFFIC if row.role == MODEL and not is_early else row.word,
         reason=row.reason,
         rows=row.rows,
         relative=True,

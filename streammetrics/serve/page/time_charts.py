@@ -13,7 +13,7 @@ from ...reports.charts import Band, Chart, ChartAxis, ChartLine, ColourKey, Rule
 from ...reports.numbers import choose_decimals, format_count, format_fixed, format_share, format_signed
 from ...reports.page_model import NamedSide
 from ...reports.window_charts import DOTS, format_time_unit, format_times
-from ..evaluation.evaluation import ShownLook, WindowPoint
+from ..evaluation.evaluation import ShownLook, WindowPoint, is_too_wide
 from ..part_keys import HOUR
 from .table_rows import Arms
 from .time_format import format_time, to_datetime
@@ -30,9 +30,11 @@ MAX_LETTERS = 28  # the longest name above a chart, in characters
 def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Chart | None:
     """Return a chart of the difference over all rows, as each look showed it.
 
-    Return None if there are fewer than two looks.
+    Looks whose interval says nothing yet are left out, because they would stretch the axis. Return None if there are
+    fewer than two other looks.
     """
-    visible = [one for one in looks if one.change is not None and view.contains(int(one.at // HOUR))]
+    in_range = [one for one in looks if one.change is not None and view.contains(int(one.at // HOUR))]
+    visible = [one for one in in_range if not is_too_wide(one.low, one.high)]
     if len(visible) < 2:
         return None
     drawn_looks = _thin_looks(visible, MAX_LOOKS)
@@ -47,7 +49,9 @@ def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Cha
         (one.at / HOUR, f"{format_time(one.at)}: {_describe_difference(one)}")
         for one in _thin_looks(drawn_looks, MAX_READINGS)
     ]
-    says = f"{format_count(len(visible))} looks so far. The band is jointly valid at all looks."
+    early = len(in_range) - len(visible)
+    left_out = f" {format_count(early)} of them came too early to say anything, and are left out." if early else ""
+    says = f"{format_count(len(in_range))} looks so far.{left_out} The band is jointly valid at all looks."
     last = [v for v in (value[-1], low[-1], high[-1]) if math.isfinite(v) and y.low <= v <= y.high]
     right = tuple((v, format_signed(v, 1, True)) for v in _drop_close_values(last, (y.high - y.low) / 14))
     return Chart(f"{metric} at every look", "", says, _build_time_axis(*ends), y, "",
@@ -59,9 +63,12 @@ def build_window_chart(
 ) -> Chart | None:
     """Return a chart of the difference in each window, with intervals that are valid for a single look.
 
-    `total_change` is the difference over all rows. Return None without data.
+    `total_change` is the difference over all rows. Windows whose interval says nothing are left out. Return None
+    without data.
     """
-    points_by_hour = {p.hour: p for p in points if p.arm == side.name and p.change is not None}
+    points_by_hour = {
+        p.hour: p for p in points if p.arm == side.name and p.change is not None and not is_too_wide(p.low, p.high)
+    }
     if not points_by_hour:
         return None
     hours, names, unit = _fill_windows(points_by_hour, by)

@@ -227,7 +227,7 @@ class FolderWatcher:
             self._refuse_file(status, str(error))
             return
         try:
-            experiment = await asyncio.to_thread(self.definitions.get, key.experiment)
+            experiment = await asyncio.to_thread(self.definitions.get_for_parts, key.experiment)
             if experiment is None:
                 self._warn_once(
                     status, f"there is no experiment {key.experiment!r}; define it first, or correct its ID"
@@ -248,10 +248,8 @@ class FolderWatcher:
             await self._refuse_with_audit(status, key, error)
         else:
             status.is_done = True
-            if outcome == "conflict":
-                log.warning(
-                    "%s was posted before with different content; the new part is kept as a conflict", status.file.path
-                )
+            if outcome not in ("stored", "same"):
+                log.warning("%s was posted before with different content (%s)", status.file.path, outcome)
 
     def _read_file(self, file: DroppedFile) -> bytes:
         max_bytes = self.settings.max_bytes

@@ -38,7 +38,8 @@ class StoredPart(NamedTuple):
 
     The state is "current" (the part counts, and its frame is stored), "folded" (it counts as part of its merged day),
     "forgotten" (its data was deleted after the retention time), "conflict" (its key was posted before with different
-    content) or "refused" (another part with its key was accepted in its place).
+    content) or "refused" (it does not count: another part with its key was accepted in its place, or it was rejected,
+    voided or too late).
     """
 
     number: int
@@ -100,7 +101,9 @@ class PartStore:
         Returns
         -------
         list of str
-            For each part: "stored", "same" (already stored) or "conflict" (its key is stored with a different digest).
+            For each part: "stored", "same" (already stored) or "conflict" (its key is stored with a different digest, and
+            the part is kept aside). A part that is not kept is "excess" (too many other contents have this key), "late"
+            (the part with its key can no longer be replaced) or "rejected" (an owner has rejected this content).
 
         Raises
         ------
@@ -197,10 +200,11 @@ class PartStore:
 
     # -- what is changed ----------------------------------------------------------------------------------------------
 
-    def accept(self, experiment: str, number: int, *, by: str, at: float) -> PartKey:
+    def accept(self, experiment: str, number: int, *, by: str, at: float, reason: str = "") -> PartKey:
         """Accept conflict `number`, which replaces the part that counts under its key.
 
-        A conflict is a part whose key was posted before with different content. The replaced part becomes "refused".
+        A conflict is a part whose key was posted before with different content. The replaced part becomes "refused". The
+        audit log records the reason.
 
         Raises
         ------
@@ -213,20 +217,82 @@ class PartStore:
             if not conflicts:
                 raise InvalidInputError(f"experiment {experiment!r} has no conflict {number}")
             key = conflicts[0].key
-            where = f" AND hour = ? AND source = ? AND seq = ? AND state IN {COUNTED}"
-            (counted,) = _load_entries(run, experiment, where, key.hour, key.source, key.seq)
+            counted = _load_counted(run, key)
+            if counted is None:
+                raise InvalidInputError(
+                    f"{key.text} was voided, so its other contents cannot be accepted; post it again"
+                )
             if counted.state != "current":
                 fate = "deleted" if counted.state == "forgotten" else "merged into its day"
                 raise InvalidInputError(
                     f"the conflict of {key.text} cannot be accepted any more: parts can be replaced only "
                     f"within correct_within_days, and the earlier part is already {fate}"
                 )
+            # The content of a voided part is deleted.
+            if not run("SELECT 1 FROM frames WHERE experiment = ? AND number = ?", experiment, number):
+                raise InvalidInputError(f"the content of conflict {number} is no longer stored; post it again")
             run("UPDATE parts SET state = 'refused' WHERE experiment = ? AND number = ?", experiment, counted.number)
             run("UPDATE parts SET state = 'current' WHERE experiment = ? AND number = ?", experiment, number)
             run("UPDATE streams SET epoch = ? WHERE experiment = ?", epoch + 1, experiment)
             change = f"accepted {conflicts[0].digest[:12]} for {key.text}, in place of {counted.digest[:12]}"
-            add_audit_entry(run, experiment, change, by=by, at=at)
+            add_audit_entry(run, experiment, _add_reason(change, reason), by=by, at=at)
         return key
+
+    def reject(self, experiment: str, number: int, *, by: str, at: float, reason: str = "") -> PartKey:
+        """Reject conflict `number`: the part that was posted first counts for good.
+
+        Raise InvalidInputError if there is no such conflict.
+        """
+        with self.database.write_transaction() as run:
+            _, epoch = lock_experiment(run, experiment)
+            conflicts = _load_entries(run, experiment, " AND number = ? AND state = 'conflict'", number)
+            if not conflicts:
+                raise InvalidInputError(f"experiment {experiment!r} has no open conflict {number}")
+            key = conflicts[0].key
+            _refuse_parts(run, experiment, [number], epoch)
+            change = f"rejected {conflicts[0].digest[:12]} for {key.text}"
+            add_audit_entry(run, experiment, _add_reason(change, reason), by=by, at=at)
+        return key
+
+    def void(self, key: PartKey, *, by: str, at: float, reason: str = "") -> None:
+        """Remove a part that should not have been posted. Its source can then post other content under its key.
+
+        Raises
+        ------
+        InvalidInputError
+            No part with this key can be removed, or it has open conflicts.
+        """
+        experiment = key.experiment
+        with self.database.write_transaction() as run:
+            _, epoch = lock_experiment(run, experiment)
+            counted = _load_counted(run, key)
+            if counted is None:
+                raise InvalidInputError(f"there is no part {key.text}")
+            if counted.state != "current":
+                raise InvalidInputError(
+                    f"{key.text} cannot be voided any more: parts can be changed only within correct_within_days"
+                )
+            where = " AND hour = ? AND source = ? AND seq = ? AND state = 'conflict'"
+            if _load_entries(run, experiment, where, key.hour, key.source, key.seq):
+                raise InvalidInputError(f"{key.text} has conflicts; accept or reject each of them first")
+            _refuse_parts(run, experiment, [counted.number], epoch)
+            change = f"voided {counted.digest[:12]} of {key.text}"
+            add_audit_entry(run, experiment, _add_reason(change, reason), by=by, at=at)
+
+    def close_conflicts(self, experiment: str, at: float) -> None:
+        """Close the conflicts that can no longer be accepted, because the part with their key was merged or deleted."""
+        with self.database.write_transaction() as run:
+            _, epoch = lock_experiment(run, experiment)
+            rows = run(
+                "SELECT number FROM parts p WHERE experiment = ? AND state = 'conflict' AND EXISTS (SELECT 1 FROM parts c "
+                "WHERE c.experiment = p.experiment AND c.hour = p.hour AND c.source = p.source AND c.seq = p.seq "
+                "AND c.state IN ('folded', 'forgotten'))",
+                experiment,
+            )
+            if rows:
+                _refuse_parts(run, experiment, [number for (number,) in rows], epoch)
+                change = f"closed {len(rows)} conflicts, because the parts of their days are merged"
+                add_audit_entry(run, experiment, change, by="server", at=at)
 
     def replace_parts(self, experiment: str, epoch: int, merged: MergedDay) -> bool:
         """Replace the parts of a day with its merged day. Return False if the day has changed since it was merged.
@@ -342,19 +408,37 @@ def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
     counted, state = next((row for row in rows if row[1] in COUNTED), (None, "current"))
     if counted == part.digest:
         return "same"
-    if counted is not None and (len(rows) > MAX_CONFLICTS or any(digest == part.digest for digest, _ in rows)):
-        return "conflict"
+    is_late = counted is not None and state != "current"
+    known_state = next((known for digest, known in rows if digest == part.digest), None)
+    if known_state is not None or (counted is not None and len(rows) > MAX_CONFLICTS):
+        return "late" if is_late else {"refused": "rejected", None: "excess"}.get(known_state, "conflict")
     last[key.experiment] = number = last[key.experiment] + 1
-    new_state = "current" if counted is None else "conflict"
+    # A conflict can be accepted only until the parts of its day are merged. After that, only its row in the ledger is
+    # stored, not its frame.
+    new_state = "current" if counted is None else "refused" if is_late else "conflict"
     run(
         "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         key.experiment, number, key.hour, key.source, key.seq, part.digest, part.received_at, new_state, *part.row_counts,
     )  # fmt: skip
-    # A conflict can be accepted only until the parts of its day are merged. After that, only its row in the ledger is
-    # stored, not its frame.
     if state == "current":
         run("INSERT INTO frames VALUES (?, ?, ?)", key.experiment, number, part.data)
-    return "stored" if counted is None else "conflict"
+    return {"current": "stored", "refused": "late"}.get(new_state, new_state)
+
+
+def _refuse_parts(run: RunStatement, experiment: str, numbers: Sequence[int], epoch: int) -> None:
+    for number in numbers:
+        run("UPDATE parts SET state = 'refused' WHERE experiment = ? AND number = ?", experiment, number)
+    run("UPDATE streams SET epoch = ? WHERE experiment = ?", epoch + 1, experiment)
+
+
+def _load_counted(run: RunStatement, key: PartKey) -> StoredPart | None:
+    """Return the part that counts under a key; None if there is none."""
+    where = f" AND hour = ? AND source = ? AND seq = ? AND state IN {COUNTED}"
+    return next(iter(_load_entries(run, key.experiment, where, key.hour, key.source, key.seq)), None)
+
+
+def _add_reason(change: str, reason: str) -> str:
+    return f"{change}: {reason}" if reason else change
 
 
 def _load_entries(run: RunStatement, experiment: str, where: str, *args: object) -> list[StoredPart]:

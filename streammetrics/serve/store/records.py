@@ -169,6 +169,28 @@ class RecordStore:
             add_audit_entry(run, experiment, f"revoked token {name!r}", by=by, at=at)
         return True
 
+    def add_session(self, session: str, token: str, *, expires_at: float, now: float) -> None:
+        """Save a session: the hashes of its cookie and of its token. Delete the sessions that have expired."""
+        with self.database.write_transaction() as run:
+            run("DELETE FROM sessions WHERE expires <= ?", now)
+            run("INSERT INTO sessions VALUES (?, ?, ?)", session, token, expires_at)
+
+    def find_session(self, session: str, now: float) -> str | None:
+        """Return the hash of the token of a session; None if there is no such session at this time."""
+        with self.database.read_transaction() as run:
+            rows = run("SELECT token FROM sessions WHERE session = ? AND expires > ?", session, now)
+        return rows[0][0] if rows else None
+
+    def delete_session(self, session: str) -> None:
+        """Delete a session."""
+        with self.database.write_transaction() as run:
+            run("DELETE FROM sessions WHERE session = ?", session)
+
+    def check_write(self) -> None:
+        """Write something that changes nothing; raise an error of the store if it cannot be written."""
+        with self.database.write_transaction() as run:
+            run("UPDATE layout SET version = version")
+
     def add_audit(self, experiment: str, change: str, *, by: str, at: float) -> None:
         """Add an entry to the audit log.
 

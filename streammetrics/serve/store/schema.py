@@ -30,6 +30,7 @@ TABLES = (
     """audits (number {numbered}, experiment TEXT NOT NULL, at DOUBLE PRECISION NOT NULL, author TEXT NOT NULL,
         what TEXT NOT NULL)""",
     """tokens (experiment TEXT NOT NULL, name TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (experiment, name))""",
+    "sessions (session TEXT PRIMARY KEY, token TEXT NOT NULL, expires DOUBLE PRECISION NOT NULL)",
     "alerts (experiment TEXT NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (experiment, name))",
 )
 INDEXES = (

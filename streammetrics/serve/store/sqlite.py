@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,11 @@ from .failures import StoreDownError, StoreFullError
 
 __all__ = ["SQLite"]
 
-BUSY = 10.0
-"""The longest time, in seconds, to wait for the write transaction of another process."""
+QUEUE, BUSY = 8.0, 5.0
+"""The longest time, in seconds, to wait for the other writers of this process, and then for another process.
+
+A part may have to wait twice: for the parts before it, and for its own transaction. `push` waits for 30 seconds.
+"""
 SETTINGS = (
     # In WAL mode, only the setting FULL ensures that committed data survives a power failure.
     "PRAGMA synchronous = FULL",
@@ -34,6 +39,24 @@ AWAY = {
 }
 
 
+class WriteLock:
+    """A lock that makes the write transactions of a process wait for each other.
+
+    Without it, SQLite would make them retry. If the database is locked by another process, every writer waits for a
+    while. The lock is therefore not waited for without limit, or the last writer would wait for the sum of these times.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._lock = path, threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(timeout=QUEUE):
+            raise StoreDownError(f"{self._path}: other writers have held the store for {QUEUE:g} s")
+
+    def __exit__(self, *raised: object) -> None:
+        self._lock.release()
+
+
 class SQLite:
     """The driver of an SQLite file. While the file is open, SQLite keeps two more files beside it (-wal and -shm)."""
 
@@ -43,10 +66,14 @@ class SQLite:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        # The lock makes the threads of this process wait for each other. Without it, SQLite would make them retry.
-        self.write_lock = threading.Lock()
+        self.write_lock = WriteLock(self.path)
 
     def connect(self) -> sqlite3.Connection:
+        # The store contains data and hashes that are not for every user of this machine. SQLite gives its other two
+        # files the mode of this one.
+        if not self.path.exists():
+            with suppress(OSError):
+                os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
         connection = sqlite3.connect(self.path, timeout=BUSY, isolation_level=None, check_same_thread=False)
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

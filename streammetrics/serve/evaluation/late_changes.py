@@ -1,0 +1,106 @@
+"""Find the changes to a definition that could bias its verdict, because they were made after data had arrived."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..part_keys import HOUR
+from ..store.records import DefinitionVersion
+from .experiment import Experiment, describe_changes
+
+__all__ = ["DefinitionHistory", "LateChange", "build_definition_history"]
+
+DECIDING_FIELDS = ("primary", "users", "guardrails")
+
+
+class LateChange(NamedTuple):
+    """A change to the primary metric, the planned users or the guardrails after the first data.
+
+    Parameters
+    ----------
+    version : int
+        The version of the definition that contains the change.
+    sentence : str
+        The change, its time and its author.
+    needs_new_users : bool
+        Whether the change could favour a result that was already visible: another primary metric, or a guardrail that was
+        loosened or removed. Only users who were exposed after the change can decide then.
+    reason : str
+        The reason with which an owner has accepted the change; empty if nobody has.
+    """
+
+    version: int
+    sentence: str
+    needs_new_users: bool
+    reason: str
+
+    @property
+    def text(self) -> str:
+        """The change with its reason, for the page."""
+        return f"{self.sentence}, after the first data; {f'accepted: {self.reason}' if self.reason else 'not accepted'}"
+
+
+class DefinitionHistory(NamedTuple):
+    """The changes to a definition that matter for its evaluation.
+
+    Parameters
+    ----------
+    changes : list of str
+        All changes since the start, as sentences from `describe_changes`.
+    phases_at : list of float
+        The times after which users form a new phase, because planned shares or the way to decide have changed.
+    late : list of LateChange
+        The changes after the first data that could bias the verdict.
+    tuned_users : float or None
+        The planned number of users as it was first set. The always-valid intervals stay tuned for it.
+    """
+
+    changes: Sequence[str] = ()
+    phases_at: Sequence[float] = ()
+    late: Sequence[LateChange] = ()
+    tuned_users: float | None = None
+
+
+def build_definition_history(
+    versions: Sequence[DefinitionVersion], definitions: Sequence[Experiment], first_data_at: float
+) -> DefinitionHistory:
+    """Return the history of a definition.
+
+    Parameters
+    ----------
+    versions, definitions : sequence
+        All versions, oldest first, and the experiments that they define.
+    first_data_at : float
+        When the first part arrived, in seconds since 1970.
+    """
+    last = definitions[-1]
+    changes: list[str] = []
+    phases_at: list[float] = []
+    late: list[LateChange] = []
+    tuned_users = definitions[0].users
+    for version, old, new in zip(versions[1:], definitions, definitions[1:], strict=False):
+        sentences, is_late = describe_changes(old, new), version.at >= first_data_at
+        deciding = [one for one in sentences if one.startswith(tuple(f"{name}:" for name in DECIDING_FIELDS))]
+        needs_new_users = is_late and (old.primary != new.primary or _has_looser_guardrail(old, new))
+        if version.at >= last.start * HOUR:
+            changes += sentences
+        if needs_new_users or (version.at >= last.start * HOUR and old.arms != new.arms):
+            phases_at.append(version.at)
+        if is_late and deciding:
+            sentence = f"{'; '.join(deciding)} (version {version.version}, by {version.by}, {_format_time(version.at)})"
+            reason = last.accepted_changes.get(str(version.version), "")
+            late.append(LateChange(version.version, sentence, needs_new_users, reason))
+        if not is_late or tuned_users is None:
+            tuned_users = new.users
+    return DefinitionHistory(changes, phases_at, late, tuned_users)
+
+
+def _has_looser_guardrail(old: Experiment, new: Experiment) -> bool:
+    return any(new.guardrails.get(name, float("inf")) > margin for name, margin in old.guardrails.items())
+
+
+def _format_time(at: float) -> str:
+    time = datetime.datetime.fromtimestamp(at, datetime.UTC)
+    return f"{time.day} {time:%B %Y %H:%M} UTC"

@@ -1,0 +1,97 @@
+"""Count the metrics that were added to an experiment after its first parts.
+
+The total contains only the metrics of all parts. A metric that was added later is counted from the first day from which
+on all parts have it. Its value covers the users and rows of these days only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...errors import StreamMetricsError
+from ..part_keys import format_hour
+from .arm_samples import ArmSamples, collect_arm_samples, select_phase
+from .evaluation import MetricRow, WindowPoint
+from .experiment import Experiment
+from .window_series import WindowSeries
+from .windows import ExperimentWindow
+
+__all__ = ["LateMetrics", "collect_late_metrics"]
+
+
+class LateMetrics(NamedTuple):
+    """The samples of metrics that were added later, and the first hour of each of these metrics."""
+
+    arms: ArmSamples
+    first_hours: dict[str, int]
+
+    def add_to(self, arms: ArmSamples) -> ArmSamples:
+        """Return the samples of each arm together with those of the added metrics."""
+        return {arm: [*arms.get(arm, ()), *self.arms.get(arm, ())] for arm in dict.fromkeys([*arms, *self.arms])}
+
+    def describe(self, row: MetricRow) -> MetricRow:
+        """Return a row of the table; the row of an added metric says from when on it is counted."""
+        first = self.first_hours.get(row.metric)
+        if first is None:
+            return row
+        since = f"counted since {format_hour(first).replace('T', ' ')}:00 UTC, because earlier parts do not have it"
+        return row._replace(reason=f"{since}; {row.reason}" if row.reason else since)
+
+
+def collect_late_metrics(
+    experiment: Experiment,
+    phase: Any,
+    arms: ArmSamples,
+    points: Sequence[WindowPoint],
+    series: WindowSeries,
+    hours: Mapping[int, ExperimentWindow],
+    days: Mapping[int, ExperimentWindow],
+    before: int,
+) -> LateMetrics:
+    """Return the metrics that are missing in the total, but not in the last days.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The definition. Its primary metric must be in all parts.
+    phase : key
+        The key of the last phase, if there are phases.
+    arms : ArmSamples
+        The samples of the metrics in the total.
+    points : sequence of WindowPoint
+        The values by day, which show the metrics of each day.
+    series : WindowSeries
+        The cache that merges windows.
+    hours, days : mapping of int to ExperimentWindow
+        The windows by their first hour.
+    before : int
+        Only hours before this hour count.
+    """
+    known = {sample.name for samples in arms.values() for sample in samples}
+    missing = [name for name, role in experiment.metrics.items() if name not in known and role != "primary"]
+    first_hours = _find_first_days(missing, points, days)
+    late: ArmSamples = {}
+    for first in sorted(set(first_hours.values())):
+        merged = series.merge_final(hours, days, before, first)
+        try:
+            found = {} if merged is None else collect_arm_samples(select_phase(merged, experiment, phase), experiment)
+        # These windows cannot be read, so their metrics stay missing.
+        except StreamMetricsError:
+            continue
+        for arm, samples in found.items():
+            late.setdefault(arm, []).extend(sample for sample in samples if first_hours.get(sample.name) == first)
+    return LateMetrics(late, first_hours)
+
+
+def _find_first_days(names: Iterable[str], points: Sequence[WindowPoint], days: Iterable[int]) -> dict[str, int]:
+    """Return the first day from which on every day has a metric, by the name of the metric."""
+    first_days: dict[str, int] = {}
+    ordered = sorted(days, reverse=True)
+    for name in names:
+        having = {point.hour for point in points if point.metric == name}
+        for day in ordered:
+            if day not in having:
+                break
+            first_days[name] = day
+    return first_days
