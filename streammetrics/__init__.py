@@ -48,6 +48,7 @@ from .metrics import values as values
 from .metrics.families import list_public_names as _list_public_names
 from .reports.page.write import report as report
 from .reports.plots import plot as plot
+from .serve.exposures import count_exposures as count_exposures
 from .serve.push import push as push
 
 

@@ -1,0 +1,71 @@
+"""Count exposures apart from outcomes, so that each user counts once, however many workers and hours see the user."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..collect.accumulator import accumulator_of, definition_of
+from ..collect.metric_like import empty_copy, states_of, with_states
+from ..errors import InvalidInputError
+from ..statistics.unit_sums import UnitSums
+
+__all__ = ["count_exposures"]
+
+
+def count_exposures(metrics: Any, exposures: Any) -> Any:
+    """Return new metrics that contain the exposures of a table, and no rows in any other metric.
+
+    One job posts these exposures to a dashboard as a source of its own, and all other workers post outcomes alone.
+    A user then counts once, even if several workers or hours see the user.
+
+    Parameters
+    ----------
+    metrics : Sliced or MetricCollection
+        The metrics of the experiment, with the same settings as those of the other workers. They must contain a
+        `PerUnit` metric. Their rows are ignored, and they are not changed.
+    exposures : table
+        One row for each user: the first exposure. The table contains the columns of units and slices, and a column of
+        ones (`exposed`), but not the columns of outcomes.
+
+    Returns
+    -------
+    metrics of the same kind
+        They merge with the metrics of the other workers.
+
+    Raises
+    ------
+    InvalidInputError
+        There is no `PerUnit` metric.
+
+    Examples
+    --------
+    >>> import streammetrics as sm
+    >>> def make():
+    ...     clicks = sm.Task(sm.CTR(), y_true="click")
+    ...     return sm.Sliced(sm.MetricCollection(clicks, sm.PerUnit("click", unit="user")), by="arm")
+    >>> first = {"user": [1, 2, 3], "arm": ["a", "a", "b"], "exposed": [1, 1, 1]}
+    >>> outcomes = make().update({"user": [1, 1, 3], "arm": ["a", "a", "b"], "click": [1, 0, 1]})
+    >>> outcomes.merge(sm.count_exposures(make(), first)).compute()["a"]
+    {'ctr': 0.5, 'click_per_user': 0.5}
+    """
+    definition, empty = definition_of(metrics), empty_copy(metrics)
+    places = {i for i, read in enumerate(definition.reads) if isinstance(read.state, UnitSums)}
+    if len(places) == len(definition.reads):
+        return empty.update(exposures)
+    names = [
+        name for name in getattr(metrics, "names", ()) if places.issuperset(_find_places(definition, name) or [-1])
+    ]
+    if not names:
+        raise InvalidInputError("the metrics count no exposures; add sm.PerUnit(outcome, unit=...) for an outcome")
+    states = list(states_of(empty))
+    for name in names:
+        counted = accumulator_of(empty.only([name]).update(exposures))
+        for place, state in zip(_find_places(definition, name), counted.states, strict=True):
+            states[place] = state
+    return with_states(empty, states)
+
+
+def _find_places(definition: Any, name: str) -> list[int]:
+    """Return the index of each state that a metric reads."""
+    found = definition.find_entry(name)
+    return [] if found is None else list(found[1])
