@@ -7,22 +7,39 @@ import os
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from getpass import getuser
 from pathlib import Path
 from typing import Any
 
 from streammetrics.cli.messages import UsageError
+from streammetrics.errors import InvalidInputError
 from streammetrics.reports.text_table import print_line
 from streammetrics.serve.api.auth import OWNER, READER, issue_token
 from streammetrics.serve.api.reader_process import DecoderProcess, ReaderProcess
+from streammetrics.serve.api.results import format_timestamp
 from streammetrics.serve.dashboard import build_dashboard
+from streammetrics.serve.evaluation.metric_catalog import MetricCatalog, check_definitions
 from streammetrics.serve.part_keys import NAME
 from streammetrics.serve.server import build_server
-from streammetrics.serve.settings import LOOPBACK, ServerSettings
+from streammetrics.serve.settings import LOOPBACK, TAG_PREFIX, ServerSettings
 from streammetrics.serve.store import Store, open_store
+from streammetrics.serve.store.backup import back_up_sqlite
 
-__all__ = ["list_tokens", "make_token", "open_listener", "parse_auth", "revoke_token", "run_server"]
+__all__ = [
+    "back_up",
+    "check_folder",
+    "list_tokens",
+    "make_token",
+    "open_listener",
+    "parse_auth",
+    "parse_groups",
+    "print_audit",
+    "read_catalog",
+    "revoke_token",
+    "run_server",
+]
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "::1", "[::1]")
 
@@ -106,7 +123,27 @@ def parse_auth(text: str) -> str | None:
     )
 
 
-def make_token(url: str, experiment: str | None, name: str | None, owner: str | None, reader: str | None) -> None:
+def parse_groups(rules: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Parse the values of --group, such as admins=owner; return pairs of a group and its rights."""
+    pairs = []
+    for rule in rules:
+        group, _, rights = rule.rpartition("=")
+        if not group or not (rights in ("owner", "reader") or rights.removeprefix(TAG_PREFIX) not in ("", rights)):
+            raise UsageError(
+                f"--group: expected GROUP=owner, GROUP=reader or GROUP=tag:TAG, such as admins=owner, found {rule!r}"
+            )
+        pairs.append((group, rights))
+    return tuple(pairs)
+
+
+def make_token(
+    url: str,
+    experiment: str | None,
+    name: str | None,
+    owner: str | None,
+    reader: str | None,
+    tags: Sequence[str] = (),
+) -> None:
     """Create a token for the workers of an experiment, an owner or a reader, and print only the token on stdout."""
     if (found := sum(one is not None for one in (experiment, owner, reader))) != 1:
         raise UsageError(
@@ -116,11 +153,13 @@ def make_token(url: str, experiment: str | None, name: str | None, owner: str | 
         raise UsageError(
             "--name is the name of a worker and needs EXPERIMENT; for other tokens, use --owner NAME or --reader NAME"
         )
+    if tags and reader is None:
+        raise UsageError("--tag limits the experiments that a reader sees; use it with --reader NAME")
     if experiment is not None:
         _check_name(experiment)
     whose, who = (experiment, name or "worker") if experiment else (OWNER, owner) if owner else (READER, reader)
     with _open_store(url) as store:
-        print(issue_token(store, str(whose), str(who), **_audit_fields()))
+        print(issue_token(store, str(whose), str(who), tags=tags, **_audit_fields()))
     print(
         "The token is shown only once, because only its hash is stored. A new token of this name replaces it.",
         file=sys.stderr,
@@ -148,6 +187,53 @@ def revoke_token(url: str, whose: str, name: str) -> None:
     with _open_store(url) as store:
         if not store.revoke(owner, name, **_audit_fields()):
             raise UsageError(f"{whose} has no token {name!r}; `streammetrics serve tokens` lists all tokens")
+
+
+def read_catalog(path: str | None) -> MetricCatalog | None:
+    """Read a catalog of metrics; return None without a path."""
+    if path is None:
+        return None
+    try:
+        return MetricCatalog.from_toml(Path(path).read_text("utf-8"))
+    except (InvalidInputError, OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--metrics {path}: {error}") from None
+
+
+def check_folder(folder: str, catalog: str | None) -> None:
+    """Print whether the definitions in a folder are valid, and exit with status 1 unless all of them are."""
+    if not Path(folder).is_dir():
+        raise UsageError(f"there is no folder {folder}")
+    valid, errors = check_definitions(folder, read_catalog(catalog))
+    for error in errors:
+        print(error, file=sys.stderr)
+    print(f"{len(valid)} valid, {len(errors)} not valid")
+    if errors:
+        raise SystemExit(1)
+
+
+def print_audit(url: str, experiment: str | None) -> None:
+    """Print who changed what and when: a tab-separated line for each entry, oldest first.
+
+    `experiment` is the ID of an experiment; None prints the entries of all experiments and of all tokens.
+    """
+    with _open_store(url) as store:
+        for scope, entry in store.all_audits():
+            if experiment in (None, scope):
+                print(f"{format_timestamp(entry.at)}\t{scope}\t{entry.by}\t{entry.what}")
+
+
+def back_up(url: str, target: Path) -> None:
+    """Copy an SQLite store to a new file while the server runs; raise UsageError for other stores."""
+    scheme, separator, path = url.partition(":///")
+    path = path if separator and scheme == "sqlite" else url
+    if "://" in path:
+        raise UsageError(f"--store: expected an SQLite file, found {url!r}; back up PostgreSQL with pg_dump")
+    if not Path(path).is_file():
+        raise UsageError(f"--store: there is no file {path}")
+    try:
+        back_up_sqlite(path, target)
+    except FileExistsError:
+        raise UsageError(f"{target} exists already; choose another name") from None
 
 
 def _check_name(experiment: str) -> None:

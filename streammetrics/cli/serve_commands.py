@@ -5,6 +5,7 @@ A command imports its implementation only when it is called, so that all command
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,18 +23,38 @@ Store = Annotated[str, option("URL", texts.STORE, "--store", envvar="STREAMMETRI
 def _serve(
     context: typer.Context,
     store: Store = "streammetrics.db",
-    host: Annotated[str, option("ADDRESS", "Address to listen on; 0.0.0.0 stands for all addresses.")] = "127.0.0.1",
-    port: Annotated[int, option("PORT", "Port to listen on; 0 selects a free one.", min=0, max=65535)] = 8000,
-    experiments: Annotated[Text, option("FOLDER", texts.EXPERIMENTS)] = None,
-    watch: Annotated[Text, option("FOLDER", texts.WATCH)] = None,
-    auth: Annotated[str, option("login|proxy-header=NAME", texts.AUTH)] = "login",
-    public_read: Annotated[bool, option("", "Let everybody read all experiments.", "--public-read")] = False,
-    trust_proxy: Annotated[Texts, option("ADDRESS", texts.TRUST)] = None,
-    name: Annotated[Texts, option("HOST", texts.CALLED)] = None,
-    https: Annotated[
-        bool, option("", "Mark all cookies as secure, because readers use only HTTPS.", "--https")
+    host: Annotated[
+        str,
+        option("ADDRESS", "Address to listen on; 0.0.0.0 stands for all addresses.", envvar="STREAMMETRICS_HOST"),
+    ] = "127.0.0.1",
+    port: Annotated[
+        int,
+        option("PORT", "Port to listen on; 0 selects a free one.", min=0, max=65535, envvar="STREAMMETRICS_PORT"),
+    ] = 8000,
+    experiments: Annotated[Text, option("FOLDER", texts.EXPERIMENTS, envvar="STREAMMETRICS_EXPERIMENTS")] = None,
+    metrics: Annotated[Text, option("FILE", texts.CATALOG, envvar="STREAMMETRICS_METRICS")] = None,
+    watch: Annotated[Text, option("FOLDER", texts.WATCH, envvar="STREAMMETRICS_WATCH")] = None,
+    auth: Annotated[str, option("login|proxy-header=NAME", texts.AUTH, envvar="STREAMMETRICS_AUTH")] = "login",
+    groups_header: Annotated[Text, option("NAME", texts.GROUPS, envvar="STREAMMETRICS_GROUPS_HEADER")] = None,
+    group: Annotated[Texts, option("GROUP=RIGHTS", texts.GROUP, envvar="STREAMMETRICS_GROUP")] = None,
+    public_read: Annotated[
+        bool,
+        option("", "Let everybody read all experiments.", "--public-read", envvar="STREAMMETRICS_PUBLIC_READ"),
     ] = False,
-    max_bytes: Annotated[int, option("NUMBER", "Largest size of a posted state.", min=1024)] = 32 << 20,
+    trust_proxy: Annotated[Texts, option("ADDRESS", texts.TRUST, envvar="STREAMMETRICS_TRUST_PROXY")] = None,
+    name: Annotated[Texts, option("HOST", texts.CALLED, envvar="STREAMMETRICS_NAME")] = None,
+    https: Annotated[
+        bool,
+        option(
+            "",
+            "Mark all cookies as secure, because readers use only HTTPS.",
+            "--https",
+            envvar="STREAMMETRICS_HTTPS",
+        ),
+    ] = False,
+    max_bytes: Annotated[
+        int, option("NUMBER", "Largest size of a posted state.", min=1024, envvar="STREAMMETRICS_MAX_BYTES")
+    ] = 32 << 20,
 ) -> None:
     """Serve a live dashboard of experiments.
 
@@ -43,16 +64,19 @@ def _serve(
     if context.invoked_subcommand is not None:
         context.default_map = {context.invoked_subcommand: {"store": store}}
         return
-    from streammetrics.cli.serve import parse_auth, run_server
+    from streammetrics.cli.serve import parse_auth, parse_groups, read_catalog, run_server
     from streammetrics.serve.settings import ServerSettings
 
     settings = ServerSettings(
         public_read=public_read,
         proxy_header=parse_auth(auth),
+        groups_header=groups_header,
+        group_rights=parse_groups(group or ()),
         proxies=tuple(trust_proxy or ()),
         https=https,
         max_bytes=max_bytes,
         definitions=experiments,
+        catalog=read_catalog(metrics),
         watch=watch,
     )
     run_server(store, host, port, settings, name or [])
@@ -66,12 +90,13 @@ def _token(
     name: Annotated[Text, option("NAME", "Name of the worker. An earlier token of this name becomes invalid.")] = None,
     owner: Annotated[Text, option("NAME", "Create a token for an owner, who defines experiments.")] = None,
     reader: Annotated[Text, option("NAME", "Create a token for a reader, who logs in.")] = None,
+    tag: Annotated[Texts, option("TAG", "Show the reader only the experiments with this tag; can be repeated.")] = None,
     store: Store = "streammetrics.db",
 ) -> None:
     """Create a token for the workers of an experiment, an owner or a reader, and print it once."""
     from streammetrics.cli.serve import make_token
 
-    make_token(store, experiment, name, owner, reader)
+    make_token(store, experiment, name, owner, reader, tag or ())
 
 
 @serve.command("tokens")
@@ -100,3 +125,38 @@ def _revoke(
     from streammetrics.cli.serve import revoke_token
 
     revoke_token(store, whose, name)
+
+
+@serve.command("audit")
+def _audit(
+    experiment: Annotated[
+        Text, typer.Argument(metavar="EXPERIMENT", help="ID of an experiment; by default, all experiments and tokens.")
+    ] = None,
+    store: Store = "streammetrics.db",
+) -> None:
+    """Print who changed what and when."""
+    from streammetrics.cli.serve import print_audit
+
+    print_audit(store, experiment)
+
+
+@serve.command("backup")
+def _backup(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The new file; it must not exist.")],
+    store: Store = "streammetrics.db",
+) -> None:
+    """Copy an SQLite store to a file while the server runs."""
+    from streammetrics.cli.serve import back_up
+
+    back_up(store, file)
+
+
+@serve.command("check")
+def _check(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Folder of definitions, one file ID.toml each.")],
+    metrics: Annotated[Text, option("FILE", texts.CATALOG)] = None,
+) -> None:
+    """Check definitions and a catalog of metrics before a server uses them."""
+    from streammetrics.cli.serve import check_folder
+
+    check_folder(folder, metrics)

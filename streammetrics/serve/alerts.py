@@ -18,12 +18,14 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from .evaluation.evaluation import Evaluation
+from .store.journal import Decision
 
-__all__ = ["AlertStateStore", "Alerts", "Fault", "find_faults", "post_json"]
+__all__ = ["AlertStateStore", "Alerts", "Fault", "find_faults", "find_verdicts", "post_json"]
 
 MAX_PENDING = 20  # the largest number of undelivered messages of a fault; if there are more, the oldest are dropped
 MAX_AGE = 86400.0  # seconds after which an undelivered message is dropped
 TIMEOUT = 5.0
+FINAL_DECISIONS = ("ship", "do not", "nothing shown")
 FIRST_WAIT, LONGEST_WAIT = 1.0, 600.0  # seconds until the first and the last retry; the wait doubles after each failure
 log = logging.getLogger(__name__)
 
@@ -39,10 +41,10 @@ class AlertStateStore(Protocol):
 
 
 class Fault(NamedTuple):
-    """A problem with an experiment.
+    """A problem with an experiment, or a verdict that decides it.
 
     `alert` is its kind, such as "guardrail breached". `about` contains labels such as the treatment and the metric.
-    `sentence` explains the problem.
+    `sentence` explains it.
     """
 
     alert: str
@@ -81,6 +83,22 @@ def find_faults(evaluation: Evaluation) -> Iterator[Fault]:
         if source.conflicts:
             text = f"{source.source} posted a part again with different content; an owner decides which part counts"
             yield Fault("conflict", {"source": source.source}, text)
+
+
+def find_verdicts(evaluation: Evaluation) -> Iterator[Fault]:
+    """Yield the verdicts that decide an experiment. They are announced in the same way as faults.
+
+    Examples
+    --------
+    >>> from streammetrics.serve.evaluation.evaluation import TreatmentVerdict
+    >>> verdicts = [TreatmentVerdict("new", "ship", "Ship new."), TreatmentVerdict("newer", "keep running", "Wait.")]
+    >>> [one.about for one in find_verdicts(Evaluation("ranker", "A ranker", 1, 0.0, "running", verdicts=verdicts))]
+    [{'treatment': 'new', 'verdict': 'ship'}]
+    """
+    for verdict in evaluation.verdicts:
+        if verdict.decision in FINAL_DECISIONS:
+            about = {"treatment": verdict.treatment, "verdict": verdict.decision}
+            yield Fault("decided", about, verdict.sentence)
 
 
 def _format_duration(seconds: float) -> str:
@@ -189,8 +207,8 @@ class Alerts:
             self._thread.join(2 * TIMEOUT)
 
     def notify(self, evaluation: Evaluation, webhooks: Sequence[str]) -> None:
-        """Queue a message to all URLs in `webhooks` for each fault that has begun or ended since the last evaluation."""
-        now = {fault.key: fault for fault in find_faults(evaluation)}
+        """Queue a message to all URLs in `webhooks` for each fault or verdict that is new, or no longer true."""
+        now = {fault.key: fault for fault in (*find_faults(evaluation), *find_verdicts(evaluation))}
         with self._lock:
             states = self._load(evaluation.experiment)
             for key in now.keys() - {k for k, state in states.items() if state.is_active}:
@@ -202,6 +220,15 @@ class Alerts:
                     self._record_change(
                         evaluation, key, state, _build_end_message(state.message, evaluation.at), webhooks
                     )
+        self._wake.set()
+
+    def announce_decision(self, evaluation: Evaluation, decision: Decision, webhooks: Sequence[str]) -> None:
+        """Queue a message to all URLs in `webhooks` about a decision that an owner has recorded."""
+        about = {"arm": decision.arm, "by": decision.by, "number": str(decision.number)}
+        fault = Fault("decision recorded", about, f"{decision.by} decided for {decision.arm}: {decision.reason}")
+        message = _build_message(evaluation, fault) | {"at": decision.at, "since": decision.at, "state": "over"}
+        with self._lock:
+            self._record_change(evaluation, fault.key, _FaultState(), message, webhooks)
         self._wake.set()
 
     def _record_change(

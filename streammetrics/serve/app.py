@@ -73,7 +73,7 @@ def create_app(
         application.
     """
     settings = settings or ServerSettings()
-    definitions = Definitions(store, settings.clock)
+    definitions = Definitions(store, settings.clock, settings.catalog)
     accounts = Accounts(store, settings.session_hours * 3600, settings.clock)
     access = Access(accounts, definitions, settings)
     ingest = Ingest(store, board.mark_changed, settings, decoder or ThreadDecoder(store))
@@ -114,6 +114,7 @@ def create_app(
         lifespan=lifespan,
     )
     app.state.ingest, app.state.access, app.state.definitions, app.state.watch = ingest, access, definitions, watcher
+    app.state.authorize, app.state.authorize_reader = api.authorize, api.authorize_reader
     return app
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -14,7 +15,10 @@ from .app import create_app
 from .evaluation.board import Board
 from .evaluation.experiment import Experiment, describe_changes
 from .evaluation.experiment_reader import ExperimentReader, ExperimentSource
+from .journal import Journal
+from .journal_routes import JournalRoutes
 from .page.routes import build_page_routes
+from .page.snapshot import render_snapshot
 from .prometheus import build_metrics_route
 from .settings import ServerSettings
 from .store import Store
@@ -59,7 +63,9 @@ def build_dashboard(
     pages = build_page_routes(
         board, store, _find_reader, total=reader.total, decide=decide, describe_changes=_describe_changes
     )
-    app = create_app(store, board, settings, [build_metrics_route(board), *pages], decoder)
+    journal = Journal(store, board, partial(render_snapshot, store, _describe_changes), settings.clock)
+    journal_routes = JournalRoutes(store, board, journal, _find_reader).routes()
+    app = create_app(store, board, settings, [build_metrics_route(board), *journal_routes, *pages], decoder)
     app.state.board, app.state.end_streams = board, board.end_subscriptions
     return app
 

@@ -6,10 +6,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-__all__ = ["LOOPBACK", "ServerSettings"]
+from .evaluation.metric_catalog import MetricCatalog
+
+__all__ = ["LOOPBACK", "TAG_PREFIX", "ServerSettings"]
 
 LOOPBACK = ("127.0.0.1", "::1")
 MIB = 1 << 20
+TAG_PREFIX = "tag:"
+"""The first characters of the rights of a group that sees only the experiments with a tag."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,10 @@ class ServerSettings:
         Whether anybody may read every experiment.
     proxy_header : str or None
         The header with the name of the user, which a proxy sets; it replaces the login.
+    groups_header : str or None
+        The header with the groups of the user, separated by commas, which the same proxy sets.
+    group_rights : tuple of (str, str)
+        The rights of each group: "owner", "reader", or "tag:NAME" for readers of the experiments with this tag.
     proxies : tuple of str
         The addresses of trusted proxies, whose forwarded headers are used. By default, only a proxy on this machine may
         set `proxy_header`.
@@ -45,6 +53,8 @@ class ServerSettings:
         The duration of a login, in hours.
     definitions : str or None
         A folder with a TOML file for each experiment.
+    catalog : MetricCatalog or None
+        The metrics that new definitions may name; None for any metric.
     watch : str or None
         A local folder, or an fsspec URL, from which parts are read as files.
     watch_seconds : float
@@ -55,6 +65,8 @@ class ServerSettings:
 
     public_read: bool = False
     proxy_header: str | None = None
+    groups_header: str | None = None
+    group_rights: tuple[tuple[str, str], ...] = ()
     proxies: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ("*",)
     https: bool = False
@@ -69,6 +81,7 @@ class ServerSettings:
     failures: int = 10
     session_hours: float = 24.0 * 7
     definitions: str | None = None
+    catalog: MetricCatalog | None = None
     watch: str | None = None
     watch_seconds: float = 5.0
     clock: Callable[[], float] = time.time

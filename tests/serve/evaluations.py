@@ -24,6 +24,7 @@ from streammetrics.serve.evaluation.evaluation import (
     WindowPoint,
 )
 from streammetrics.serve.part_keys import HOUR, PartKey, format_hour, parse_hour
+from streammetrics.serve.store.journal import Annotation, Decision
 
 START = parse_hour("2026-06-01T00")
 EVIL = '<script>alert(1)</script>"><img src=x onerror=alert(2)>'
@@ -337,3 +338,12 @@ class FakeStore:
 
     def decide(self, *decision: Any) -> None:
         self.decided.append(decision)
+
+    def decisions(self, name: str) -> list[Decision]:
+        return [Decision(1, 1.7803e9, "eve", "treatment", EVIL, 2, "Ship treatment.")] if name == "weird" else []
+
+    def last_decisions(self) -> dict[str, Decision]:
+        return {name: found[-1] for name in self.evaluations if (found := self.decisions(name))}
+
+    def annotations(self, name: str) -> list[Annotation]:
+        return [Annotation(1, 1.7803e9, "eve", START + 30, EVIL)] if name in ("weird", "running") else []

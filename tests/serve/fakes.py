@@ -48,6 +48,7 @@ class Store:
         self.audited: list[tuple[str, str, str]] = []
         self.hashes: dict[str, list[Token]] = defaultdict(list)
         self.sessions: dict[str, tuple[str, float]] = {}
+        self.tags: dict[str, dict[str, tuple[str, ...]]] = defaultdict(dict)
         self.accepted: list[int] = []
         self.groups: list[int] = []
         self.fails: Exception | None = None
@@ -106,8 +107,14 @@ class Store:
     def add_audit(self, experiment: str, what: str, *, by: str, at: float) -> None:
         self.audited.append((experiment, what, by))
 
-    def add_token(self, experiment: str, hashed: str, name: str, *, by: str, at: float) -> None:
+    def add_token(
+        self, experiment: str, hashed: str, name: str, *, by: str, at: float, tags: Sequence[str] = ()
+    ) -> None:
         self.hashes[experiment].append(Token(name, hashed))
+        self.tags[experiment][name] = tuple(tags)
+
+    def token_tags(self, experiment: str) -> dict[str, tuple[str, ...]]:
+        return self.tags[experiment]
 
     def tokens(self, experiment: str) -> list[Token]:
         self._check()

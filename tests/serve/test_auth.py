@@ -21,6 +21,7 @@ from streammetrics.serve.api.auth import OWNER, READER, hash_token, issue_token
 from streammetrics.serve.api.limits import RateLimiter
 from streammetrics.serve.app import create_app
 from streammetrics.serve.dashboard import build_dashboard
+from streammetrics.serve.evaluation.experiment import Experiment
 from streammetrics.serve.settings import ServerSettings
 from streammetrics.serve.store import open_store
 
@@ -373,7 +374,7 @@ def test_an_owner_accepts_a_conflict_on_the_page(clock: Clock, tmp_path: Path) -
         old, new = form(owner), form(owner)
         decision = {"decision": "accept", "reason": "late conversions"}
         assert client.post(path, data={"form": old} | decision).status_code == 403  # of another session
-        assert client.post(path, content=b"x" * 5000).status_code == 413
+        assert client.post(path, content=b"x" * 20_000).status_code == 413
         assert client.post(path, data={"form": new} | decision).status_code == 303
         assert store.audits("rank")[-1].what.startswith("accepted")
         assert store.audits("rank")[-1].what.endswith(": late conversions")
@@ -396,3 +397,57 @@ def test_a_bucket_fills_again_and_forgets() -> None:
     assert [rate.take("a") for _ in range(3)] == [True, True, False]
     assert all(rate.take(str(i)) for i in range(1000))
     assert len(rate) == 10
+
+
+# -- groups and tags ---------------------------------------------------------------------------------------------------
+
+RULES = (("admins", "owner"), ("analysts", "reader"), ("search-team", "tag:search"), ("ads-team", "tag:ads"))
+PROXY = {"proxy_header": "x-user", "groups_header": "x-groups", "group_rights": RULES}
+
+
+@pytest.mark.parametrize(
+    ("groups", "role", "ids"),
+    [
+        ("admins", "owner", ["rank", "shop"]),
+        ("search-team, admins", "owner", ["rank", "shop"]),
+        ("analysts,search-team", "reader", ["rank", "shop"]),
+        ("search-team", "reader", ["rank"]),
+        ("search-team,ads-team", "reader", ["rank"]),
+        ("ads-team", "reader", []),
+        ("others", "", []),
+        ("", "", []),
+    ],
+)
+def test_groups_of_the_proxy_give_rights(groups: str, role: str, ids: list[str]) -> None:
+    here = world(tags=["search"])
+    here.store.define("shop", here.store.defined["rank"][-1].replace('"rank"', '"shop"').replace("search", "x"),
+                      by="t", at=0.0)  # fmt: skip
+    pages = [Route("/", shown), Route("/experiments/{id}", shown), Route("/metrics", shown)]
+    settings = ServerSettings(clock=lambda: NOW, **PROXY)
+    with Client(create_app(*here[:2], settings, pages)) as client:
+        headers = {"x-user": "ann", "x-groups": groups}
+        list_page = client.get("/", headers=headers)
+        assert list_page.text.split(" ")[:2] == ["ann", role] if role else list_page.status_code == 401
+        assert (len(list_page.text.split(" ")[-1]) == 64) == (role == "owner")
+        assert [
+            i for i in ("rank", "shop") if client.get(f"/experiments/{i}", headers=headers).status_code == 200
+        ] == ids
+        assert (client.get("/metrics", headers=headers).status_code == 200) == (len(ids) == 2)
+        assert client.get("/", headers=headers | {"x-user": ""}).status_code == 401
+        stranger = client.beside("10.0.0.9", **headers)
+        assert stranger.get("/").status_code == 401
+
+
+def test_the_token_of_a_reader_can_be_limited_to_tags() -> None:
+    here = world(tags=["search"])
+    token = issue_token(here.store, READER, "sue", by="t", at=0.0, tags=["ads"])
+    with Client(
+        create_app(*here[:2], ServerSettings(clock=lambda: NOW), [Route("/experiments/{id}", shown)])
+    ) as client:
+        for tags, status in ((["search"], 401), (["ads", "search"], 200)):
+            client.app.state.definitions.define(Experiment.from_dict({"id": "rank"} | DEFINITION | {"tags": tags}), "t")
+            client.headers["authorization"] = f"Bearer {token}"
+            assert client.get("/v1/experiments/rank").status_code == status
+            assert client.get("/experiments/rank").status_code == status
+            client.headers["authorization"] = f"Bearer {here.reader}"
+            assert client.get("/experiments/rank").status_code == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from serve.running import running
 import streammetrics as sm
 from streammetrics.cli import main
 from streammetrics.cli.messages import UsageError
-from streammetrics.cli.serve import parse_auth
+from streammetrics.cli.serve import parse_auth, parse_groups
 from streammetrics.serve.api.auth import issue_token
 from streammetrics.serve.dashboard import build_dashboard
 from streammetrics.serve.evaluation.totals import Totals
@@ -216,3 +217,68 @@ def test_push_needs_a_token_and_arms(log: Path, command: Command, monkeypatch: p
     assert "--push needs --arm" in command("eval", log, *OPTIONS[:6], *pushed).err
     monkeypatch.delenv("STREAMMETRICS_TOKEN")
     assert "STREAMMETRICS_TOKEN" in command("eval", log, *OPTIONS, *pushed).err
+
+
+# -- the audit log and backups -----------------------------------------------------------------------------------------
+
+
+def test_the_audit_log_and_a_backup_by_commands(tmp_path: Path, command: Command) -> None:
+    path, copy = tmp_path / "a.db", tmp_path / "b.db"
+    assert command("serve", "token", "--reader", "ann", "--tag", "ads", "--tag", "search", "--store", path).code == 0
+    with open_store(path) as store:  # a server has it open, and what it wrote last is in the write-ahead log
+        store.define("rank", "{}", by="eve", at=NOW)
+        assert command("serve", "backup", copy, "--store", f"sqlite:///{path}").code == 0
+    assert copy.stat().st_mode & 0o777 == 0o600
+    log = command("serve", "audit", "--store", copy).out
+    assert "\t@reader\t" in log
+    assert "made token 'ann' for ads, search" in log
+    assert command("serve", "audit", "rank", "--store", copy).out == (
+        "2026-06-01T20:00:00Z\trank\teve\tdefined version 1\n"
+    )
+    again = command("serve", "backup", copy, "--store", path)
+    assert (again.code, "exists already" in again.err) == (2, True)
+    assert "pg_dump" in command("serve", "backup", tmp_path / "c", "--store", "postgresql://a/b").err
+    assert "there is no file" in command("serve", "backup", tmp_path / "c", "--store", tmp_path / "none").err
+    assert not (tmp_path / "c").exists()
+    assert "--reader NAME" in command("serve", "token", "rank", "--tag", "x", "--store", path).err
+
+
+def test_rights_of_groups_are_checked() -> None:
+    assert parse_groups(["a=owner", "cn=b=tag:x", "c=reader"]) == (("a", "owner"), ("cn=b", "tag:x"), ("c", "reader"))
+    for wrong in ("a", "=owner", "a=writer", "a=tag:"):
+        with pytest.raises(UsageError, match="GROUP=tag:TAG"):
+            parse_groups([wrong])
+
+
+@pytest.mark.slow
+def test_a_backup_is_restored_on_another_port(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the guide says: options come from variables, and the copy of a server that runs has everything."""
+    path, copy, folder = tmp_path / "a.db", tmp_path / "b.db", tmp_path / "experiments"
+    folder.mkdir()
+    (folder / "rank.toml").write_text(TOML)
+    for name, value in {"STORE": path, "EXPERIMENTS": folder, "PUBLIC_READ": "true"}.items():
+        monkeypatch.setenv(f"STREAMMETRICS_{name}", str(value))
+    owner = command("serve", "token", "--owner", "eve").out.strip()
+    arms = sm.Sliced(sm.Sharded([sm.CTR()], unit="user"), by=["arm", "country"])
+    arms.update(y_true=[0, 1, 1], user=[1, 2, 3], arm=["A", "B", "B"], country=["x", "x", "y"])
+    with serving() as url:
+        assert sm.push(url, arms, experiment="rank", source="job", hour=HOUR, token=owner) == "stored"
+        headers = {"authorization": f"Bearer {owner}"}
+        fields = {"arm": "B", "reason": "it is better"}
+        decided = httpx.post(f"{url}/v1/experiments/rank/decisions", json=fields, headers=headers, timeout=60)
+        assert decided.status_code == 201
+        assert command("serve", "backup", copy).code == 0
+        page = httpx.get(f"{url}/experiments/rank/decisions/1", timeout=60).text
+    monkeypatch.delenv("STREAMMETRICS_EXPERIMENTS")
+    with serving("--store", copy) as url:
+        assert sm.push(url, arms, experiment="rank", source="job", hour=HOUR, token=owner) == "same"
+        restored = httpx.get(f"{url}/experiments/rank/decisions/1", timeout=60).text
+    assert page_of(restored) == page_of(page)
+    assert "it is better" in page
+
+
+def page_of(text: str) -> str:
+    """A page without what each answer has of its own."""
+    return re.sub(r'nonce="[^"]*"', "", text)

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ...errors import StreamMetricsError
 from ..evaluation.definitions import Definitions
-from ..settings import LOOPBACK, ServerSettings
+from ..evaluation.experiment import Experiment
+from ..settings import LOOPBACK, TAG_PREFIX, ServerSettings
 from .auth import Accounts, Person
 from .headers import find_client_address, find_peer, is_https, is_same_origin, read_header_values
 from .limits import BodyError, RateLimiter, read_body
@@ -34,7 +35,9 @@ __all__ = [
 OPEN_PATHS = re.compile(r"/(login|healthz|readyz)|/static/[^/]+|/v1/.*")
 """Paths that need no login: static files, the login form, health checks, and /v1, whose endpoints check tokens."""
 EXPERIMENT_PATH = re.compile(r"/experiments/([^/]+)(/.*)?")
-MAX_FORM_BYTES = 4096
+LIST_PATHS = ("/", "/live", "/logout")
+"""The paths that are open to readers who may see only some experiments. Lists then leave out the others."""
+MAX_FORM_BYTES = 1 << 14
 """The largest body of an HTML form, in bytes."""
 READ_METHODS = ("GET", "HEAD")
 ErrorHandler = Callable[[Request, Exception], Awaitable[Response]]
@@ -98,24 +101,49 @@ class Access:
         if header is not None:
             names = read_header_values(request.scope, header)
             trusted = find_peer(request.scope) in (self.settings.proxies or LOOPBACK)
-            return Person(names[0], "reader") if trusted and len(names) == 1 and names[0] else None
+            return self._find_proxy_user(request, names[0]) if trusted and len(names) == 1 and names[0] else None
         if cookie := request.cookies.get(cookie_name(self.uses_https(request.scope))):
             return self.accounts.read_session(cookie)
         token = read_bearer_token(request)
         return None if token is None else self.accounts.find_person(token)
 
+    def _find_proxy_user(self, request: Request, name: str) -> Person | None:
+        """Return a user whom the proxy has logged in, with the largest rights that one of the user's groups has.
+
+        Without rules for groups, all users are readers of all experiments. With such rules, a user in none of the
+        groups may see only public experiments.
+        """
+        rights = dict(self.settings.group_rights)
+        if not rights:
+            return Person(name, "reader")
+        header = self.settings.groups_header or ""
+        groups = [group.strip() for value in read_header_values(request.scope, header) for group in value.split(",")]
+        granted = {rights[group] for group in groups if group in rights}
+        if not granted:
+            return None
+        if "owner" in granted:
+            return Person(name, "owner", self.accounts.compute_proxy_csrf_token(name))
+        tags = () if "reader" in granted else tuple(sorted(right.removeprefix(TAG_PREFIX) for right in granted))
+        return Person(name, "reader", tags=tags)
+
+    def may_see(self, person: Person | None, experiment: Experiment) -> bool:
+        """Return whether a person may see an experiment; `person` is None for an anonymous visitor."""
+        if experiment.public or self.settings.public_read:
+            return True
+        return person is not None and (not person.tags or not {*person.tags}.isdisjoint(experiment.tags))
+
     def may_read(self, person: Person | None, path: str) -> bool:
         """Return whether a person may see the page at a path; `person` is None for an anonymous visitor."""
-        if person is not None or self.settings.public_read:
+        if self.settings.public_read or (person is not None and not person.tags):
             return True
         match = EXPERIMENT_PATH.fullmatch(path)
         if match is None:
-            return False
-        # The path /experiments/x.csv can mean a file of experiment "x", or the page of an experiment "x.csv". Anonymous
-        # visitors may see it only if every existing experiment of these two is public.
+            return person is not None and path in LIST_PATHS
+        # The path /experiments/x.csv can mean a file of experiment "x", or the page of an experiment "x.csv". A person
+        # may see it only if this is true of every existing experiment of these two.
         ids = {match[1], match[1].rpartition(".")[0]}
         experiments = [one for name in ids if (one := self.definitions.get(name)) is not None]
-        return bool(experiments) and all(one.public for one in experiments)
+        return bool(experiments) and all(self.may_see(person, one) for one in experiments)
 
 
 class Gate:
@@ -193,7 +221,9 @@ class Gate:
             )
         if self.access.settings.proxy_header is not None:
             return error_response(
-                401, "the proxy did not send the header with your user name; ask the operator of this server"
+                401,
+                "the proxy did not send the header with your user name, or none of your groups has access; ask the "
+                "operator of this server",
             )
         to = quote(request.scope["path"]) + (f"?{request.url.query}" if request.url.query else "")
         return RedirectResponse("/login" if to == "/" else f"/login?next={quote(to, safe='')}", 303)

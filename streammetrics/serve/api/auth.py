@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ...errors import InvalidInputError
@@ -20,17 +20,21 @@ PREFIX = "smt_"
 CACHE_SECONDS = 5.0
 """Seconds for which tokens are cached. A revoked token may be accepted for this long."""
 ROLES = (("owner", OWNER), ("reader", READER))
+PROXY_KEY, PROXY_KEY_SECONDS = "key of proxy forms", 100 * 365 * 86_400.0
+"""The entry of the table of sessions that contains the key of `compute_proxy_csrf_token`, and how long it is valid."""
 
 
 class Person(NamedTuple):
     """The person or program that sent a request.
 
-    `role` is "reader" or "owner", and `csrf_token` is the CSRF token of the session.
+    `role` is "reader" or "owner", and `csrf_token` is the CSRF token of the session. A reader with `tags` sees only the
+    experiments that have one of them.
     """
 
     name: str
     role: str
     csrf_token: str = ""
+    tags: tuple[str, ...] = ()
 
 
 def hash_token(token: str) -> str:
@@ -41,7 +45,7 @@ def hash_token(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-def issue_token(store: Any, scope: str, name: str, *, by: str, at: float) -> str:
+def issue_token(store: Any, scope: str, name: str, *, by: str, at: float, tags: Sequence[str] = ()) -> str:
     """Create a token and store its hash; the token itself is not stored.
 
     Parameters
@@ -56,11 +60,13 @@ def issue_token(store: Any, scope: str, name: str, *, by: str, at: float) -> str
         Who creates the token, for the audit log.
     at : float
         The time, in seconds since 1970.
+    tags : sequence of str
+        The tags to which the token of a reader is limited; without tags, it is valid for all experiments.
     """
     if not name.isprintable() or not 0 < len(name) <= 100:
         raise InvalidInputError(f"token name: expected 1 to 100 printable characters, found {name!r}")
     token = PREFIX + secrets.token_urlsafe(32)
-    store.add_token(scope, hash_token(token), name, by=by, at=at)
+    store.add_token(scope, hash_token(token), name, by=by, at=at, tags=tags)
     return token
 
 
@@ -80,6 +86,7 @@ class Accounts:
     def __init__(self, store: Any, seconds: float, clock: Callable[[], float]) -> None:
         self.store, self.seconds, self.clock = store, seconds, clock
         self._cached_tokens: dict[str, tuple[float, dict[str, str]]] = {}
+        self._cached_tags: tuple[float, dict[str, tuple[str, ...]]] = (float("-inf"), {})
 
     def _load_tokens(self, scope: str) -> dict[str, str]:
         """Return the names of all tokens of a scope by their hashes, cached for a few seconds.
@@ -92,6 +99,12 @@ class Accounts:
         tokens = {row.hashed: row.name for row in self.store.tokens(scope)}
         self._cached_tokens[scope] = (time.monotonic() + CACHE_SECONDS, tokens)
         return tokens
+
+    def _find_tags(self, role: str, name: str) -> tuple[str, ...]:
+        """Return the tags to which the token of a reader is limited; an empty tuple for all experiments."""
+        if time.monotonic() >= self._cached_tags[0]:
+            self._cached_tags = time.monotonic() + CACHE_SECONDS, self.store.token_tags(READER)
+        return self._cached_tags[1].get(name, ()) if role == "reader" else ()
 
     def find_name(self, scope: str, token: str) -> str | None:
         """Return the name of a token; None if the scope has no such token."""
@@ -108,7 +121,7 @@ class Accounts:
     def _find_owner_or_reader(self, digest: str, csrf_token: str = "") -> Person | None:
         for role, scope in ROLES:
             if (name := self._load_tokens(scope).get(digest)) is not None:
-                return Person(name, role, csrf_token)
+                return Person(name, role, csrf_token, self._find_tags(role, name))
         return None
 
     def create_session(self, token: str) -> str:
@@ -124,14 +137,25 @@ class Accounts:
     def read_session(self, cookie: str) -> Person | None:
         """Return the person to whom a session cookie belongs; None if the session has ended or never existed."""
         digest = self.store.find_session(hash_token(cookie), self.clock())
-        return None if digest is None else self._find_owner_or_reader(digest, _compute_csrf_token(cookie))
+        return None if digest is None else self._find_owner_or_reader(digest, compute_csrf_token(cookie))
+
+    def compute_proxy_csrf_token(self, name: str) -> str:
+        """Return the CSRF token of a user whom a proxy has logged in, and who therefore has no session cookie.
+
+        The token is computed from a random key that all servers of the store share. The key gives no access by itself.
+        """
+        now = self.clock()
+        if (key := self.store.find_session(PROXY_KEY, now)) is None:
+            self.store.add_session(PROXY_KEY, secrets.token_hex(32), expires_at=now + PROXY_KEY_SECONDS, now=now)
+            key = self.store.find_session(PROXY_KEY, now)
+        return compute_csrf_token(f"{key} {name}")
 
     def end_session(self, cookie: str) -> None:
         """End a session at every server of the store. Copies of its cookie then are no longer valid."""
         self.store.delete_session(hash_token(cookie))
 
 
-def _compute_csrf_token(cookie: str) -> str:
+def compute_csrf_token(cookie: str) -> str:
     """Return the CSRF token of a session.
 
     Each form contains this secret value, which shows that the form comes from this server. Only the cookie reveals it,

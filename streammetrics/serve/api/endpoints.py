@@ -24,7 +24,7 @@ from ..part_keys import PartKey, parse_key
 from ..settings import ServerSettings
 from ..store.parts import MAX_CONFLICTS
 from .access import Access, error_response, read_bearer_token
-from .auth import OWNER, READER
+from .auth import OWNER, READER, Person
 from .ingest import Ingest
 from .limits import drain_body, read_body
 
@@ -107,7 +107,7 @@ class Api(NamedTuple):
 
     async def _post_state(self, request: Request) -> Response:
         """Store a posted part. The token and the key (source, hour and number) are checked before the body is read."""
-        experiment, answer = await self._authorize(request, workers=True)
+        experiment, answer = await self.authorize(request, workers=True)
         if experiment is None:
             return await self._refuse_early(request, answer)
         experiment = await run_in_threadpool(self.definitions.get_for_parts, experiment.id) or experiment
@@ -157,7 +157,7 @@ class Api(NamedTuple):
         experiment.check_hour(key.hour, self.settings.clock())
         return key
 
-    async def _authorize(
+    async def authorize(
         self, request: Request, *, workers: bool = False, readers: bool = False
     ) -> tuple[Experiment | None, Response]:
         """Return the experiment that a request is about, and a response.
@@ -170,7 +170,9 @@ class Api(NamedTuple):
         experiment = await run_in_threadpool(self.definitions.get, request.path_params["id"])
         scopes = [OWNER, *([READER] if readers else []), *([experiment.id] if workers and experiment else [])]
         name = await run_in_threadpool(self.access.identify_token, token, *scopes)
-        if name is None:
+        # The token of a reader can be limited to tags.
+        person = await run_in_threadpool(self.access.accounts.find_person, token or "") if readers else None
+        if name is None or (person and experiment and not self.access.may_see(person, experiment)):
             return None, self.access.refuse_token(
                 client,
                 token,
@@ -183,6 +185,17 @@ class Api(NamedTuple):
                 404, f"there is no experiment {request.path_params['id'][:100]!r}; define it first, or correct its ID"
             )
         return experiment, Response()
+
+    async def authorize_reader(self, request: Request) -> tuple[Person | None, Response]:
+        """Return the owner or reader whose token a request has; without a valid token, return None and an error."""
+        client, token = self.access.find_client(request.scope), read_bearer_token(request)
+        if self.access.is_locked(client):
+            wait = self.access.failures.seconds_to_wait(client)
+            return None, error_response(429, TOO_MANY_TOKENS, wait=wait)
+        name = await run_in_threadpool(self.access.identify_token, client, token, OWNER, READER)
+        person = await run_in_threadpool(self.access.accounts.find_person, token) if name and token else None
+        message = "this address needs the token of a reader or an owner: Authorization: Bearer smt_..."
+        return person, error_response(401, message, bearer=True)
 
     async def _refuse_early(self, request: Request, answer: Response) -> Response:
         """Answer a refused request whose body was not read.
@@ -212,7 +225,7 @@ class Api(NamedTuple):
         return JSONResponse({"version": version, "changes": changes}, 201 if version == 1 else 200)
 
     async def _send_definition(self, request: Request) -> Response:
-        experiment, answer = await self._authorize(request, workers=True, readers=True)
+        experiment, answer = await self.authorize(request, workers=True, readers=True)
         if experiment is None:
             return answer
         owner = await run_in_threadpool(self.access.accounts.find_name, OWNER, read_bearer_token(request) or "")
@@ -223,7 +236,7 @@ class Api(NamedTuple):
     # -- conflicts ----------------------------------------------------------------------------------------------------
 
     async def _list_conflicts(self, request: Request) -> Response:
-        experiment, answer = await self._authorize(request, readers=True)
+        experiment, answer = await self.authorize(request, readers=True)
         if experiment is None:
             return answer
         conflicts = await run_in_threadpool(self.store.conflicts, experiment.id)
@@ -236,7 +249,7 @@ class Api(NamedTuple):
 
     async def _decide_conflict(self, request: Request) -> Response:
         """Accept a conflict, whose content then replaces the part that was posted first; or reject it."""
-        experiment, answer = await self._authorize(request)
+        experiment, answer = await self.authorize(request)
         if experiment is None:
             return answer
         number, by = request.path_params["number"], request.state.name

@@ -88,7 +88,7 @@ class Board:
     ) -> None:
         self._store, self._reader = store, reader
         self._every, self._clock = every, clock
-        self._alerts = Alerts(store, clock=clock) if alerts is None else alerts
+        self.alerts = Alerts(store, clock=clock) if alerts is None else alerts
         self._entries: dict[str, _BoardEntry] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: ThreadPoolExecutor | None = None
@@ -101,7 +101,7 @@ class Board:
         self._loop, self._is_open = asyncio.get_running_loop(), True
         self._worker = ThreadPoolExecutor(1, "streammetrics-board")
         definitions = await self._run_in_thread(self._store.definitions)
-        await self._run_in_thread(self._alerts.start, list(definitions))
+        await self._run_in_thread(self.alerts.start, list(definitions))
         for experiment in definitions:
             self._schedule(experiment)
         self._discovery = self._loop.create_task(self._discover_experiments())
@@ -125,7 +125,7 @@ class Board:
         await asyncio.gather(*tasks, return_exceptions=True)
         for experiment, entry in self._entries.items():
             await self._run_in_thread(self._save_last, experiment, entry)
-        await self._run_in_thread(self._alerts.stop)
+        await self._run_in_thread(self.alerts.stop)
         # Totals that are not saved are merged again at the next start.
         with contextlib.suppress(StoreDownError, StoreFullError):
             await self._run_in_thread(self._reader.close)
@@ -278,7 +278,7 @@ class Board:
         entry.last_valid = evaluation
         try:
             self._save(entry, evaluation)
-            self._alerts.notify(evaluation, () if experiment_definition is None else experiment_definition.webhooks)
+            self.alerts.notify(evaluation, () if experiment_definition is None else experiment_definition.webhooks)
             if now - entry.compacted_at >= COMPACT_INTERVAL:
                 entry.compacted_at = now
                 self._reader.compact(experiment, now)

@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import InvalidInputError, StreamMetricsError
 from ..part_keys import NAME
 from .experiment import Experiment, describe_changes
+from .metric_catalog import MetricCatalog
 
 __all__ = ["Definitions"]
 
@@ -33,10 +34,12 @@ class Definitions:
         The store of the definitions and their versions.
     clock : callable
         Returns the time, in seconds since 1970.
+    catalog : MetricCatalog, optional
+        The metrics that new definitions may name; by default, any metric.
     """
 
-    def __init__(self, store: Any, clock: Callable[[], float]) -> None:
-        self.store, self.clock = store, clock
+    def __init__(self, store: Any, clock: Callable[[], float], catalog: MetricCatalog | None = None) -> None:
+        self.store, self.clock, self.catalog = store, clock, catalog
         self._valid_until = float("-inf")
         self._experiments: dict[str, tuple[int, Experiment]] = {}
         self._relaxed: dict[tuple[str, int], tuple[float, Experiment]] = {}
@@ -85,6 +88,8 @@ class Definitions:
             raise InvalidInputError(
                 f"id: expected at most 100 letters, digits, '.', '_' or '-', found {experiment.id!r}"
             )
+        if self.catalog is not None:
+            experiment = self.catalog.apply(experiment)
         self._valid_until = float("-inf")
         version, old = self.load_all().get(experiment.id, (0, None))
         sentences = [] if old is None else describe_changes(old, experiment)

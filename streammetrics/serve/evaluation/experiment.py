@@ -62,7 +62,7 @@ def convert_hour(key: str, value: Any) -> int:
 
 
 SHARE_PREFIX = "planned share of"
-TEXT_FIELDS = ("id", "control", "primary", "title", "arm", "unit", "counts")
+TEXT_FIELDS = ("id", "control", "primary", "title", "description", "hypothesis", "owner", "arm", "unit", "counts")
 HOUR_FIELDS = ("start", "end")
 SHARE_TOLERANCE = 1e-12
 HIDDEN_FIELDS = ("webhooks",)
@@ -89,6 +89,12 @@ class Experiment:
         The first hour: hours since 1970, or a string such as 2026-06-01T09, in UTC.
     title : str
         The title on pages; by default the ID.
+    description, hypothesis, owner : str
+        What is tested, what is expected, and who is responsible.
+    tags : sequence of str
+        Tags such as the team or the product, by which people search, and to which readers can be limited.
+    archived : bool
+        Whether the list of experiments leaves the experiment out.
     arm : str
         The slice column of the arms.
     unit : str
@@ -149,6 +155,11 @@ class Experiment:
     primary: str
     start: int
     title: str = ""
+    description: str = ""
+    hypothesis: str = ""
+    owner: str = ""
+    tags: tuple[str, ...] = ()
+    archived: bool = False
     arm: str = "arm"
     unit: str = "user"
     guardrails: dict[str, float] = field(default_factory=dict)
@@ -182,7 +193,7 @@ class Experiment:
 
     def _convert_fields(self) -> dict[str, Any]:
         """Check and convert all fields that are not strings; return them by name."""
-        lists = {n: check_names(n, getattr(self, n)) for n in ("secondary", "model", "slices", "webhooks")}
+        lists = {n: check_names(n, getattr(self, n)) for n in ("tags", "secondary", "model", "slices", "webhooks")}
         amounts = {n: check_named_amounts(n, getattr(self, n)) for n in ("arms", "guardrails", "sources")}
         numbers = {
             n: check_amount(n, v)
@@ -270,8 +281,9 @@ class Experiment:
             raise InvalidInputError(
                 "users: expected the planned number of users in all arms together, above 0; found 0"
             )
-        if not isinstance(self.public, bool):
-            raise InvalidInputError(f"public: expected true or false, found {self.public!r}")
+        for key in ("public", "archived"):
+            if not isinstance(getattr(self, key), bool):
+                raise InvalidInputError(f"{key}: expected true or false, found {getattr(self, key)!r}")
         if not isinstance(self.accepted_changes, Mapping) or not all(
             isinstance(reason, str) and reason.strip() for reason in self.accepted_changes.values()
         ):

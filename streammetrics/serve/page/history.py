@@ -1,4 +1,4 @@
-"""The history of an experiment on its page: versions of the definition, earlier looks, and conflicts."""
+"""The history of an experiment on its page: versions of its definition, looks, conflicts, decisions and annotations."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from ..evaluation.experiment import HIDDEN_FIELDS
 from ..part_keys import HOUR, format_hour
 from .time_format import format_day, format_hour_end, format_time
 
-__all__ = ["Conflict", "DefinitionChange", "ExperimentHistory", "load_history"]
+__all__ = ["Conflict", "DefinitionChange", "ExperimentHistory", "ShownAnnotation", "ShownDecision", "load_history"]
 
 EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {}, False)
+ABOUT = ("hypothesis", "description", "owner", "tags")
+"""The settings that the page shows above the results, not among the other settings."""
 SHORT_DIGITS = 16  # the number of digits of a digest (hash) that the page shows
 
 
@@ -39,21 +41,47 @@ class Conflict(NamedTuple):
     time: str
 
 
+class ShownDecision(NamedTuple):
+    """A recorded decision: who decided for which arm and why, and what the page said about the arm at that time."""
+
+    number: int
+    time: str
+    by: str
+    arm: str
+    reason: str
+    verdict: str
+
+
+class ShownAnnotation(NamedTuple):
+    """A remark about an hour: the hour in hours since 1970 and as text, the author, and the remark."""
+
+    hour: int
+    time: str
+    by: str
+    text: str
+
+
 @dataclass(frozen=True)
 class ExperimentHistory:
-    """The history of an experiment: its definition, the changes to it, earlier looks, and open conflicts."""
+    """The history of an experiment: its definition, the changes to it, earlier looks, and what people wrote about it."""
 
     definition: Mapping[str, Any] = field(default_factory=dict)
     changes: Sequence[DefinitionChange] = ()
     looks: Sequence[ShownLook] = ()
     conflicts: Sequence[Conflict] = ()
+    decisions: Sequence[ShownDecision] = ()
+    annotations: Sequence[ShownAnnotation] = ()
+
+    def list_about(self) -> list[tuple[str, str]]:
+        """Return the hypothesis, description, owner and tags as pairs of a name and text, without empty ones."""
+        return [(name, _format_setting(name, self.definition[name])) for name in ABOUT if self.definition.get(name)]
 
     def list_settings(self) -> list[tuple[str, str]]:
         """Return the settings of the definition as pairs of a name and text. Empty and secret settings are left out."""
         return [
             (name, _format_setting(name, value))
             for name, value in self.definition.items()
-            if value not in EMPTY_VALUES and name not in HIDDEN_FIELDS
+            if value not in EMPTY_VALUES and name not in (*HIDDEN_FIELDS, *ABOUT)
         ]
 
 
@@ -86,7 +114,15 @@ def load_history(store: Any, experiment: str, describe_changes: Callable[[str, s
         )
         for e in store.conflicts(experiment)
     ]
-    return ExperimentHistory(json.loads(versions[-1].text) if versions else {}, changes[::-1], looks, conflicts)
+    decisions = [
+        ShownDecision(d.number, format_time(d.at), d.by, d.arm, d.reason, d.verdict)
+        for d in store.decisions(experiment)
+    ]
+    annotations = [
+        ShownAnnotation(a.hour, format_time(a.hour * float(HOUR)), a.by, a.text) for a in store.annotations(experiment)
+    ]
+    definition = json.loads(versions[-1].text) if versions else {}
+    return ExperimentHistory(definition, changes[::-1], looks, conflicts, decisions, annotations)
 
 
 def _format_setting(name: str, value: Any) -> str:

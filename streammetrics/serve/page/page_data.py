@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...reports.charts import Chart
 from ...reports.measure_rows import build_hero
@@ -15,7 +15,9 @@ from ...reports.page_model import Fact, Forest, Headline, MeasureRow, MeasureTab
 from ...reports.scorecard_rows import FOREST
 from ..evaluation.evaluation import TOO_EARLY, Evaluation, MetricRow, SourceStatus, TreatmentVerdict
 from ..part_keys import HOUR, parse_hour
+from ..store.journal import Decision
 from . import time_charts
+from .annotated_charts import annotate_looks, annotate_windows
 from .headline_texts import (
     build_headline,
     describe_final_hours,
@@ -144,7 +146,9 @@ def _add_comparison(page: PageData, rows: Sequence[tuple[str, MeasureRow]], arm:
     if primary is not None:
         looks = [look for look in page.history.looks if look.treatment == arm]
         page.band = time_charts.build_look_chart(looks, primary.metric, view)
-        if page.band is None and primary.change is not None and primary.word != TOO_EARLY:
+        if page.band is not None:
+            page.band = annotate_looks(page.band, page.history.annotations)
+        elif primary.change is not None and primary.word != TOO_EARLY:
             page.hero = build_hero(rows[0][1], True)
     row = next((r for r in evaluation.table if r.treatment == arm and r.metric == metric), None)
     columns = list(dict.fromkeys(_slice_columns(r) for r in evaluation.slices))
@@ -173,7 +177,16 @@ def _build_charts(
         time_charts.build_arm_chart(points, metric, page.arms, view.by, percent=row is not None and is_rate(row)),
         time_charts.build_ratio_chart(looks, sides[0], planned.get(sides[0].name, 0.0), len(planned)),
     )
-    yield from (chart for chart in charts if chart is not None)
+    windows, arms, ratio = charts
+    remarks = page.history.annotations
+    if windows is not None:
+        first = min(p.hour for p in points if p.arm == sides[0].name and p.change is not None)
+        yield annotate_windows(windows, first, view.by, remarks)
+    if arms is not None:
+        first = min(p.hour for p in points if p.arm in page.arms and p.value is not None)
+        yield annotate_windows(arms, first, view.by, remarks)
+    if ratio is not None:
+        yield annotate_looks(ratio, remarks)
 
 
 def _build_choices(
@@ -256,7 +269,7 @@ def _describe_provenance(evaluation: Evaluation) -> list[tuple[str, str]]:
 
 
 class Glance(NamedTuple):
-    """A row in the list of all experiments: its verdict, freshness, users and alerts."""
+    """A row in the list of all experiments: its verdict, freshness, users, alerts, and its owner with its tags."""
 
     id: str
     title: str
@@ -267,11 +280,17 @@ class Glance(NamedTuple):
     day: int
     users: str
     alerts: list[Fact]
-    at: float
+    about: str
 
 
-def build_glance(evaluation: Evaluation, conflicts: int = 0) -> Glance:
-    """Return the row of an experiment in the list of experiments, with its decision, freshness, users and alerts."""
+def build_glance(
+    evaluation: Evaluation, definition: Mapping[str, Any], conflicts: int = 0, recorded: Decision | None = None
+) -> Glance:
+    """Return the row of an experiment in the list of experiments, with its decision, freshness, users and alerts.
+
+    `definition` is the definition as JSON values, `conflicts` is the number of conflicts, and `recorded` is the last
+    decision that an owner has recorded.
+    """
     alerts = []
     if evaluation.ratio is not None and evaluation.ratio.alarm:
         alerts.append(Fact("but", "sample ratio", ""))
@@ -283,12 +302,15 @@ def build_glance(evaluation: Evaluation, conflicts: int = 0) -> Glance:
     if conflicts:
         alerts.append(Fact("tag", "conflicts", format_count(conflicts)))
     sentence, decision = _summarize_verdicts(evaluation)
+    if recorded is not None:
+        sentence, decision = f"All users get {recorded.arm}, says {recorded.by}.", "decided"
+    about = " · ".join(text for text in (definition.get("owner"), ", ".join(definition.get("tags", []))) if text)
     planned = f" of {format_count(evaluation.planned)}" if evaluation.planned else ""
     fresh, behind = _describe_freshness(evaluation)
     return Glance(
         evaluation.experiment, evaluation.title or evaluation.experiment, decision, sentence, fresh, behind,
         max(math.ceil(evaluation.day), 1),
-        f"{format_count(evaluation.users)}{planned}" if evaluation.users is not None else "–", alerts, evaluation.at,
+        f"{format_count(evaluation.users)}{planned}" if evaluation.users is not None else "–", alerts, about,
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -23,11 +24,12 @@ from ...errors import StreamMetricsError
 from ...reports.page.templates import build_environment, read_template
 from ..evaluation.evaluation import Evaluation
 from .downloads import PICTURES, TABLES, render_csv, render_png
+from .experiment_search import ExperimentSearch, list_tags
 from .history import load_history
 from .page_data import PageData, build_arms_table, build_glance, build_page, build_source_rows
 from .view import View
 
-__all__ = ["PageReader", "build_page_routes"]
+__all__ = ["PageReader", "build_page_routes", "build_templates", "load_static_files"]
 
 HERE = "streammetrics.serve.page.static"
 KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
@@ -53,6 +55,18 @@ def load_static_files() -> dict[str, StaticFile]:
         digest = hashlib.sha256(text.encode()).hexdigest()[:DIGITS]
         files[f"{stem}-{digest}.{ending}"] = StaticFile(text, KINDS[ending])
     return files
+
+
+def build_templates() -> Any:
+    """Return a Jinja environment with the templates of the pages and the functions that they call."""
+    templates = build_environment(HERE)
+    templates.globals |= {
+        "file": find_static_path,
+        "version": __version__,
+        "build_arms_table": build_arms_table,
+        "build_source_rows": build_source_rows,
+    }
+    return templates
 
 
 def find_static_path(name: str) -> str:
@@ -212,13 +226,7 @@ class _Pages:
         self._total, self._decide, self._changes, self._beat = total, decide, changes, beat
         self._fragments: OrderedDict[tuple[Any, ...], str] = OrderedDict()
         self._render_lock = threading.Lock()
-        self._templates = build_environment(HERE)
-        self._templates.globals |= {
-            "file": find_static_path,
-            "version": __version__,
-            "build_arms_table": build_arms_table,
-            "build_source_rows": build_source_rows,
-        }
+        self._templates = build_templates()
 
     # -- pages --------------------------------------------------------------------------------------------------------
 
@@ -227,9 +235,19 @@ class _Pages:
         who = self._reader(request, "")
         if isinstance(who, Response):
             return who
-        rows = [build_glance(e, len(self._store.conflicts(e.experiment))) for e in self._list_readable(request)]
+        evaluations, search = self._list_readable(request), ExperimentSearch.from_query(request.query_params)
+        texts, decisions = self._store.definitions(), self._store.last_decisions()
+        definitions = {e.experiment: json.loads(texts[e.experiment].text) for e in evaluations}
+        rows = [
+            build_glance(
+                e, definitions[e.experiment], len(self._store.conflicts(e.experiment)), decisions.get(e.experiment)
+            )
+            for e in evaluations
+            if search.matches(e.experiment, definitions[e.experiment])
+        ]
         name = "glance-main.html" if FRAGMENT in request.query_params else "glance.html"
-        return _html_response(self._render(name, request, who, max((r.at for r in rows), default=0.0), rows=rows))
+        values = {"rows": rows, "search": search, "tags": list_tags(definitions.values()), "count": len(definitions)}
+        return _html_response(self._render(name, request, who, max((e.at for e in evaluations), default=0.0), **values))
 
     def experiment(self, request: Request) -> Response:
         """Answer with the page of an experiment, or with its sections as a fragment.

@@ -6,6 +6,7 @@ import os
 from typing import Self
 
 from .database import Database
+from .journal import JournalStore
 from .parts import PartStore
 from .postgres import PostgreSQL
 from .records import RecordStore
@@ -15,7 +16,7 @@ from .sqlite import SQLite
 __all__ = ["Store", "open_store"]
 
 
-class Store(PartStore, RecordStore):
+class Store(PartStore, RecordStore, JournalStore):
     """All data of a dashboard: parts, merged days and totals, and the records of experiments.
 
     Methods block during disk access, and may be called from any thread. A method that writes is one transaction. When

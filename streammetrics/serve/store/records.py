@@ -5,6 +5,7 @@ A look records the verdicts of an experiment at one time, as people saw them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from .database import Database
@@ -138,8 +139,10 @@ class RecordStore:
 
     # -- access -------------------------------------------------------------------------------------------------------
 
-    def add_token(self, experiment: str, hashed: str, name: str, *, by: str, at: float) -> None:
-        """Save the hash of a token. The new token replaces any token with the same name."""
+    def add_token(
+        self, experiment: str, hashed: str, name: str, *, by: str, at: float, tags: Sequence[str] = ()
+    ) -> None:
+        """Save the hash of a token, and the tags to which it is limited. It replaces any token with the same name."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO tokens VALUES (?, ?, ?) ON CONFLICT (experiment, name) DO UPDATE SET hash = excluded.hash",
@@ -147,7 +150,11 @@ class RecordStore:
                 name,
                 hashed,
             )
-            add_audit_entry(run, experiment, f"made token {name!r}", by=by, at=at)
+            run("DELETE FROM token_tags WHERE experiment = ? AND name = ?", experiment, name)
+            for tag in tags:
+                run("INSERT INTO token_tags VALUES (?, ?, ?)", experiment, name, tag)
+            limit = f" for {', '.join(tags)}" if tags else ""
+            add_audit_entry(run, experiment, f"made token {name!r}{limit}", by=by, at=at)
 
     def tokens(self, experiment: str) -> list[Token]:
         """Return the tokens of a scope, sorted by name.
@@ -160,20 +167,27 @@ class RecordStore:
                 for row in run("SELECT name, hash FROM tokens WHERE experiment = ? ORDER BY name", experiment)
             ]
 
+    def token_tags(self, experiment: str) -> dict[str, tuple[str, ...]]:
+        """Return the tags to which tokens of a scope are limited, by name. Tokens without a limit are left out."""
+        with self.database.read_transaction() as run:
+            rows = run("SELECT name, tag FROM token_tags WHERE experiment = ? ORDER BY name, tag", experiment)
+        return {name: tuple(tag for other, tag in rows if other == name) for name, _ in rows}
+
     def revoke(self, experiment: str, name: str, *, by: str, at: float) -> bool:
         """Delete a token; return whether there was one with this name."""
         with self.database.write_transaction() as run:
             if not run("SELECT 1 FROM tokens WHERE experiment = ? AND name = ?", experiment, name):
                 return False
             run("DELETE FROM tokens WHERE experiment = ? AND name = ?", experiment, name)
+            run("DELETE FROM token_tags WHERE experiment = ? AND name = ?", experiment, name)
             add_audit_entry(run, experiment, f"revoked token {name!r}", by=by, at=at)
         return True
 
     def add_session(self, session: str, token: str, *, expires_at: float, now: float) -> None:
-        """Save a session: the hashes of its cookie and of its token. Delete the sessions that have expired."""
+        """Save a session, unless it exists: the hashes of its cookie and of its token. Delete expired sessions."""
         with self.database.write_transaction() as run:
             run("DELETE FROM sessions WHERE expires <= ?", now)
-            run("INSERT INTO sessions VALUES (?, ?, ?)", session, token, expires_at)
+            run("INSERT INTO sessions VALUES (?, ?, ?) ON CONFLICT (session) DO NOTHING", session, token, expires_at)
 
     def find_session(self, session: str, now: float) -> str | None:
         """Return the hash of the token of a session; None if there is no such session at this time."""
@@ -204,3 +218,9 @@ class RecordStore:
         with self.database.read_transaction() as run:
             rows = run("SELECT at, author, what FROM audits WHERE experiment = ? ORDER BY number", experiment)
         return [AuditEntry(*row) for row in rows]
+
+    def all_audits(self) -> list[tuple[str, AuditEntry]]:
+        """Return the audit logs of all experiments and of the server's tokens, with their scopes, oldest entry first."""
+        with self.database.read_transaction() as run:
+            rows = run("SELECT experiment, at, author, what FROM audits ORDER BY number")
+        return [(experiment, AuditEntry(*rest)) for experiment, *rest in rows]

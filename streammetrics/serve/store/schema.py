@@ -31,7 +31,13 @@ TABLES = (
         what TEXT NOT NULL)""",
     """tokens (experiment TEXT NOT NULL, name TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (experiment, name))""",
     "sessions (session TEXT PRIMARY KEY, token TEXT NOT NULL, expires DOUBLE PRECISION NOT NULL)",
+    "token_tags (experiment TEXT NOT NULL, name TEXT NOT NULL, tag TEXT NOT NULL, PRIMARY KEY (experiment, name, tag))",
     "alerts (experiment TEXT NOT NULL, name TEXT NOT NULL, state TEXT NOT NULL, PRIMARY KEY (experiment, name))",
+    """decisions (experiment TEXT NOT NULL, number BIGINT NOT NULL, at DOUBLE PRECISION NOT NULL, author TEXT NOT NULL,
+        arm TEXT NOT NULL, reason TEXT NOT NULL, version BIGINT NOT NULL, verdict TEXT NOT NULL, page TEXT NOT NULL,
+        PRIMARY KEY (experiment, number))""",
+    """annotations (experiment TEXT NOT NULL, number BIGINT NOT NULL, at DOUBLE PRECISION NOT NULL, author TEXT NOT NULL,
+        hour BIGINT NOT NULL, text TEXT NOT NULL, PRIMARY KEY (experiment, number))""",
 )
 INDEXES = (
     "UNIQUE INDEX IF NOT EXISTS parts_contents ON parts (experiment, hour, source, seq, digest)",

@@ -1,0 +1,80 @@
+"""Record decisions and annotations of an experiment, and announce decisions to webhooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..errors import InvalidInputError
+from .evaluation.evaluation import Evaluation
+from .evaluation.experiment import Experiment, convert_hour
+from .store.journal import Annotation, Decision
+
+__all__ = ["Journal"]
+
+MAX_REASON, MAX_ANNOTATION = 2000, 200
+"""The largest numbers of characters in the reason for a decision, and in an annotation."""
+
+
+class Journal(NamedTuple):
+    """Saves what people decide and remark about experiments.
+
+    Parameters
+    ----------
+    store : Store
+        The store.
+    board : Board
+        The evaluations, and the alerts that announce decisions.
+    render : callable
+        Takes an evaluation and a sentence; returns the page of the experiment with this sentence as HTML without
+        references to other files.
+    clock : callable
+        Returns the time, in seconds since 1970.
+    """
+
+    store: Any
+    board: Any
+    render: Callable[[Evaluation, str], str]
+    clock: Callable[[], float]
+
+    def decide(self, experiment: Experiment, arm: Any, reason: Any, *, by: str) -> Decision:
+        """Record that all users get an arm from now on, with a copy of the page as people see it now.
+
+        Raises
+        ------
+        InvalidInputError
+            The experiment has no such arm, or the reason is empty or too long.
+        """
+        if not isinstance(arm, str) or arm not in experiment.arms:
+            raise InvalidInputError(f"arm: expected one of {', '.join(experiment.arms)}, found {str(arm)[:100]!r}")
+        reason = _check_text("reason", reason, MAX_REASON)
+        evaluation, at = self.board.evaluation(experiment.id), self.clock()
+        verdict = " ".join(v.sentence for v in evaluation.verdicts if arm in (v.treatment, experiment.control))
+        decision = Decision(0, at, by, arm, reason, evaluation.version, verdict)
+        page = self.render(evaluation, f"{by} decided for {arm}: {reason}")
+        decision = decision._replace(number=self.store.add_decision(experiment.id, decision, page))
+        self.board.alerts.announce_decision(evaluation, decision, experiment.webhooks)
+        self.board.mark_changed(experiment.id)
+        return decision
+
+    def annotate(self, experiment: Experiment, hour: Any, text: Any, *, by: str) -> Annotation:
+        """Add a remark about an hour, such as a release, which the charts over time then show.
+
+        Raises
+        ------
+        InvalidInputError
+            The hour is not valid or before the start of the experiment, or the text is empty or too long.
+        """
+        hour, at = convert_hour("hour", hour), self.clock()
+        experiment.check_hour(hour, at)
+        text = _check_text("text", text, MAX_ANNOTATION)
+        number = self.store.add_annotation(experiment.id, hour, text, by=by, at=at)
+        self.board.mark_changed(experiment.id)
+        return Annotation(number, at, by, hour, text)
+
+
+def _check_text(key: str, value: Any, limit: int) -> str:
+    text = " ".join(value.split()) if isinstance(value, str) else ""
+    if not text.isprintable() or not 0 < len(text) <= limit:
+        raise InvalidInputError(f"{key}: expected a text of 1 to {limit:,} printable characters, found {value!r:.100}")
+    return text

@@ -1,0 +1,37 @@
+"""Draw annotations, such as releases, on the charts over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...reports.charts import Chart, Rule
+from .history import ShownAnnotation
+from .time_charts import DAY
+
+__all__ = ["annotate_looks", "annotate_windows"]
+
+
+def annotate_looks(chart: Chart, annotations: Sequence[ShownAnnotation]) -> Chart:
+    """Return a chart whose horizontal axis is the time in hours since 1970, with a line for each annotation."""
+    return _add_lines(chart, [(float(one.hour), one) for one in annotations])
+
+
+def annotate_windows(chart: Chart, first_hour: int, by: str, annotations: Sequence[ShownAnnotation]) -> Chart:
+    """Return a chart of windows, with a line for each annotation.
+
+    `first_hour` is the first hour of the first window, in hours since 1970, and `by` is "hour" or "day".
+    """
+    hours = DAY if by == "day" else 1
+    # The window with index i covers the range from i - 0.5 to i + 0.5 of the axis.
+    return _add_lines(chart, [((one.hour - first_hour) / hours - 0.5, one) for one in annotations])
+
+
+def _add_lines(chart: Chart, positions: Sequence[tuple[float, ShownAnnotation]]) -> Chart:
+    visible = [(x, one) for x, one in positions if chart.x.low <= x <= chart.x.high]
+    if not visible:
+        return chart
+    lines = [Rule((x, x), (chart.y.low, chart.y.high), f"{one.time}: {one.text}") for x, one in visible]
+    remarks = "; ".join(f"{one.time}: {one.text}" for _, one in visible)
+    return replace(chart, layers=[*lines, *chart.layers], note=f"{chart.note} Dotted upright: annotations.".strip(),
+                   summary=f"{chart.summary} {remarks}.")  # fmt: skip

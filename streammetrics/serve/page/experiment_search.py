@@ -1,0 +1,54 @@
+"""Search the list of experiments by text, tag and archive. The query of the page's URL contains the search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Self
+
+__all__ = ["ExperimentSearch", "list_tags"]
+
+SEARCHED = ("title", "description", "hypothesis", "owner", "primary")
+"""The settings in whose texts a search looks, in addition to the ID and the tags."""
+
+
+class ExperimentSearch(NamedTuple):
+    """What a visitor is looking for.
+
+    Parameters
+    ----------
+    text : str
+        Words that the ID, the tags or the texts of an experiment must all contain; upper and lower case are the same.
+    tag : str
+        A tag that an experiment must have; empty for all experiments.
+    archived : bool
+        Whether to list the archived experiments, and not the others.
+    """
+
+    text: str = ""
+    tag: str = ""
+    archived: bool = False
+
+    @classmethod
+    def from_query(cls, query: Mapping[str, str]) -> Self:
+        """Return the search that a URL query contains."""
+        return cls(query.get("q", "").strip()[:200], query.get("tag", ""), query.get("archived") == "1")
+
+    def matches(self, experiment: str, definition: Mapping[str, Any]) -> bool:
+        """Return whether an experiment, with its definition as JSON values, is among the results.
+
+        Examples
+        --------
+        >>> one = {"title": "A new ranker", "tags": ["search"], "archived": False}
+        >>> [ExperimentSearch(text).matches("rank-7", one) for text in ("RANKER search", "rank-7", "checkout")]
+        [True, True, False]
+        """
+        tags = definition.get("tags", [])
+        if bool(definition.get("archived")) != self.archived or (self.tag and self.tag not in tags):
+            return False
+        texts = [experiment, *tags, *(str(definition.get(name, "")) for name in SEARCHED)]
+        return all(any(word in text.casefold() for text in texts) for word in self.text.casefold().split())
+
+
+def list_tags(definitions: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the distinct tags of definitions, sorted."""
+    return sorted({tag for definition in definitions for tag in definition.get("tags", [])})

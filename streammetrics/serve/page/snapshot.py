@@ -1,0 +1,57 @@
+"""Render the page of an experiment as one HTML file, which stays the same when the experiment or the release changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..evaluation.evaluation import Evaluation
+from .history import load_history
+from .page_data import build_page
+from .routes import build_templates, load_static_files
+from .time_format import format_time
+from .view import View
+
+__all__ = ["NONCE", "SnapshotPerson", "render_snapshot"]
+
+NONCE = "SNAPSHOT"
+"""The nonce of the styles in a snapshot. The server replaces it with the nonce of the response."""
+
+
+class SnapshotPerson(NamedTuple):
+    """The reader of a snapshot, who is nobody in particular and cannot change anything."""
+
+    name: str = ""
+    role: str = "reader"
+    csrf_token: str = ""
+
+
+def render_snapshot(
+    store: Any, describe_changes: Callable[[str, str], list[str]], evaluation: Evaluation, sentence: str
+) -> str:
+    """Return the page of an experiment as HTML with all styles inside, and without scripts and forms.
+
+    Parameters
+    ----------
+    store : Store
+        The store of definitions, looks and conflicts.
+    describe_changes : callable
+        Takes two definitions as JSON; returns the changes from the first to the second as sentences.
+    evaluation : Evaluation
+        The evaluation that the page shows.
+    sentence : str
+        Why the snapshot was made; the page begins with it.
+    """
+    history = load_history(store, evaluation.experiment, describe_changes)
+    templates = build_templates()
+    styles = "\n".join(one.text for one in load_static_files().values() if one.kind.startswith("text/css"))
+    frozen = {
+        "nonce": NONCE,
+        "styles": styles,
+        "sentence": f"Snapshot of {format_time(evaluation.at)}: {sentence}",
+    }
+    text: str = templates.get_template("experiment.html").render(
+        root="", who=SnapshotPerson(), owner=False, at=repr(evaluation.at), frozen=frozen,
+        page=build_page(evaluation, history, View()),
+    )  # fmt: skip
+    return text

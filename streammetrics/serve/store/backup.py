@@ -1,0 +1,38 @@
+"""Copy an SQLite store to a file while servers use it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from .failures import StoreDownError
+
+__all__ = ["back_up_sqlite"]
+
+PAGES_PER_STEP = 1024
+"""The number of pages that are copied at a time. Between two steps, servers can write."""
+
+
+def back_up_sqlite(source: str | Path, target: str | Path) -> None:
+    """Copy an SQLite store to a new file, which is a complete store as of one moment.
+
+    Raises
+    ------
+    FileExistsError
+        There is a file at `target` already.
+    StoreDownError
+        The store cannot be read.
+    """
+    # Only the user who runs the command may read the copy, which contains the hashes of tokens.
+    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        with (
+            closing(sqlite3.connect(f"{Path(source).resolve().as_uri()}?mode=ro", uri=True)) as reading,
+            closing(sqlite3.connect(target)) as writing,
+        ):
+            reading.backup(writing, pages=PAGES_PER_STEP, sleep=0.01)
+    except sqlite3.Error as error:
+        os.unlink(target)
+        raise StoreDownError(f"{source}: {error}") from error
