@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from ..errors import InvalidInputError, StreamMetricsError
 from .api.access import is_valid_csrf_token, read_form
+from .api.auth import Person
 from .api.limits import read_body
 from .api.results import build_results, describe_annotation, describe_decision, format_timestamp
 from .evaluation.experiment import Experiment
@@ -68,9 +69,10 @@ class JournalRoutes(NamedTuple):
     # -- for programs -------------------------------------------------------------------------------------------------
 
     async def _list_experiments(self, request: Request) -> Response:
-        person, answer = await request.app.state.authorize_reader(request)
+        found: tuple[Person | None, Response] = await request.app.state.authorize_reader(request)
+        person, answer = found
         if person is None:
-            return answer  # type: ignore[no-any-return]
+            return answer
         return JSONResponse(await run_in_threadpool(self._load_list, request, person))
 
     def _load_list(self, request: Request, person: Any) -> list[dict[str, Any]]:
@@ -89,9 +91,9 @@ class JournalRoutes(NamedTuple):
         return rows
 
     async def _send_results(self, request: Request) -> Response:
-        experiment, answer = await request.app.state.authorize(request, readers=True)
+        experiment, answer = await _authorize(request, readers=True)
         if experiment is None:
-            return answer  # type: ignore[no-any-return]
+            return answer
         return JSONResponse(await run_in_threadpool(self._load_results, experiment))
 
     def _load_results(self, experiment: Experiment) -> dict[str, Any]:
@@ -101,16 +103,16 @@ class JournalRoutes(NamedTuple):
         )
 
     async def _send_audit(self, request: Request) -> Response:
-        experiment, answer = await request.app.state.authorize(request, readers=True)
+        experiment, answer = await _authorize(request, readers=True)
         if experiment is None:
-            return answer  # type: ignore[no-any-return]
+            return answer
         entries = await run_in_threadpool(self.store.audits, experiment.id)
         return JSONResponse([{"at": format_timestamp(e.at), "by": e.by, "change": e.what} for e in entries])
 
     async def _send_entries(self, request: Request) -> Response:
-        experiment, answer = await request.app.state.authorize(request, readers=True)
+        experiment, answer = await _authorize(request, readers=True)
         if experiment is None:
-            return answer  # type: ignore[no-any-return]
+            return answer
         if _read_kind(request) == "decisions":
             rows = [describe_decision(one) for one in await run_in_threadpool(self.store.decisions, experiment.id)]
         else:
@@ -118,9 +120,9 @@ class JournalRoutes(NamedTuple):
         return JSONResponse(rows)
 
     async def _add_entry(self, request: Request) -> Response:
-        experiment, answer = await request.app.state.authorize(request)
+        experiment, answer = await _authorize(request)
         if experiment is None:
-            return answer  # type: ignore[no-any-return]
+            return answer
         body = await read_body(request, MAX_BODY_BYTES, BODY_SECONDS)
         try:
             entry = await run_in_threadpool(
@@ -190,6 +192,12 @@ class JournalRoutes(NamedTuple):
         except StreamMetricsError as error:
             return PlainTextResponse(str(error), 422)
         return RedirectResponse(f"{request.scope.get('root_path', '')}/experiments/{quote(experiment.id)}#{kind}", 303)
+
+
+async def _authorize(request: Request, *, readers: bool = False) -> tuple[Experiment | None, Response]:
+    """Return the experiment if the token of a request allows it; otherwise None and an error response."""
+    found: tuple[Experiment | None, Response] = await request.app.state.authorize(request, readers=readers)
+    return found
 
 
 def _read_kind(request: Request) -> str:

@@ -36,6 +36,9 @@ COMMANDS = {
     "serve token": ["serve", "token", "ranker"],
     "serve tokens": ["serve", "tokens"],
     "serve revoke": ["serve", "revoke", "ranker", "worker"],
+    "serve audit": ["serve", "audit"],
+    "serve backup": ["serve", "backup", "copy.db"],
+    "serve check": ["serve", "check", "experiments"],
 }
 """Every command, with arguments with which it runs."""
 
