@@ -50,6 +50,8 @@ WAYS_OF_LOOKING = (
 )
 Floats = NDArray[np.float64]
 SamplesByArm = Mapping[Any, Sequence[Sample]]
+Changes = Mapping[Any, tuple[dict[str, MetricDifferences], list[UnmatchedCell]]]
+"""For each treatment, the differences of each metric, and the cells that only one arm has."""
 
 
 class ScorecardOptions(NamedTuple):
@@ -119,11 +121,16 @@ class Scorecard(Plottable):
     users: Mapping[Any, float] | None = None
 
     @cached_property
+    def changes(self) -> Changes:
+        """The differences of each treatment from the control, with all slices merged."""
+        return self.compute_changes(self.totals, self.covariate_totals)
+
+    @cached_property
     def verdicts(self) -> dict[Any, Verdict]:
         """The verdict on each treatment, by arm, from the metrics with all slices merged."""
         verdicts = {}
         for arm, progress in self.progress.items():
-            changes, _ = self._compute_differences(arm, self.totals, self.covariate_totals)
+            changes, _ = self.changes[arm]
             settings = self._build_settings(progress)
             readings = (self._interpret(q, changes[q.name], settings) for q in self.options.questions)
             single = [_select_only_cell(r.effect) for r in readings]
@@ -167,7 +174,7 @@ class Scorecard(Plottable):
         """
         notes = {}
         for arm, progress in self.progress.items():
-            whole, _ = self._compute_differences(arm, self.totals, self.covariate_totals)
+            whole, _ = self.changes[arm]
             parts = self._compute_differences(arm, samples, ())[0] if by else {}
             settings, names = replace(self._build_settings(progress), relative=False), (str(arm), str(self.control))
             notes[arm] = describe_caveats(whole.values(), parts.values(), by, names, settings)
@@ -203,7 +210,7 @@ class Scorecard(Plottable):
         `word` (such as "better"), `reason` (why there is no interval), `relative` (whether the change is relative),
         `bound` (how far the certified bounds may shift the change) and `rows` (in both arms).
         """
-        return self.build_table((), self.totals, None, self.covariate_totals)
+        return self.build_table((), self.changes)
 
     def slices(self, adjust: str | None = None) -> Table:
         """Return a table with a row for every slice, treatment and metric.
@@ -219,33 +226,32 @@ class Scorecard(Plottable):
     def _slice_table(self, arms: Mapping[Any, MetricLike], adjust: str | None) -> Table:
         by = collect_slice_columns(arms[self.control])
         samples, before = collect_arms(arms, select_arm_covariates(self.covariates, arms, by))
-        return self.build_table(by, samples, adjust, before)
+        return self.build_table(by, self.compute_changes(samples, before), adjust)
 
-    def build_table(
-        self,
-        by: tuple[str, ...],
-        samples: SamplesByArm,
-        adjust: str | None = None,
-        covariates: Sequence[SamplesByArm] = (),
-    ) -> Table:
+    def compute_changes(self, samples: SamplesByArm, covariates: Sequence[SamplesByArm] = ()) -> Changes:
+        """Return the differences of each treatment from the control.
+
+        `samples` are the samples of each arm, and `covariates` are, for each covariate, its samples by arm.
+        """
+        return {arm: self._compute_differences(arm, samples, covariates) for arm in self.progress}
+
+    def build_table(self, by: tuple[str, ...], changes: Changes, adjust: str | None = None) -> Table:
         """Return a table of the changes from control to each treatment.
 
         Parameters
         ----------
         by : tuple of str
             The slice columns; empty for the table with all slices merged.
-        samples : mapping of arm to samples
-            The metrics of each arm.
+        changes : mapping
+            The differences that `compute_changes` returned, of this scorecard or of one with other `progress`.
         adjust : {"holm", "bh"}, optional
             Multiplicity correction over all rows of a treatment.
-        covariates : sequence of mappings
-            For each covariate, its samples by arm.
         """
         rows: dict[Any, list[dict[str, Any]]] = {}
         for arm, progress in self.progress.items():
-            changes, unmatched = self._compute_differences(arm, samples, covariates)
+            differences, unmatched = changes[arm]
             missing = [(one.key, EMPTY_ROW | {"metric": one.name, "reason": one.reason}) for one in unmatched]
-            for key, row in [*self._build_rows(changes, progress, adjust), *missing]:
+            for key, row in [*self._build_rows(differences, progress, adjust), *missing]:
                 rows.setdefault(key, []).append(dict(zip(by, key, strict=False)) | {"treatment": arm} | row)
         return Table(by, [row for some in rows.values() for row in some], LAYOUT)
 

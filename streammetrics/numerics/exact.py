@@ -106,12 +106,15 @@ def units_to_fraction(units: Any) -> Any:
 
 def exact_to_fraction(number: Ints) -> Fraction:
     """Convert one superaccumulator to a fraction, without rounding."""
-    if not number.any():
+    # Most chunks are 0. A fraction of the others only has smaller terms, which are much faster to reduce.
+    used = np.flatnonzero(number)
+    if not len(used):
         return Fraction(0)
-    total = 0
-    for chunk in number[::-1].tolist():
+    total, lowest = 0, int(used[0])
+    for chunk in number[lowest : used[-1] + 1][::-1].tolist():
         total = (total << 32) + chunk
-    return Fraction(total, 1 << CHUNK_BASE)
+    exponent = 32 * lowest - CHUNK_BASE
+    return Fraction(total << exponent) if exponent >= 0 else Fraction(total, 1 << -exponent)
 
 
 def to_floats(numbers: Ints) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -91,13 +91,13 @@ class TreatmentComparison:
 
     def build_verdict(self) -> TreatmentVerdict:
         """Return the verdict on the treatment. It is withheld if the primary metric or a guardrail cannot be compared."""
-        questions, missing = self.questions
+        _, missing = self.questions
         roles = self.experiment.metrics
         if missing_deciding := [m for m in missing if roles[m.metric] in DECIDING]:
             return self.withhold(f"{missing_deciding[0].metric}: {missing_deciding[0].reason}")
         assert self.progress is not None
         try:
-            verdict = self._build_scorecard(questions, self.progress).verdicts[self.treatment]
+            verdict = self._scorecard.verdicts[self.treatment]
         # The message of the error becomes the reason.
         except StreamMetricsError as error:
             return self.withhold(str(error))
@@ -214,25 +214,31 @@ class TreatmentComparison:
     def _samples_of(self, arm: str) -> Sequence[Sample]:
         return self.arms.get(arm, ())
 
-    def _build_scorecard(self, questions: tuple[Question, ...], progress: Progress) -> Scorecard:
+    @cached_property
+    def _scorecard(self) -> Scorecard:
+        """The scorecard with always-valid intervals, or with intervals for a single look if the progress is unknown."""
+        questions, _ = self.questions
         totals = {arm: [s for s in self._samples_of(arm) if s.keys] for arm in self._compared_arms()}
         # The multiplicity correction counts every guardrail of the definition, even if it has no data yet. Otherwise
         # intervals would change whenever a metric arrives.
         options = ScorecardOptions(questions, self.confidence, True, False, len(self.experiment.guardrails))
-        return Scorecard({}, self.experiment.control, options, {self.treatment: progress}, self.ratio, totals)
+        progress = {self.treatment: self.progress or SINGLE_LOOK}
+        return Scorecard({}, self.experiment.control, options, progress, self.ratio, totals)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _build_table(
         self, by: tuple[str, ...], arms: ArmSamples, all_rows: Mapping[str, int]
     ) -> list[tuple[MetricRow, float]]:
-        questions, missing = self.questions
+        _, missing = self.questions
         samples = {arm: arms.get(arm, []) for arm in self._compared_arms()}
         result: list[tuple[MetricRow, float]] = []
         try:
-            single_look = all_looks = list(self._build_scorecard(questions, SINGLE_LOOK).build_table(by, samples))
-            if self.progress is not None:
-                all_looks = list(self._build_scorecard(questions, self.progress).build_table(by, samples))
+            # The differences take most of the time, and are the same for a single look and for all looks.
+            card = self._scorecard
+            changes = card.compute_changes(samples) if by else card.changes
+            all_looks = list(card.build_table(by, changes))
+            single_look = list(replace(card, progress={self.treatment: SINGLE_LOOK}).build_table(by, changes))
             result = [
                 (self._build_row(by, a, b, all_rows), b["p_word"]) for a, b in zip(single_look, all_looks, strict=True)
             ]
