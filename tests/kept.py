@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple
 
+from streammetrics.serve.store import ExperimentStatus
+
 
 class Defined(NamedTuple):
     version: int
@@ -17,6 +19,8 @@ class Kept:
         self.shown: dict[str, str] = {}
         self.seen: dict[str, list[tuple[float, str]]] = {}
         self.alerts: dict[str, dict[str, str]] = {}
+        self.position = (0, 0)
+        self.computing: dict[str, float] = {}
         self.away = False
 
     def _there(self) -> None:
@@ -27,17 +31,31 @@ class Kept:
         self._there()
         return dict(self.defined)
 
-    def save_evaluation(self, experiment: str, text: str) -> None:
+    def hold_leases(self, server: str, seconds: float) -> dict[str, int]:
+        self._there()
+        return dict.fromkeys(self.defined, 1)
+
+    def release_leases(self, server: str) -> None: ...
+
+    def statuses(self) -> dict[str, ExperimentStatus]:
+        self._there()
+        shown = {name: json.loads(text)["at"] for name, text in self.shown.items()}
+        return {
+            name: ExperimentStatus(1, self.position, shown.get(name), self.computing.get(name)) for name in self.defined
+        }
+
+    def note_computing(self, experiment: str, since: float | None, fence: int) -> None:
+        self.computing = {experiment: since} if since is not None else {}
+
+    def save_evaluation(self, experiment: str, at: float, text: str, look: str | None = None, *, fence: int) -> None:
         self._there()
         self.shown[experiment] = text
+        if look is not None:
+            self.seen.setdefault(experiment, []).append((at, look))
 
     def evaluation(self, experiment: str) -> str | None:
         self._there()
         return self.shown.get(experiment)
-
-    def add_look(self, experiment: str, at: float, text: str) -> None:
-        self._there()
-        self.seen.setdefault(experiment, []).append((at, text))
 
     def looks(self, experiment: str) -> list[tuple[float, str]]:
         self._there()
@@ -47,7 +65,6 @@ class Kept:
         self._there()
         return dict(self.alerts.get(experiment, {}))
 
-    def set_alert_state(self, experiment: str, name: str, state: str) -> bool:
+    def set_alert_state(self, experiment: str, name: str, state: str, *, fence: int) -> None:
         self._there()
         self.alerts.setdefault(experiment, {})[name] = state
-        return True

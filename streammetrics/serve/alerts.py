@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from .evaluation.evaluation import Evaluation
+from .store import LeaseLostError
 from .store.journal import Decision
 
 __all__ = ["AlertStateStore", "Alerts", "Fault", "find_faults", "find_verdicts", "post_json"]
@@ -25,6 +26,7 @@ __all__ = ["AlertStateStore", "Alerts", "Fault", "find_faults", "find_verdicts",
 MAX_PENDING = 20  # the largest number of undelivered messages of a fault; if there are more, the oldest are dropped
 MAX_AGE = 86400.0  # seconds after which an undelivered message is dropped
 TIMEOUT = 5.0
+DECISION_RECORDED = "decision recorded"
 FINAL_DECISIONS = ("ship", "do not", "nothing shown")
 FIRST_WAIT, LONGEST_WAIT = 1.0, 600.0  # seconds until the first and the last retry; the wait doubles after each failure
 log = logging.getLogger(__name__)
@@ -36,8 +38,11 @@ class AlertStateStore(Protocol):
     def alert_state(self, experiment: str) -> dict[str, str]:
         """Return the saved state of every fault of an experiment, by the key of the fault."""
 
-    def set_alert_state(self, experiment: str, name: str, state: str) -> bool:
-        """Save the state of the fault whose key is `name`; return whether the state has changed."""
+    def set_alert_state(self, experiment: str, name: str, state: str, *, fence: int | None) -> None:
+        """Save the state of the fault whose key is `name`, unless another server took the lease since `fence`.
+
+        Without a fence, every server may save it.
+        """
 
 
 class Fault(NamedTuple):
@@ -174,8 +179,9 @@ class Alerts:
     -----
     `notify` saves the changes and returns immediately. A thread delivers the messages. If a URL fails, the thread tries
     again after 1 s, then after 2 s, and so on up to ten minutes. The messages for a URL stay in order, and are dropped
-    after a day. A URL that hangs delays the other URLs by at most five seconds on each try. After a crash, or with two
-    servers, a message may arrive twice with the same `id`.
+    after a day. A URL that hangs delays the other URLs by at most five seconds on each try. Of several servers, only
+    the one that holds the lease of an experiment sends its messages. After a crash, or when the lease changes hands, a
+    message may arrive twice with the same `id`.
     """
 
     def __init__(
@@ -187,15 +193,14 @@ class Alerts:
     ) -> None:
         self._store, self._send, self._clock = store, send, clock
         self._states: dict[tuple[str, str], _FaultState] = {}
+        self._fences: dict[str, int] = {}
         self._lock, self._wake, self._stopped = threading.Lock(), threading.Event(), False
         # For each URL that failed: the last wait in seconds, and the time of the next try.
         self._waits: dict[str, tuple[float, float]] = {}
         self._thread: threading.Thread | None = None
 
-    def start(self, experiments: Sequence[str] = ()) -> None:
-        """Start the thread that delivers messages. It begins with undelivered messages about the given experiments."""
-        for experiment in experiments:
-            self._load(experiment)
+    def start(self) -> None:
+        """Start the thread that delivers messages."""
         self._thread = threading.Thread(target=self._deliver, name="streammetrics-alerts", daemon=True)
         self._thread.start()
 
@@ -205,6 +210,22 @@ class Alerts:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(2 * TIMEOUT)
+
+    def take(self, experiment: str, fence: int) -> None:
+        """Take over the messages about an experiment, beginning with undelivered ones. `fence` is that of its lease."""
+        with self._lock:
+            self._fences[experiment] = fence
+            self._load(experiment)
+        self._wake.set()
+
+    def drop(self, experiment: str) -> None:
+        """Send no more messages about an experiment, because another server does."""
+        with self._lock:
+            self._forget(experiment)
+
+    def _forget(self, experiment: str) -> None:
+        self._fences.pop(experiment, None)
+        self._states = {key: state for key, state in self._states.items() if key[0] != experiment}
 
     def notify(self, evaluation: Evaluation, webhooks: Sequence[str]) -> None:
         """Queue a message to all URLs in `webhooks` for each fault or verdict that is new, or no longer true."""
@@ -225,7 +246,7 @@ class Alerts:
     def announce_decision(self, evaluation: Evaluation, decision: Decision, webhooks: Sequence[str]) -> None:
         """Queue a message to all URLs in `webhooks` about a decision that an owner has recorded."""
         about = {"arm": decision.arm, "by": decision.by, "number": str(decision.number)}
-        fault = Fault("decision recorded", about, f"{decision.by} decided for {decision.arm}: {decision.reason}")
+        fault = Fault(DECISION_RECORDED, about, f"{decision.by} decided for {decision.arm}: {decision.reason}")
         message = _build_message(evaluation, fault) | {"at": decision.at, "since": decision.at, "state": "over"}
         with self._lock:
             self._record_change(evaluation, fault.key, _FaultState(), message, webhooks)
@@ -258,7 +279,10 @@ class Alerts:
         return states
 
     def _save(self, experiment: str, key: str, state: _FaultState) -> None:
-        self._store.set_alert_state(experiment, key, state.to_json())
+        # Any server may record a decision. It then also delivers the message.
+        is_decision = state.message.get("alert") == DECISION_RECORDED
+        fence = None if is_decision else self._fences.get(experiment, 0)
+        self._store.set_alert_state(experiment, key, state.to_json(), fence=fence)
         self._states[experiment, key] = state
 
     # -- the thread ---------------------------------------------------------------------------------------------------
@@ -306,9 +330,14 @@ class Alerts:
         else:
             self._waits.pop(url, None)
         with self._lock:
-            state = self._states[key]
+            if (state := self._states.get(key)) is None:
+                return
             remaining = [one for one in state.pending if one != (url, message)]
-            self._save(*key, replace(state, pending=remaining))
+            # If another server took the lease, it sends the remaining messages.
+            try:
+                self._save(*key, replace(state, pending=remaining))
+            except LeaseLostError:
+                self._forget(key[0])
 
 
 def _build_message(evaluation: Evaluation, fault: Fault) -> dict[str, Any]:

@@ -40,10 +40,14 @@ class FakeBoard:
 
     def __init__(self, evaluations: dict[str, Evaluation]) -> None:
         self.evaluations, self.open = evaluations, 0
+        self.computing: dict[str, float] = {}
         self._queues: list[tuple[str, asyncio.AbstractEventLoop, asyncio.Queue[Evaluation | None]]] = []
 
     def evaluation(self, experiment: str) -> Evaluation | None:
         return self.evaluations.get(experiment)
+
+    def computing_since(self, experiment: str) -> float | None:
+        return self.computing.get(experiment)
 
     async def subscribe(self, experiment: str, since: float = 0.0) -> AsyncIterator[Evaluation]:
         queue: asyncio.Queue[Evaluation | None] = asyncio.Queue()

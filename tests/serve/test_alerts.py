@@ -58,7 +58,9 @@ class Post:
 @contextmanager
 def telling(store: Kept, send: Any) -> Iterator[Alerts]:
     alerts = Alerts(store, send=send, clock=lambda: 1000.0)
-    alerts.start(list(store.defined))
+    alerts.start()
+    for experiment in store.defined:
+        alerts.take(experiment, 1)
     yield alerts
     alerts.stop()
 

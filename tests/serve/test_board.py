@@ -15,7 +15,7 @@ from kept import Kept
 from streammetrics.serve.evaluation import board as module
 from streammetrics.serve.evaluation.board import Board
 from streammetrics.serve.evaluation.evaluate import build_looks
-from streammetrics.serve.evaluation.evaluation import Evaluation, MetricRow, TreatmentVerdict
+from streammetrics.serve.evaluation.evaluation import Evaluation, MetricRow, SourceStatus, TreatmentVerdict
 from streammetrics.serve.evaluation.experiment_reader import ExperimentReading
 from streammetrics.serve.evaluation.look_history import decode_looks, encode_looks
 
@@ -34,6 +34,9 @@ class Readings:
         self.hold.set()
         self.tidied: list[str] = []
         self.closed = self.hurried = 0
+        self.position: tuple[int, int] = (0, 0)
+        self.due: float | None = None
+        self.sources: list[SourceStatus] = []
 
     def start(self) -> None:
         self.hold.wait(10)
@@ -50,7 +53,20 @@ class Readings:
         told = TreatmentVerdict("new", self.decision, "a sentence")
         parts = self.count[experiment]
         return ExperimentReading(
-            Evaluation(experiment, experiment, 1, now, "running", parts=parts, verdicts=[told], table=[row], users=50.0)
+            Evaluation(
+                experiment,
+                experiment,
+                1,
+                now,
+                "running",
+                parts=parts,
+                verdicts=[told],
+                table=[row],
+                users=50.0,
+                sources=self.sources,
+                position=self.position,
+                due=self.due,
+            )
         )
 
     def compact(self, experiment: str, now: float) -> None:
@@ -72,7 +88,11 @@ class Silent:
     def __init__(self) -> None:
         self.told: list[Evaluation] = []
 
-    def start(self, experiments: Any) -> None: ...
+    def start(self) -> None: ...
+
+    def take(self, experiment: str, fence: int) -> None: ...
+
+    def drop(self, experiment: str) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -102,21 +122,21 @@ class Scene:
         await asyncio.sleep(0)
         if change:
             self.board.mark_changed(experiment)
-        found = await asyncio.wait_for(waiting, 5)
+        found = await asyncio.wait_for(waiting, 60)
         await news.aclose()
         return found
 
 
 def run(play: Callable[[], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             await play()
 
     asyncio.run(whole())
 
 
 async def until(there: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not there():
             await asyncio.sleep(0.005)
 
@@ -209,7 +229,7 @@ def test_what_is_newer_than_the_page_comes_at_once() -> None:
     async def play() -> None:
         async with scene.board as board:
             await until(lambda: board.evaluation("e").state == "running")
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 found = await anext(board.subscribe("e", since=scene.now - 1))
             assert found is board.evaluation("e")
             with pytest.raises(TimeoutError):
@@ -323,7 +343,7 @@ def test_a_look_is_kept_when_the_verdict_or_the_hour_changes() -> None:
 
     async def restarted() -> None:
         async with again.board:
-            await until(lambda: again.readings.count.get("e") == 1)
+            await again.next("e")
 
     run(restarted)
     looks = [look for _, text in scene.store.looks("e") for look in decode_looks(text)]
@@ -359,15 +379,72 @@ def test_a_store_that_is_away_stops_no_page() -> None:
     run(play)
 
 
-def test_it_is_read_again_although_nothing_came(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_INTERVAL", 0.02)
+def test_only_news_and_deadlines_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_INTERVAL", 0.005)
     scene = Scene("e")
+    scene.readings.due = scene.now + 600.0
 
     async def play() -> None:
         async with scene.board:
-            await until(lambda: scene.readings.count.get("e", 0) >= 3)
+            await until(lambda: scene.readings.count.get("e") == 1)
+            await asyncio.sleep(0.2)
+            scene.now += 599.0
+            await asyncio.sleep(0.1)
+            assert scene.readings.count == {"e": 1}
+            scene.readings.due, scene.now = None, scene.now + 2.0  # a deadline passed
+            await until(lambda: scene.readings.count["e"] == 2)
+            scene.readings.position = scene.store.position = (1, 0)  # another server stored a part
+            await until(lambda: scene.readings.count["e"] == 3)
             scene.store.defined["late"] = scene.store.defined["e"]  # by another server
             await until(lambda: scene.readings.count.get("late", 0) >= 1)
+            await asyncio.sleep(0.1)
+            assert scene.readings.count == {"e": 3, "late": 1}
+
+    run(play)
+    again = Scene(store=scene.store)
+
+    async def restarted() -> None:
+        async with again.board as board:
+            await asyncio.sleep(0.1)
+            assert board.evaluation("e").parts == 3
+            assert again.readings.count == {}  # what is stored is still so
+
+    run(restarted)
+
+
+def test_the_delay_of_a_late_source_is_shown_without_a_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_INTERVAL", 0.005)
+    scene = Scene("e")
+    scene.readings.sources = [SourceStatus("web", 10, 600.0, 5, 0, [], 0, 100, {}, "late")]
+
+    async def play() -> None:
+        async with scene.board as board:
+            await until(lambda: scene.readings.count.get("e") == 1)
+            scene.now += 90.0
+            await until(lambda: board.evaluation("e").at == scene.now)
+            assert board.evaluation("e").sources[0].behind == 690.0
+            assert scene.readings.count == {"e": 1}
+
+    run(play)
+
+
+def test_it_says_since_when_it_is_computing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "POLL_INTERVAL", 0.005)
+    scene = Scene("e")
+    scene.readings.hold.clear()
+
+    async def play() -> None:
+        async with scene.board as board:
+            scene.readings.hold.set()
+            await until(lambda: scene.readings.count.get("e") == 1)
+            scene.readings.hold.clear()
+            board.mark_changed("e")
+            await until(lambda: board.computing_since("e") == scene.now)
+            scene.now += 1.0
+            await until(lambda: scene.store.computing == {"e": scene.now - 1.0})  # other servers say so as well
+            scene.readings.hold.set()
+            await until(lambda: board.computing_since("e") is None)
+            await until(lambda: scene.store.computing == {})
 
     run(play)
 

@@ -187,6 +187,16 @@ def test_data_does_not_end_in_the_future() -> None:
     assert (page.freshness, page.data_end) == ("data to Sun 7 June 23:15 UTC", (START + 167.25) * 3600)
     assert build_source_rows(page)[0][1][0] == "Sun 7 June 23:15 UTC"
     assert build_page(one, ExperimentHistory(), View()).freshness == "data to Sun 7 June 24:00 UTC"
+@pytest.mark.slow
+def test_it_says_since_when_it_is_computing() -> None:
+    site = site_of()
+    name = next(iter(ALL))
+    with asked(site) as client:
+        for path in (f"/experiments/{name}", f"/experiments/{name}?fragment=1"):
+            site.board.computing = {}
+            assert "being computed" not in client.get(path).text
+            site.board.computing = {name: 1_800_000_000.0}
+            assert "a new evaluation is being computed since Fri 15 January 08:00 UTC" in client.get(path).text
 
 
 def test_too_early_and_nothing_yet(get: Any) -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,6 +79,56 @@ def test_what_was_read_is_not_read_again(tmp_path: Path, monkeypatch: pytest.Mon
         monkeypatch.undo()
         assert (first.parts, found.parts) == (6, 12)
         assert found == ExperimentReader(store).read(SMALL.id, now).evaluation
+
+
+@pytest.mark.slow
+def test_a_start_reads_only_days_with_new_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = range(SMALL.start, SMALL.start + 30)
+    with open_store(tmp_path / "a.db") as store:
+        put(store, hours[:29])
+        later = SMALL.definition() | {"mature_after": 2.0}
+        store.define(SMALL.id, json.dumps(later), by="test", at=0.0)
+        reader = ExperimentReader(store)
+        reader.read(SMALL.id, (hours[28] + 1.0) * HOUR)
+        reader.close()
+        part = SMALL.part("web", hours[29])
+        key, now = PartKey(SMALL.id, "web", hours[29]), (hours[29] + 1.0) * HOUR
+        store.put([PostedPart(key, part.to_bytes(), part.digest(), now)])
+        frames, asked = store.frames, list[int]()
+        monkeypatch.setattr(store, "frames", lambda name, numbers: asked.extend(numbers) or frames(name, numbers))
+        found = ExperimentReader(store).read(SMALL.id, now).evaluation
+        assert asked
+        assert min(asked) > 24  # the first day has no new parts
+        monkeypatch.undo()
+        with store.database.write_transaction() as run:
+            run("DELETE FROM series")
+            run("DELETE FROM totals")
+        assert found == ExperimentReader(store).read(SMALL.id, now).evaluation
+
+
+@pytest.mark.slow
+def test_nothing_changes_before_a_deadline(tmp_path: Path) -> None:
+    """Beside the day, and by how much a source is overdue."""
+    with open_store(tmp_path / "a.db") as store:
+        put(store, HOURS[:4])
+        end = SMALL.start + 6
+        definition = SMALL.definition() | {"mature_after": 3.5, "sources": {"web": 0.3, "app": 1.0}, "end": end}
+        store.define(SMALL.id, json.dumps(definition), by="test", at=0.0)
+        reader = ExperimentReader(store)
+        first = found = reader.read(SMALL.id, HOURS[4] * HOUR).evaluation
+        deadlines = []
+        while found.due is not None:
+            deadlines.append(found.due)
+            before = reader.read(SMALL.id, found.due - 1.5).evaluation
+            shown = found.advance(before.at)
+            shown = replace(shown, sources=[s._replace(behind=round(s.behind, 3)) for s in shown.sources])
+            before = replace(before, sources=[s._replace(behind=round(s.behind, 3)) for s in before.sources])
+            assert replace(before, day=shown.day) == shown
+            found = reader.read(SMALL.id, found.due).evaluation
+        assert first.due == (SMALL.start + 1 + 3.5) * HOUR + 1.0  # the first hour is final from then on
+        assert (end + 3.5) * HOUR + 1.0 in deadlines
+        assert found.state == "ended"
+        assert {s.state for s in found.sources} == {"silent"}
 
 
 @pytest.mark.slow

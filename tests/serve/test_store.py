@@ -247,14 +247,15 @@ def test_what_is_noted(store: Store) -> None:
     assert store.define("a", "{}", by="ann", at=4.0) == 1
     assert {i: d[:2] for i, d in store.definitions().items()} == {"a": (1, "{}"), "b": (2, "{2}")}
     assert store.history("b") == [(1, "{1}", "ann", 1.0), (2, "{2}", "bob", 3.0)]
-    store.add_look("b", 2.0, "second")
-    store.add_look("b", 1.0, "first by its clock")
-    assert store.looks("b") == [(2.0, "second"), (1.0, "first by its clock")]
+    fence = store.hold_leases("one", 60.0)["b"]
     assert store.evaluation("b") is None
-    store.save_evaluation("b", "one")
-    store.save_evaluation("b", "two")
-    assert store.evaluation("b") == "two"
-    assert [store.set_alert_state("b", "ratio", s) for s in ("bad", "bad", "good")] == [True, False, True]
+    store.save_evaluation("b", 2.0, "one", "second", fence=fence)
+    store.save_evaluation("b", 1.0, "two", "first by its clock", fence=fence)
+    store.save_evaluation("b", 1.5, "three", fence=fence)
+    assert store.looks("b") == [(2.0, "second"), (1.0, "first by its clock")]
+    assert store.evaluation("b") == "three"
+    for state in ("bad", "good"):
+        store.set_alert_state("b", "ratio", state, fence=fence)
     assert store.alert_state("b") == {"ratio": "good"}
     for hashed in ("1", "2"):
         store.add_token("b", hashed, "worker", by="ann", at=5.0)

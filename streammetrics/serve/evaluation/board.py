@@ -1,6 +1,8 @@
 """Keep the last evaluation of every experiment in memory.
 
-New parts start an evaluation. Opening a page does not; it shows the last evaluation.
+New parts start an evaluation, and so does a deadline, such as the end of the experiment. Opening a page does not; it
+shows the last evaluation. Servers that share a store divide the experiments among them, and show the evaluations of
+the other servers from the store.
 """
 
 from __future__ import annotations
@@ -10,15 +12,18 @@ import contextlib
 import json
 import logging
 import math
+import os
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+from ... import __version__
 from ..alerts import Alerts
 from ..part_keys import HOUR, format_hour
-from ..store import Store, StoreDownError, StoreFullError
+from ..store import ExperimentStatus, LeaseLostError, Store, StoreDownError, StoreFullError
 from .evaluate import build_looks
 from .evaluation import Evaluation, ShownLook
 from .experiment_reader import ExperimentSource
@@ -26,12 +31,12 @@ from .look_history import decode_looks, encode_looks, is_same_look
 
 __all__ = ["Board"]
 
-MAX_INTERVAL, ENDED_INTERVAL = 60.0, 3600.0
-"""Seconds after which an experiment is evaluated again even without new parts, because its sources may be late.
-
-The second number is for ended experiments.
-"""
-SAVE_INTERVAL = 60.0  # seconds between two saves of an evaluation if the verdict does not change
+POLL_INTERVAL = 2.0
+"""Seconds between two looks at the store for parts, definitions and evaluations of other servers."""
+LEASE_SECONDS = 20.0
+"""Seconds after which another server takes over the experiments of a server that has stopped without saying so."""
+MINUTE = 60.0
+"""Seconds after which a failed evaluation is tried again, and the delays of late sources are shown anew."""
 # Seconds for which a running evaluation may continue when the server stops. Process supervisors kill a server after
 # about 30 s.
 STOP_SECONDS = 10.0
@@ -41,11 +46,22 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _BoardEntry:
-    """What the board knows about one experiment: its last evaluation, and the task that repeats the evaluation."""
+    """What the board knows about one experiment: its last evaluation, and the task that repeats the evaluation.
+
+    `fence` is the number of the lease of the experiment; None if another server evaluates it. `basis` is the version of
+    the definition and the position of the parts of the last evaluation. `due` is the time of the next evaluation if
+    these do not change. `started` is the time at which the running evaluation began.
+    """
 
     evaluation: Evaluation | None = None
-    last_valid: Evaluation | None = None  # the last evaluation that did not fail
-    saved_at: float = 0.0  # the time of the last evaluation that was saved
+    fence: int | None = None
+    status: ExperimentStatus | None = None
+    basis: tuple[int, tuple[int, int] | None] | None = None
+    due: float = math.inf
+    started: float | None = None
+    is_changed: bool = False
+    has_failed: bool = False
+    loaded_at: float | None = None  # the time of the last evaluation that was read from the store or saved to it
     last_looks: list[ShownLook] | None = None  # the looks that were saved last
     compacted_at: float = float("-inf")
     change_event: asyncio.Event = field(default_factory=asyncio.Event)
@@ -73,8 +89,9 @@ class Board:
     Notes
     -----
     Use the board as ``async with board:``, or call `start` and `stop`. `ready` is true once the reader has started. One
-    thread evaluates all experiments, outside the event loop, and meanwhile, open pages show the last evaluation. A long
-    evaluation is followed by a pause of the same length. An error withholds the verdicts of its experiment only.
+    thread evaluates the experiments whose leases this server holds, outside the event loop, and meanwhile, open pages
+    show the last evaluation. Another thread renews the leases, also during a long evaluation. A long evaluation is
+    followed by a pause of the same length. An error withholds the verdicts of its experiment only.
     """
 
     def __init__(
@@ -92,7 +109,10 @@ class Board:
         self._entries: dict[str, _BoardEntry] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._worker: ThreadPoolExecutor | None = None
-        self._discovery: asyncio.Task[None] | None = None
+        self._poller: ThreadPoolExecutor | None = None
+        self._polling: asyncio.Task[None] | None = None
+        self._poll_event = asyncio.Event()
+        self._server = f"{socket.gethostname()}-{os.getpid()}-{os.urandom(4).hex()}"
         self._starting: asyncio.Task[None] | None = None
         self._is_open, self.ready = False, False
 
@@ -100,36 +120,32 @@ class Board:
         """Start evaluating every experiment, now and whenever it changes."""
         self._loop, self._is_open = asyncio.get_running_loop(), True
         self._worker = ThreadPoolExecutor(1, "streammetrics-board")
-        definitions = await self._run_in_thread(self._store.definitions)
-        await self._run_in_thread(self.alerts.start, list(definitions))
-        for experiment in definitions:
-            self._schedule(experiment)
-        self._discovery = self._loop.create_task(self._discover_experiments())
+        self._poller = ThreadPoolExecutor(1, "streammetrics-board-leases")
+        self.alerts.start()
         self._starting = self._loop.create_task(self._start_reader())
+        await self._poll()
+        self._polling = self._loop.create_task(self._poll_repeatedly())
 
     async def stop(self) -> None:
         """Stop the board.
 
-        A running evaluation is ended after a few seconds. Then the last evaluations are saved, and all subscriptions
-        end.
+        A running evaluation is ended after a few seconds. Then the leases are given back, and all subscriptions end.
         """
-        if self._loop is None or self._worker is None:
+        if self._loop is None or self._worker is None or self._poller is None:
             return
         self._is_open = False
         self._reader.end_after(STOP_SECONDS)
-        tasks = [
-            t for t in (self._discovery, self._starting, *(s.task for s in self._entries.values())) if t is not None
-        ]
+        tasks = [t for t in (self._polling, self._starting, *(s.task for s in self._entries.values())) if t is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for experiment, entry in self._entries.items():
-            await self._run_in_thread(self._save_last, experiment, entry)
         await self._run_in_thread(self.alerts.stop)
-        # Totals that are not saved are merged again at the next start.
+        # Totals that are not saved are merged again at the next start, and leases end by themselves.
         with contextlib.suppress(StoreDownError, StoreFullError):
             await self._run_in_thread(self._reader.close)
+            await self._run_in_thread(self._store.release_leases, self._server)
         self._worker.shutdown()
+        self._poller.shutdown()
         self._loop = None
         self.end_subscriptions()
 
@@ -154,17 +170,24 @@ class Board:
     def mark_changed(self, experiment: str) -> None:
         """Request a new evaluation after new parts or a new definition; may be called from any thread."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._schedule, experiment)
+            self._loop.call_soon_threadsafe(self._mark_changed, experiment)
+
+    def computing_since(self, experiment: str) -> float | None:
+        """Return the time at which the running evaluation of an experiment began; None if none is running."""
+        entry = self._entries.get(experiment) or _BoardEntry()
+        if entry.fence is not None:
+            return entry.started
+        return None if entry.status is None else entry.status.computing_since
 
     def evaluation(self, experiment: str) -> Evaluation | None:
         """Return the last evaluation of an experiment, from memory or the store; None for an unknown experiment."""
         # Unknown IDs are not added to the board. Otherwise, requests with invented IDs could fill the memory.
         entry = self._entries.get(experiment) or _BoardEntry()
         if entry.evaluation is None:
-            saved = self._store.evaluation(experiment)
-            if saved is None:
+            stored = self._load(experiment)
+            if stored is None:
                 return self._build_empty(experiment)
-            entry.evaluation = entry.evaluation or Evaluation.from_json(saved)
+            entry.evaluation = entry.evaluation or stored
         return entry.evaluation
 
     def evaluations(self) -> list[Evaluation]:
@@ -196,12 +219,115 @@ class Board:
                 last = entry.evaluation
                 yield last
 
+    # -- the store ----------------------------------------------------------------------------------------------------
+
+    async def _poll_repeatedly(self) -> None:
+        """Look at the store at intervals: renew the leases, and find out what has changed."""
+        has_failed = False
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_INTERVAL):
+                    await self._poll_event.wait()
+            self._poll_event.clear()
+            try:
+                await self._poll()
+            # The next round tries again. Meanwhile, another server may take the leases of this one.
+            except (StoreDownError, StoreFullError) as error:
+                if not has_failed:
+                    log.warning("the store could not be polled: %s", error)
+                has_failed = True
+            except Exception:
+                log.exception("the store could not be polled")
+            else:
+                has_failed = False
+
+    async def _poll(self) -> None:
+        assert self._loop is not None
+        poll = self._loop.run_in_executor(self._poller, self._read_store)
+        fences, statuses, loaded = await poll
+        now = self._clock()
+        for experiment, status in statuses.items():
+            entry = self._entries.setdefault(experiment, _BoardEntry())
+            entry.status, entry.fence = status, fences.get(experiment)
+            if (evaluation := loaded.get(experiment)) is not None:
+                self._show(entry, evaluation)
+            shown = None if entry.has_failed else entry.evaluation
+            if shown is not None and now - shown.at >= MINUTE and any(source.behind for source in shown.sources):
+                self._show(entry, shown.advance(now))
+            if entry.fence is not None and (self._is_stale(entry, now) or now - entry.compacted_at >= COMPACT_INTERVAL):
+                self._schedule(experiment, entry)
+
+    def _read_store(self) -> tuple[dict[str, int], dict[str, ExperimentStatus], dict[str, Evaluation]]:
+        """Return the leases of this server, the status of every experiment, and the new evaluations of other servers."""
+        fences = self._store.hold_leases(self._server, LEASE_SECONDS)
+        statuses = self._store.statuses()
+        loaded: dict[str, Evaluation] = {}
+        for experiment, status in statuses.items():
+            entry = self._entries.setdefault(experiment, _BoardEntry())
+            fence = fences.get(experiment)
+            if fence is not None and fence != entry.fence:
+                self.alerts.take(experiment, fence)
+                entry.last_looks = None
+            elif fence is None and entry.fence is not None:
+                self.alerts.drop(experiment)
+            elif fence is not None:
+                self._note_computing(experiment, entry, fence, status.computing_since)
+            # Nobody else writes the evaluation of an experiment whose lease this server goes on to hold.
+            if (fence is not None and fence == entry.fence) or status.evaluated_at in (None, entry.loaded_at):
+                continue
+            if (evaluation := self._load(experiment)) is not None:
+                loaded[experiment] = evaluation
+        return fences, statuses, loaded
+
+    def _load(self, experiment: str) -> Evaluation | None:
+        """Return the stored evaluation of an experiment, and note what it was computed from."""
+        saved = self._store.evaluation(experiment)
+        if saved is None:
+            return None
+        evaluation = Evaluation.from_json(saved)
+        if (entry := self._entries.get(experiment)) is not None:
+            entry.loaded_at, entry.has_failed = evaluation.at, False
+            self._note_basis(entry, evaluation)
+        return evaluation
+
+    def _note_basis(self, entry: _BoardEntry, evaluation: Evaluation) -> None:
+        """Note the data from which an evaluation was computed, and the time until which it is valid."""
+        entry.basis = evaluation.version, evaluation.position
+        # Another release of this package may compute other figures.
+        is_foreign = evaluation.position is None or evaluation.release != __version__
+        entry.due = -math.inf if is_foreign else math.inf if evaluation.due is None else evaluation.due
+
+    @staticmethod
+    def _is_stale(entry: _BoardEntry, now: float) -> bool:
+        """Return whether a part or a definition is new, or a deadline has passed, and mark the entry as changed if so."""
+        status = entry.status
+        if status is not None and (entry.basis != (status.version, status.position) or now >= entry.due):
+            entry.is_changed = True
+        return entry.is_changed
+
+    def _note_computing(self, experiment: str, entry: _BoardEntry, fence: int, noted: float | None) -> None:
+        """Tell the other servers since when an evaluation has been running. Short evaluations are not worth a write."""
+        started = entry.started
+        since = noted if started is not None and self._clock() - started < POLL_INTERVAL else started
+        if since != noted:
+            with contextlib.suppress(LeaseLostError):
+                self._store.note_computing(experiment, since, fence)
+
     # -- one task an experiment ---------------------------------------------------------------------------------------
 
-    def _schedule(self, experiment: str) -> None:
+    def _mark_changed(self, experiment: str) -> None:
         if self._loop is None:
             return
-        entry = self._entries.setdefault(experiment, _BoardEntry())
+        entry = self._entries.get(experiment)
+        # A new experiment has no lease yet. If another server has its lease, that server finds the change by itself.
+        if entry is None or entry.status is None:
+            self._poll_event.set()
+        elif entry.fence is not None:
+            entry.is_changed = True
+            self._schedule(experiment, entry)
+
+    def _schedule(self, experiment: str, entry: _BoardEntry) -> None:
+        assert self._loop is not None
         entry.change_event.set()
         if entry.task is None:
             entry.task = self._loop.create_task(self._evaluate_repeatedly(experiment, entry))
@@ -218,33 +344,26 @@ class Board:
             log.exception("the process that reads experiments could not be started")
         self.ready = True
 
-    async def _discover_experiments(self) -> None:
-        """Look from time to time for experiments that another process has defined, and evaluate them."""
-        while True:
-            await asyncio.sleep(MAX_INTERVAL)
-            # The store may be down. The next round tries again.
-            with contextlib.suppress(Exception):
-                for experiment in await self._run_in_thread(self._store.definitions):
-                    if experiment not in self._entries or self._entries[experiment].task is None:
-                        self._schedule(experiment)
-
     async def _evaluate_repeatedly(self, experiment: str, entry: _BoardEntry) -> None:
         assert self._loop is not None
         while True:
-            ended = entry.evaluation is not None and entry.evaluation.state == "ended"
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(ENDED_INTERVAL if ended else MAX_INTERVAL):
-                    await entry.change_event.wait()
+            await entry.change_event.wait()
             # The event is cleared before the data is read. A change during this evaluation therefore triggers another
             # one.
             entry.change_event.clear()
+            is_changed, entry.is_changed = entry.is_changed, False
             start = self._loop.time()
-            evaluation = await self._run_in_thread(self._evaluate, experiment, entry)
-            if evaluation is not None:
-                entry.evaluation = evaluation
-                self._wake_subscribers(entry)
+            if is_changed and entry.fence is not None:
+                evaluation = await self._run_in_thread(self._evaluate, experiment, entry, entry.fence)
+                if evaluation is not None:
+                    self._show(entry, evaluation)
+            await self._run_in_thread(self._compact, experiment, entry)
             duration = self._loop.time() - start
             await asyncio.sleep(max(self._every - duration, duration))
+
+    def _show(self, entry: _BoardEntry, evaluation: Evaluation) -> None:
+        entry.evaluation = evaluation
+        self._wake_subscribers(entry)
 
     @staticmethod
     def _wake_subscribers(entry: _BoardEntry) -> None:
@@ -260,12 +379,13 @@ class Board:
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
-    def _evaluate(self, experiment: str, entry: _BoardEntry) -> Evaluation | None:
+    def _evaluate(self, experiment: str, entry: _BoardEntry, fence: int) -> Evaluation | None:
         """Evaluate an experiment, save the result and send alerts.
 
-        If the data cannot be read, the last evaluation is returned with its verdicts withheld.
+        If the data cannot be read, the last evaluation is returned with its verdicts withheld. If another server has
+        taken the lease meanwhile, its evaluation counts, and None is returned.
         """
-        now = self._clock()
+        entry.started = now = self._clock()
         try:
             evaluation, experiment_definition = self._reader.read(experiment, now)
         # The page shows this error. Other experiments are not affected.
@@ -274,45 +394,57 @@ class Board:
             if not self._is_open:
                 return None
             log.exception("%s cannot be evaluated", experiment)
+            entry.due, entry.has_failed = now + MINUTE, True
+            if entry.status is not None:
+                entry.basis = entry.status.version, entry.status.position
             return self._build_withheld(experiment, error)
-        entry.last_valid = evaluation
+        finally:
+            entry.started = None
+        self._note_basis(entry, evaluation)
+        entry.has_failed = False
         try:
-            self._save(entry, evaluation)
+            self._save(entry, evaluation, fence)
             self.alerts.notify(evaluation, () if experiment_definition is None else experiment_definition.webhooks)
-            if now - entry.compacted_at >= COMPACT_INTERVAL:
-                entry.compacted_at = now
-                self._reader.compact(experiment, now)
-        # The next evaluation saves and notifies again.
+        except LeaseLostError as error:
+            log.warning("%s", error)
+            return None
+        # The evaluation after the next minute saves and notifies again.
         except Exception:
-            log.exception(
-                "%s: the evaluation is shown, but could not be saved; the next evaluation tries again", experiment
-            )
+            log.exception("%s: the evaluation is shown, but could not be saved; the server will try again", experiment)
+            entry.due = now + MINUTE
         return evaluation
 
-    def _save(self, entry: _BoardEntry, evaluation: Evaluation) -> None:
+    def _save(self, entry: _BoardEntry, evaluation: Evaluation, fence: int) -> None:
         """Save an evaluation and its looks.
 
         A look records the verdicts as people saw them. A new look is saved if a verdict has changed or a new hour has
-        begun. The evaluation is saved with each look, and otherwise once a minute.
+        begun.
         """
         looks = build_looks(evaluation)
         if entry.last_looks is None:
             saved = self._store.looks(evaluation.experiment)
             entry.last_looks = decode_looks(saved[-1][1]) if saved else []
         is_new = not is_same_look(looks, entry.last_looks)
-        if is_new:
-            self._store.add_look(evaluation.experiment, evaluation.at, encode_looks(looks))
-            entry.last_looks = looks
-        if is_new or evaluation.at - entry.saved_at >= SAVE_INTERVAL:
-            self._store.save_evaluation(evaluation.experiment, evaluation.to_json())
-            entry.saved_at = evaluation.at
+        self._store.save_evaluation(
+            evaluation.experiment,
+            evaluation.at,
+            evaluation.to_json(),
+            encode_looks(looks) if is_new else None,
+            fence=fence,
+        )
+        entry.loaded_at, entry.last_looks = evaluation.at, looks if is_new else entry.last_looks
 
-    def _save_last(self, experiment: str, entry: _BoardEntry) -> None:
-        """Save the last evaluation, so that pages can show it right after a restart."""
-        if entry.last_valid is not None and entry.last_valid.at > entry.saved_at:
-            # If the store is down, it simply keeps an older evaluation.
-            with contextlib.suppress(Exception):
-                self._store.save_evaluation(experiment, entry.last_valid.to_json())
+    def _compact(self, experiment: str, entry: _BoardEntry) -> None:
+        """Merge days whose parts can no longer be corrected, once an hour."""
+        now = self._clock()
+        if not self._is_open or entry.fence is None or now - entry.compacted_at < COMPACT_INTERVAL:
+            return
+        entry.compacted_at = now
+        try:
+            self._reader.compact(experiment, now)
+        # Pages do not need it, and the next hour tries again.
+        except Exception:
+            log.exception("%s: old parts could not be merged", experiment)
 
     def _build_withheld(self, experiment: str, error: Exception) -> Evaluation | None:
         """Return the last evaluation with all verdicts withheld because of an error; None if there is no evaluation."""

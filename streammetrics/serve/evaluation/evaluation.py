@@ -6,8 +6,10 @@ An evaluation can be written to JSON and read back unchanged. Numbers that are n
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
+
+from ... import __version__
 
 __all__ = [
     "TOO_EARLY",
@@ -269,6 +271,12 @@ class Evaluation:
         Lists of objects of the classes above. `looks` contains a selection of the earlier looks.
     dropped : dict
         The number of dropped rows by reason. If metrics dropped different numbers of rows, this is the largest number.
+    position : (int, int) or None
+        The number of the last part that was read, and the epoch, which increases when older parts change.
+    due : float or None
+        The time, in seconds since 1970, at which the evaluation must be computed again even without new parts.
+    release : str
+        The release of this package that computed the evaluation.
     """
 
     experiment: str
@@ -302,13 +310,21 @@ class Evaluation:
     power: list[PowerEstimate] = field(default_factory=list)
     looks: list[ShownLook] = field(default_factory=list)
     dropped: dict[str, int] = field(default_factory=dict)
+    position: tuple[int, int] | None = None
+    due: float | None = None
+    release: str = __version__
+
+    def advance(self, now: float) -> Self:
+        """Return the evaluation with the delays of its sources at a later time. Before `due`, nothing else changes."""
+        delays = [s._replace(behind=s.behind + now - self.at) if s.behind else s for s in self.sources]
+        return replace(self, at=now, sources=delays)
 
     def to_json(self) -> str:
         """Return the evaluation as JSON."""
-        # `asdict` alone would leave named tuples unchanged, and JSON would write them as arrays without names.
+        # JSON would write named tuples as arrays without names.
         lists = {name: [row._asdict() for row in getattr(self, name)] for name in ROW_CLASSES}
         ratio = None if self.ratio is None else self.ratio._asdict()
-        return json.dumps(asdict(self) | lists | {"ratio": ratio}, allow_nan=False, separators=(",", ":"))
+        return json.dumps(vars(self) | lists | {"ratio": ratio}, allow_nan=False, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -317,7 +333,8 @@ class Evaluation:
         for name, kind in ROW_CLASSES.items():
             fields[name] = [kind(**row) for row in fields[name]]
         fields["ratio"] = None if fields["ratio"] is None else RatioCheck(**fields["ratio"])
-        fields["hours"] = None if fields["hours"] is None else tuple(fields["hours"])
+        for name in ("hours", "position"):
+            fields[name] = None if fields.get(name) is None else tuple(fields[name])
         return cls(**fields)
 
 

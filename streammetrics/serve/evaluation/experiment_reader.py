@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
 from ..part_keys import HOUR
-from ..store import Store
+from ..store import Store, StoreDownError, StoreFullError
 from ..store.parts import DAY
+from .deadlines import find_deadline
 from .evaluate import evaluate
 from .evaluation import Evaluation, ShownLook
 from .experiment import Experiment
 from .late_changes import build_definition_history
 from .look_history import decode_looks
 from .part_index import PartIndex
-from .totals import Totals
+from .totals import SAVE_INTERVAL, SAVE_RATIO, Totals
 from .window_series import WindowSeries
 from .windows import retry_when_moved
 
@@ -65,6 +68,7 @@ class _ReaderCache:
     index: PartIndex = field(default_factory=PartIndex)
     last_look: int = 0
     looks: list[ShownLook] = field(default_factory=list)
+    next_save: float = float("-inf")
 
 
 class ExperimentReader:
@@ -102,7 +106,7 @@ class ExperimentReader:
         versions = self.store.history(experiment)
         definitions = [Experiment.from_dict(json.loads(version.text)) for version in versions]
         experiment_definition = definitions[-1]
-        cache = self._caches.setdefault(experiment, _ReaderCache())
+        cache = self._find_cache(experiment)
         # The index of parts is read before the total. Every part in the index is then also in the total.
         self._update_cache(experiment, cache)
         total, hours, days = self.totals.load_snapshot(experiment)
@@ -118,10 +122,31 @@ class ExperimentReader:
             history=build_definition_history(versions, definitions, cache.index.first_received_at),
             series=cache.series,
         )
+        evaluation = replace(evaluation, position=cache.position, due=find_deadline(experiment_definition, evaluation))
+        if evaluation.state == "ended" or time.monotonic() >= cache.next_save:
+            self._save_series(experiment, cache)
         if evaluation.state == "ended":
             # Ended experiments are read rarely, and their number grows, so their data is not kept in memory.
             del self._caches[experiment]
         return ExperimentReading(evaluation, experiment_definition)
+
+    def _find_cache(self, experiment: str) -> _ReaderCache:
+        """Return what was already read of an experiment, which begins with the saved chart points."""
+        if experiment not in self._caches:
+            saved = self.store.series(experiment)
+            series = WindowSeries() if saved is None else WindowSeries.from_saved(*saved)
+            self._caches[experiment] = _ReaderCache(series)
+        return self._caches[experiment]
+
+    def _save_series(self, experiment: str, cache: _ReaderCache) -> None:
+        """Save the chart points, so that a restart need not read all parts again. A failure does no other harm."""
+        if not cache.series.is_saved:
+            began = time.monotonic()
+            with suppress(StoreFullError, StoreDownError):
+                self.store.save_series(experiment, *cache.series.serialize())
+                cache.series.is_saved = True
+            now = time.monotonic()
+            cache.next_save = now + max(SAVE_INTERVAL, SAVE_RATIO * (now - began))
 
     def _update_cache(self, experiment: str, cache: _ReaderCache) -> None:
         """Add to the cache the parts and looks that were stored since the last call."""
@@ -156,5 +181,7 @@ class ExperimentReader:
         """Do nothing: the caller waits for the running call."""
 
     def close(self) -> None:
-        """Save all totals. Otherwise, the next start would merge all parts again."""
+        """Save all totals and chart points. Otherwise, the next start would read all parts again."""
+        for experiment, cache in self._caches.items():
+            self._save_series(experiment, cache)
         self.totals.close()

@@ -20,7 +20,7 @@ from ..store import Store, StoreDownError, StoreFullError
 from .merge_parts import merge_parts, merge_parts_by_group
 from .windows import ExperimentWindow, MovedError, Windows, retry_when_moved
 
-__all__ = ["Totals"]
+__all__ = ["SAVE_INTERVAL", "SAVE_RATIO", "Totals"]
 
 MAX_BYTES = 1 << 28
 SAVE_INTERVAL, SAVE_RATIO = 60.0, 100

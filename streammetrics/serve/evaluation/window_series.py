@@ -1,12 +1,19 @@
-"""Compute the chart points of each hour and day of an experiment, and merge the final hours. Both are cached."""
+"""Compute the chart points of each hour and day of an experiment, and merge the final hours.
+
+Both are cached, and can be saved, so that a server that has just started does not need to read all parts again.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
+from ... import __version__
 from ...collect.metric_like import MetricLike
+from ...collect.serialization import from_bytes
 from ...compose.concat_slices import concat_slices
 from ...errors import StreamMetricsError
 from ...inference.compare import collect_samples
@@ -44,10 +51,30 @@ class WindowSeries:
     """
 
     def __init__(self) -> None:
-        self._cache_key: Any = None
+        self._cache_key = ""
+        self.is_saved = True
         self._cached_points: dict[tuple[str, int], CachedPoints] = {}
         # The merges of days and of hours, by the hour from which on they begin.
         self._merges: dict[int, tuple[GrowingMerge, GrowingMerge]] = {}
+
+    def serialize(self) -> tuple[str, bytes | None]:
+        """Return the chart points as JSON, and the merge of the final days as a frame; None if there is none."""
+        points = [[*window, sort_ids(one.part_ids), one.points] for window, one in self._cached_points.items()]
+        days = [sort_ids(part_ids) for part_ids in self._days.part_ids]
+        text = json.dumps({"key": self._cache_key, "points": points, "days": days}, separators=(",", ":"))
+        return text, None if self._days.total is None else bytes(self._days.total.to_bytes())
+
+    @classmethod
+    def from_saved(cls, text: str, days: bytes | None) -> Self:
+        """Return the series that `serialize` wrote."""
+        series, saved = cls(), json.loads(text)
+        series._cache_key = saved["key"]
+        for kind, hour, part_ids, points in saved["points"]:
+            found = CachedPoints(frozenset(part_ids), [WindowPoint(*point) for point in points])
+            series._cached_points[kind, hour] = found
+        if days is not None:
+            series._days.part_ids, series._days.total = list(map(frozenset, saved["days"])), from_bytes(days)
+        return series
 
     def build_points(
         self, experiment: Experiment, phase: Any, kind: str, windows: Mapping[int, ExperimentWindow], final_before: int
@@ -69,8 +96,8 @@ class WindowSeries:
         """
         # The points of a window depend only on the definition, the phase and the parts of the window. If the definition
         # or the phase changes, the cache is emptied. If the part IDs of a window change, the window is read again.
-        if self._cache_key != (definition_and_phase := (experiment, phase)):
-            self._cache_key, self._cached_points = definition_and_phase, {}
+        if self._cache_key != (cache_key := hash_definition(experiment, phase)):
+            self._cache_key, self._cached_points = cache_key, {}
         for hour in [h for k, h in self._cached_points if k == kind and h not in windows]:
             del self._cached_points[kind, hour]
         stale = {
@@ -82,6 +109,7 @@ class WindowSeries:
             counted = {hour: stale[hour].load() for hour in some}
             for hour, points in compute_points(experiment, phase, counted).items():
                 self._cached_points[kind, hour] = CachedPoints(stale[hour].part_ids, points)
+                self.is_saved = False
         length = 1 if kind == "hour" else DAY
         cached_points = (point for hour in sorted(windows) for point in self._cached_points[kind, hour].points)
         return [point._replace(provisional=point.hour + length > final_before) for point in cached_points]
@@ -105,19 +133,30 @@ class GrowingMerge:
     """A cached merge of consecutive windows. If windows are added only at the end, only these are read and merged."""
 
     def __init__(self) -> None:
-        self._parts: list[PartIds] = []
-        self._total: Any = None
+        self.part_ids: list[PartIds] = []
+        self.total: Any = None
 
     def merge_windows(self, windows: Sequence[ExperimentWindow]) -> ExperimentWindow | None:
         """Return the merge of the windows, which are in order of time; None without windows."""
         # The cached merge is still valid if the part IDs of its windows have not changed.
-        if self._parts != [window.part_ids for window in windows[: len(self._parts)]]:
-            self._parts, self._total = [], None
-        for window in windows[len(self._parts) :]:
-            self._total = window.load() if self._total is None else merge_parts([self._total, window.load()])
-            self._parts.append(window.part_ids)
-        total = self._total
-        return ExperimentWindow(frozenset(self._parts), lambda: total) if self._parts else None
+        if self.part_ids != [window.part_ids for window in windows[: len(self.part_ids)]]:
+            self.part_ids, self.total = [], None
+        for window in windows[len(self.part_ids) :]:
+            self.total = window.load() if self.total is None else merge_parts([self.total, window.load()])
+            self.part_ids.append(window.part_ids)
+        total = self.total
+        return ExperimentWindow(frozenset(self.part_ids), lambda: total) if self.part_ids else None
+
+
+def hash_definition(experiment: Experiment, phase: Any) -> str:
+    """Return a hash of everything that the points of a window depend on, apart from its parts."""
+    text = json.dumps([experiment.to_dict(), repr(phase), __version__], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sort_ids(part_ids: PartIds) -> list[Any]:
+    """Return the IDs of parts, which are numbers and digests, in an order that does not depend on the process."""
+    return sorted(part_ids, key=lambda one: (isinstance(one, str), one))
 
 
 def split_batches(hours: Iterable[int]) -> Iterator[list[int]]:

@@ -41,7 +41,16 @@ from .table_rows import (
 from .time_format import format_hour_end, format_span, format_time
 from .view import View
 
-__all__ = ["Choice", "Glance", "PageData", "build_arms_table", "build_glance", "build_page", "build_source_rows"]
+__all__ = [
+    "Choice",
+    "Glance",
+    "PageData",
+    "build_arms_table",
+    "build_glance",
+    "build_page",
+    "build_source_rows",
+    "describe_computing",
+]
 
 
 DAY = 24
@@ -76,6 +85,7 @@ class PageData:
     sides: tuple[NamedSide, NamedSide] | None = None
     staleness: tuple[str, str] | None = None
     freshness: str = ""
+    computing: str = ""
     data_end: float | None = None
     verdicts: list[tuple[TreatmentVerdict, int, str]] = field(default_factory=list)
     hero: tuple[MeasureRow, RowAxis] | None = None
@@ -245,6 +255,17 @@ def _describe_hours(evaluation: Evaluation) -> str:
 
 def _format_data_end(hour: int, at: float) -> str:
     return format_hour_end(hour) if (hour + 1) * HOUR <= at else format_time(at)
+
+
+def describe_computing(since: float | None) -> str:
+    """Return text that says since when a new evaluation has been computed; an empty string if none is being computed.
+
+    Examples
+    --------
+    >>> describe_computing(1_800_000_000.0)
+    'a new evaluation is being computed since Fri 15 January 08:00 UTC'
+    """
+    return "" if since is None else f"a new evaluation is being computed since {format_time(since)}"
 
 
 def _compute_progress(evaluation: Evaluation) -> float | None:

@@ -26,7 +26,7 @@ from ..evaluation.evaluation import Evaluation
 from .downloads import PICTURES, TABLES, render_csv, render_png
 from .experiment_search import ExperimentSearch, list_tags
 from .history import load_history
-from .page_data import PageData, build_arms_table, build_glance, build_page, build_source_rows
+from .page_data import PageData, build_arms_table, build_glance, build_page, build_source_rows, describe_computing
 from .view import View
 
 __all__ = ["PageReader", "build_page_routes", "build_templates", "load_static_files"]
@@ -253,8 +253,8 @@ class _Pages:
         """Answer with the page of an experiment, or with its sections as a fragment.
 
         Many open pages ask for the same fragment at the same time. A fragment is therefore rendered once and cached.
-        The cache key contains everything that a fragment depends on: the evaluation, the view, and the CSRF token of
-        an owner's forms.
+        The cache key contains everything that a fragment depends on: the evaluation, the view, the CSRF token of an
+        owner's forms, and the start of a running evaluation.
         """
         who, evaluation = self._find_evaluation(request)
         if isinstance(who, Response):
@@ -267,6 +267,7 @@ class _Pages:
             evaluation.at,
             str(request.query_params),
             who.csrf_token if who.role == OWNER else "",
+            self._board.computing_since(evaluation.experiment),
         )
         # The lock is held while a fragment is rendered. Other requests for the same fragment wait, and then find it in
         # the cache.
@@ -390,7 +391,9 @@ class _Pages:
 
     def _build_page(self, request: Request, evaluation: Evaluation) -> PageData:
         history = load_history(self._store, evaluation.experiment, self._changes)
-        return build_page(evaluation, history, View.from_query(request.query_params))
+        page = build_page(evaluation, history, View.from_query(request.query_params))
+        page.computing = describe_computing(self._board.computing_since(evaluation.experiment))
+        return page
 
 
 def _html_response(text: str) -> Response:

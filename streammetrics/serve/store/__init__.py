@@ -1,6 +1,7 @@
 """The store of a dashboard, which keeps all its data in an SQLite file or a PostgreSQL database."""
 
 from .failures import StoreDownError, StoreFullError
+from .leases import ExperimentStatus, LeaseLostError
 from .open import Store, open_store
 from .parts import StoredPart
 from .records import AuditEntry, DefinitionVersion, Token
@@ -8,6 +9,8 @@ from .records import AuditEntry, DefinitionVersion, Token
 __all__ = [
     "AuditEntry",
     "DefinitionVersion",
+    "ExperimentStatus",
+    "LeaseLostError",
     "Store",
     "StoreDownError",
     "StoreFullError",

@@ -35,6 +35,10 @@ class Driver(Protocol):
     begin_read: str
     """The statement that begins a transaction with a consistent view of all tables."""
     begin_write: str
+    clock: str
+    """The SQL expression for the current time, in seconds since 1970."""
+    is_shared: bool
+    """Whether several servers may use the database."""
 
     @property
     def write_lock(self) -> AbstractContextManager[Any]:

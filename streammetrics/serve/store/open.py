@@ -7,6 +7,7 @@ from typing import Self
 
 from .database import Database
 from .journal import JournalStore
+from .leases import LeaseStore
 from .parts import PartStore
 from .postgres import PostgreSQL
 from .records import RecordStore
@@ -16,7 +17,7 @@ from .sqlite import SQLite
 __all__ = ["Store", "open_store"]
 
 
-class Store(PartStore, RecordStore, JournalStore):
+class Store(PartStore, RecordStore, JournalStore, LeaseStore):
     """All data of a dashboard: parts, merged days and totals, and the records of experiments.
 
     Methods block during disk access, and may be called from any thread. A method that writes is one transaction. When

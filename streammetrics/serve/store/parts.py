@@ -343,6 +343,7 @@ class PartStore:
                 run(f"UPDATE parts SET state = 'forgotten' WHERE {where}", experiment, end)
                 run("DELETE FROM folds WHERE experiment = ? AND day < ?", experiment, end)
                 run("DELETE FROM totals WHERE experiment = ?", experiment)
+                run("DELETE FROM series WHERE experiment = ?", experiment)
                 run("UPDATE streams SET epoch = epoch + 1 WHERE experiment = ?", experiment)
         self.delete_obsolete_frames(experiment)
         return int(count)
@@ -393,6 +394,23 @@ class PartStore:
         with self.database.read_transaction() as run:
             rows = run("SELECT upto, epoch, data FROM totals WHERE experiment = ?", experiment)
         return ((rows[0][0], rows[0][1]), rows[0][2]) if rows else None
+
+    def save_series(self, experiment: str, points: str, days: bytes | None) -> None:
+        """Save the chart points of the windows of an experiment as JSON, and the merge of its final days, if any."""
+        with self.database.write_transaction() as run:
+            run(
+                "INSERT INTO series VALUES (?, ?, ?) "
+                "ON CONFLICT (experiment) DO UPDATE SET points = excluded.points, days = excluded.days",
+                experiment,
+                points,
+                days,
+            )
+
+    def series(self, experiment: str) -> tuple[str, bytes | None] | None:
+        """Return the saved chart points and the merge of the final days of an experiment; None if there are none."""
+        with self.database.read_transaction() as run:
+            rows = run("SELECT points, days FROM series WHERE experiment = ?", experiment)
+        return rows[0] if rows else None
 
 
 def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:

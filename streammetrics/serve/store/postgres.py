@@ -28,6 +28,7 @@ class PostgreSQL:
 
     identity_column = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
     begin_read, begin_write = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "BEGIN"
+    clock, is_shared = "EXTRACT(EPOCH FROM clock_timestamp())::DOUBLE PRECISION", True
 
     def __init__(self, url: str) -> None:
         try:

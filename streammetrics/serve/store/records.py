@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from .database import Database
+from .leases import check_fence
 from .streams import add_audit_entry, lock_experiment
 
 __all__ = ["AuditEntry", "DefinitionVersion", "RecordStore", "Token"]
@@ -77,11 +78,6 @@ class RecordStore:
 
     # -- looks and evaluations ----------------------------------------------------------------------------------------
 
-    def add_look(self, experiment: str, at: float, look: str) -> None:
-        """Add a look (the verdicts at one time, as JSON) to the log of an experiment."""
-        with self.database.write_transaction() as run:
-            run("INSERT INTO looks (experiment, at, look) VALUES (?, ?, ?)", experiment, at, look)
-
     def looks(self, experiment: str) -> list[tuple[float, str]]:
         """Return the time and content of all looks of an experiment, oldest first."""
         return [(at, look) for _, at, look in self.looks_since(experiment, 0)]
@@ -96,9 +92,23 @@ class RecordStore:
             )
         return list(map(tuple, rows))
 
-    def save_evaluation(self, experiment: str, evaluation: str) -> None:
-        """Save the last evaluation of an experiment, as JSON. It replaces the previous one."""
+    def save_evaluation(
+        self, experiment: str, at: float, evaluation: str, look: str | None = None, *, fence: int
+    ) -> None:
+        """Save the last evaluation of an experiment, as JSON. It replaces the previous one.
+
+        A look (the verdicts at one time, as JSON) is added to the log of the experiment in the same transaction.
+
+        Raises
+        ------
+        LeaseLostError
+            Another server has taken the lease since `fence`.
+        """
         with self.database.write_transaction() as run:
+            check_fence(run, experiment, fence)
+            run("UPDATE leases SET evaluated = ? WHERE experiment = ?", at, experiment)
+            if look is not None:
+                run("INSERT INTO looks (experiment, at, look) VALUES (?, ?, ?)", experiment, at, look)
             run(
                 "INSERT INTO evaluations VALUES (?, ?) "
                 "ON CONFLICT (experiment) DO UPDATE SET evaluation = excluded.evaluation",
@@ -119,23 +129,20 @@ class RecordStore:
         with self.database.read_transaction() as run:
             return dict(run("SELECT name, state FROM alerts WHERE experiment = ?", experiment))
 
-    def set_alert_state(self, experiment: str, name: str, state: str) -> bool:
-        """Save the state of a fault. Return whether it changed.
+    def set_alert_state(self, experiment: str, name: str, state: str, *, fence: int | None) -> None:
+        """Save the state of a fault. Raise LeaseLostError if another server has taken the lease since `fence`.
 
-        If several servers save the same state, only one of them gets True.
+        Without a fence, every server may save the state.
         """
         with self.database.write_transaction() as run:
-            lock_experiment(run, experiment)
-            rows = run("SELECT state FROM alerts WHERE experiment = ? AND name = ?", experiment, name)
-            if rows and rows[0][0] == state:
-                return False
+            if fence is not None:
+                check_fence(run, experiment, fence)
             run(
                 "INSERT INTO alerts VALUES (?, ?, ?) ON CONFLICT (experiment, name) DO UPDATE SET state = excluded.state",
                 experiment,
                 name,
                 state,
             )
-        return True
 
     # -- access -------------------------------------------------------------------------------------------------------
 

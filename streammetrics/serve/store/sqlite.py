@@ -63,6 +63,7 @@ class SQLite:
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
     identity_column = "INTEGER PRIMARY KEY AUTOINCREMENT"
     begin_read, begin_write = "BEGIN", "BEGIN IMMEDIATE"
+    clock, is_shared = "(julianday('now') - 2440587.5) * 86400.0", False
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

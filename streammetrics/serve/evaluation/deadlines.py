@@ -1,0 +1,49 @@
+"""Find the time at which an evaluation changes even if no new part arrives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ..part_keys import HOUR
+from .evaluate import DEFAULT_DELAY, SILENT_SECONDS
+from .evaluation import Evaluation
+from .experiment import Experiment
+from .window_series import DAY
+
+__all__ = ["find_deadline"]
+
+SLACK = 1.0
+"""Seconds after a deadline at which it has certainly passed, whatever the rounding of times to hours."""
+
+
+def find_deadline(experiment: Experiment, evaluation: Evaluation) -> float | None:
+    """Return the next time, in seconds since 1970, at which the evaluation must be computed again; None if there is none.
+
+    At this time the experiment ends, an hour matures, a source turns late or silent, or another day begins.
+    """
+    later = [at for at in _list_deadlines(experiment, evaluation) if at > evaluation.at]
+    return min(later) + SLACK if later else None
+
+
+def _list_deadlines(experiment: Experiment, evaluation: Evaluation) -> Iterator[float]:
+    now = evaluation.at / HOUR
+    end = math.inf if experiment.end is None else experiment.end
+    if experiment.end is not None:
+        yield experiment.end * HOUR
+        yield (experiment.end + experiment.mature_after) * HOUR
+    if evaluation.state != "ended":
+        yield (experiment.start + DAY * max(0, math.floor(evaluation.day) + 1)) * HOUR
+    final_before = math.floor(now - experiment.mature_after)
+    if evaluation.hours is not None and experiment.mature_after and final_before <= evaluation.hours[1]:
+        yield (max(final_before, evaluation.hours[0]) + 1 + experiment.mature_after) * HOUR
+    for source in evaluation.sources:
+        delay = experiment.sources.get(source.source, DEFAULT_DELAY)
+        due = math.floor(now - delay)
+        awaited = experiment.start if source.counted_to is None else max(source.counted_to + 1, experiment.start)
+        if awaited < end:
+            yield (awaited + 1 + delay) * HOUR
+            yield (awaited + 1 + delay) * HOUR + SILENT_SECONDS
+        # While a source is behind, each hour adds one to its missing parts.
+        if source.behind and due < end:
+            yield (due + 1 + delay) * HOUR

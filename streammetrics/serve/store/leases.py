@@ -1,0 +1,140 @@
+"""Divide the experiments among the servers that share a store. One server at a time holds the lease of an experiment.
+
+The lease has a number, the fence, which increases when another server takes it. A write names the fence of its server,
+and is refused if the lease has been taken since. Otherwise, a server that was paused for too long could write after its
+successor. All times come from the clock of the database, because the clocks of servers may differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ...errors import StreamMetricsError
+from .database import Database, RunStatement
+from .streams import StreamPosition
+
+__all__ = ["ExperimentStatus", "LeaseLostError", "LeaseStore", "check_fence"]
+
+
+class LeaseLostError(StreamMetricsError):
+    """Raised if another server has taken the lease of an experiment. Nothing was written."""
+
+
+class ExperimentStatus(NamedTuple):
+    """What a store knows about an experiment and its evaluation.
+
+    `version` is the version of the definition, and `position` the number of the last part and the epoch. `evaluated_at`
+    is the time of the stored evaluation, or None. `computing_since` is the time at which the running evaluation began;
+    None if there is none, or if it has only just begun.
+    """
+
+    version: int
+    position: StreamPosition
+    evaluated_at: float | None
+    computing_since: float | None
+
+
+class LeaseStore:
+    """The methods of a store that divide the experiments among its servers."""
+
+    database: Database
+
+    def hold_leases(self, server: str, seconds: float) -> dict[str, int]:
+        """Renew the leases of a server, take those that it should have, and give back those that it should not.
+
+        Parameters
+        ----------
+        server : str
+            The name of the server, which no other server has.
+        seconds : float
+            The duration of its leases. The server must call this method again before they are over.
+
+        Returns
+        -------
+        dict of str to int
+            The fence of each experiment whose lease the server holds.
+        """
+        driver = self.database.driver
+        with self.database.write_transaction() as run:
+            # The UPDATE statement changes no value, but locks a row, so that only one server at a time gets past it.
+            run("UPDATE layout SET version = version")
+            ((now,),) = run(f"SELECT {driver.clock}")
+            run("DELETE FROM servers WHERE until < ?", now)
+            run(
+                "INSERT INTO servers VALUES (?, ?) ON CONFLICT (server) DO UPDATE SET until = excluded.until",
+                server,
+                now + seconds,
+            )
+            servers = sorted(name for (name,) in run("SELECT server FROM servers")) if driver.is_shared else [server]
+            run("UPDATE leases SET until = ? WHERE server = ?", now + seconds, server)
+            holders = dict(run("SELECT experiment, server FROM leases"))
+            # If no other server may use the database, the holder is a process that was killed.
+            limit = now if driver.is_shared else math.inf
+            for (experiment,) in run("SELECT DISTINCT experiment FROM definitions"):
+                is_preferred = find_preferred_server(experiment, servers) == server
+                if is_preferred and holders.get(experiment) != server:
+                    _take_lease(run, experiment, server, now + seconds, limit)
+                elif holders.get(experiment) == server and not is_preferred:
+                    run("UPDATE leases SET server = '', until = 0 WHERE experiment = ?", experiment)
+            return dict(run("SELECT experiment, fence FROM leases WHERE server = ?", server))
+
+    def release_leases(self, server: str) -> None:
+        """Give back all leases of a server that stops, so that the other servers need not wait until they are over."""
+        with self.database.write_transaction() as run:
+            run("UPDATE leases SET server = '', until = 0 WHERE server = ?", server)
+            run("DELETE FROM servers WHERE server = ?", server)
+
+    def statuses(self) -> dict[str, ExperimentStatus]:
+        """Return the status of every experiment, by ID."""
+        with self.database.read_transaction() as run:
+            rows = run(
+                "SELECT d.experiment, MAX(d.version), s.last, s.epoch, l.evaluated, l.computing FROM definitions d "
+                "JOIN streams s ON s.experiment = d.experiment LEFT JOIN leases l ON l.experiment = d.experiment "
+                "GROUP BY d.experiment, s.last, s.epoch, l.evaluated, l.computing"
+            )
+        return {name: ExperimentStatus(version, (last, epoch), *rest) for name, version, last, epoch, *rest in rows}
+
+    def note_computing(self, experiment: str, since: float | None, fence: int) -> None:
+        """Save since when an evaluation has been running, so that the pages of all servers can say so; None ends it."""
+        with self.database.write_transaction() as run:
+            check_fence(run, experiment, fence)
+            run("UPDATE leases SET computing = ? WHERE experiment = ?", since, experiment)
+
+
+def find_preferred_server(experiment: str, servers: Iterable[str]) -> str:
+    """Return the server that should hold the lease of an experiment.
+
+    All servers find the same one. If a server joins or leaves, only its own experiments move (rendezvous hashing).
+
+    Examples
+    --------
+    >>> find_preferred_server("checkout", ["a", "b"]) == find_preferred_server("checkout", ["b", "a"])
+    True
+    """
+    return max(servers, key=lambda server: hashlib.sha256(f"{server} {experiment}".encode()).digest())
+
+
+def check_fence(run: RunStatement, experiment: str, fence: int) -> None:
+    """Raise LeaseLostError if the lease of an experiment has been taken by another server since `fence`.
+
+    The UPDATE statement changes no value, but PostgreSQL locks the row, so that the lease cannot be taken before the
+    transaction ends.
+    """
+    run("UPDATE leases SET fence = fence WHERE experiment = ?", experiment)
+    if run("SELECT fence FROM leases WHERE experiment = ?", experiment) != [(fence,)]:
+        raise LeaseLostError(f"another server evaluates {experiment} now; nothing was written")
+
+
+def _take_lease(run: RunStatement, experiment: str, server: str, until: float, limit: float) -> None:
+    """Take the lease of an experiment if it ends before the time `limit`."""
+    run("INSERT INTO leases VALUES (?, '', 0, 0, NULL, NULL) ON CONFLICT (experiment) DO NOTHING", experiment)
+    run(
+        "UPDATE leases SET server = ?, fence = fence + 1, until = ?, computing = NULL WHERE experiment = ? AND until < ?",
+        server,
+        until,
+        experiment,
+        limit,
+    )
