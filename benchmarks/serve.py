@@ -1,10 +1,12 @@
-"""The dashboard under load: `python -m benchmarks.serve [SECONDS]` (60 by default; an hour is 3600).
+"""The dashboard under load: `python -m benchmarks.serve [SECONDS] [POSTGRES]` (60 by default; an hour is 3600).
 
 200 posts a second of frames of five metrics (2,000 rows, 64 shards of users, two arms, four countries), encoded
 beforehand, by a process of its own, once the server says that it is ready, while 50 pages are open. Latency is from when
 a post was due, so a server that stops is not forgiven what was sent late. Time of the server runs a day in `24 / HOURS`
 seconds, so that old parts are folded to days as they would be. Then the first page of 30 days x 24 hours x 4 arms x 20
-slices, cold and warm.
+slices, cold and warm. Then 100 experiments on one server: the CPU time of a start, of a minute without news, and of
+one new part; and, with the URL of an empty PostgreSQL database, the same experiments on two servers, which must divide
+them, show the same evaluations, and write each look once.
 """
 
 from __future__ import annotations
@@ -41,9 +43,14 @@ HOURS = POSTS / EXPERIMENTS / SOURCES  # of the server's time in a second
 LATENCY, GROWTH = 0.1, 1.15  # seconds, of 99 in 100; the most memory since a third of the time, beside that of then
 LONG = 900.0  # seconds until hours and days have taken the room that they may: before, memory grows
 COLD, WARM = 1.0, 0.1  # seconds
+MANY, PARTS = 100, 6  # experiments, and parts of each before the measurement
+# CPU seconds: of a start, and of an experiment in a minute without news, and for one new part; seconds until news is seen.
+RESTART, IDLE, PART, NEWS = 5.0, 0.05, 0.5, 60.0
+LEAST_SHARE = 0.3  # of the work, that each of two servers must do
 START = 480_000
 GROWN = 100_000  # hours after which the frames of the load are drawn: by then there are many users
 LOAD = Simulation(users=40_000, sources=tuple(f"s{i}" for i in range(SOURCES)), start=START, days=10_000)
+SMALL = Simulation(users=40_000, sources=("one",), start=START, days=10)
 LARGE = Simulation(id="large", arms=("a", "b", "c", "d"), countries=20, days=30, sources=("one",), start=START)
 
 
@@ -243,6 +250,97 @@ def page(port: int, experiment: str, until: bytes | None = None) -> float:
         time.sleep(0.2)
 
 
+# -- many experiments -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Shared:
+    """What many experiments cost, on one server or on several that share a database.
+
+    Attributes
+    ----------
+    restart : float
+        CPU seconds of a start when all experiments are evaluated already.
+    idle, part : float
+        CPU seconds of an experiment in a minute without news, and of one new part.
+    news : float
+        Seconds from the first of the new parts, one for each experiment, until every server shows all of them.
+    shares : list of float
+        Each server's share of the work on the new parts.
+    twice : int
+        Looks that were written twice.
+    """
+
+    restart: float
+    idle: float
+    part: float
+    news: float
+    shares: list[float]
+    twice: int
+
+
+def cpu(process: int) -> float:
+    """CPU seconds of a process and of those that it has started and that run."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    started = [
+        int(child) for of in Path(f"/proc/{process}/task").glob("*/children") for child in of.read_text().split()
+    ]
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") + sum(map(cpu, started))
+
+
+def many_experiments(database: str, servers: int, experiments: int = MANY, idle_seconds: float = 60.0) -> Shared:
+    """Serve so many experiments, first without news, and then with one new part of each, all posted to one server."""
+    names = [f"many-{i}" for i in range(experiments)]
+    frames = [SMALL.part("one", START + hour) for hour in range(PARTS + 1)]
+    encoded = [(part.to_bytes(), part.digest()) for part in frames]
+    with open_store(database) as store:
+        for name in names:
+            store.define(name, json.dumps(SMALL.definition() | {"id": name}), by="load", at=START * HOUR)
+            keys = [PartKey(name, "one", START + hour) for hour in range(PARTS)]
+            store.put([PostedPart(k, *encoded[k.hour - START], (k.hour + 1.0) * HOUR) for k in keys])
+        tokens = [issue_token(store, name, "load", by="load", at=0.0) for name in names]
+        with served(database, START + PARTS + 0.1, 1 / 3600):
+            wait_for_parts(store, names, PARTS)
+        with contextlib.ExitStack() as running:
+            found = [running.enter_context(served(database, START + PARTS + 0.3, 1 / 3600)) for _ in range(servers)]
+            for port, _ in found:
+                page(port, names[-1], until=f" in {PARTS} parts".encode())
+            time.sleep(5.0)  # they have told each other of their experiments
+            before = [cpu(process) for _, process in found]
+            time.sleep(idle_seconds)
+            rested = [cpu(process) for _, process in found]
+            began = time.perf_counter()
+            asyncio.run(post_to_each(found[0][0], names, tokens, encoded[PARTS][0]))
+            for port, _ in found:
+                for name in names:
+                    page(port, name, until=f" in {PARTS + 1} parts".encode())
+            news = time.perf_counter() - began
+            spent = [cpu(process) - at for (_, process), at in zip(found, rested, strict=True)]
+        looks = [at for name in names for at in store.looks(name)]
+        twice = sum(len(some) - len({at for at, _ in some}) for some in map(store.looks, names))
+    assert len(looks) >= experiments
+    idle = (sum(rested) - sum(before)) / experiments * 60.0 / idle_seconds
+    shares = [one / sum(spent) for one in spent]
+    return Shared(max(before), idle, sum(spent) / experiments, news, shares, twice)
+
+
+def wait_for_parts(store: Any, names: list[str], parts: int) -> None:
+    """Wait until every experiment has a stored evaluation of so many parts."""
+    for name in names:
+        while json.loads(store.evaluation(name) or "{}").get("parts") != parts:
+            time.sleep(0.2)
+
+
+async def post_to_each(port: int, names: list[str], tokens: list[str], frame: bytes) -> None:
+    """Post the next part of each experiment."""
+    client = Client(port)
+    for name, token in zip(names, tokens, strict=True):
+        path = f"/v1/experiments/{name}/states?hour={format_hour(START + PARTS)}&source=one"
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+        assert await client.ask(f"{head}Content-Length: {len(frame)}\r\n\r\n".encode() + frame) == 201
+    client.close()
+
+
 # -- what is reported -------------------------------------------------------------------------------------------------
 
 
@@ -269,7 +367,29 @@ def report(found: Loaded) -> None:
     table(f"{found.rate:g} posts a second", ["", "measured", "limit", ""], rows)
 
 
-def main(seconds: float = 60.0) -> None:
+def report_many(found: Shared, experiments: int = MANY) -> None:
+    """Print what many experiments cost."""
+    servers = len(found.shares)
+    checks = {
+        "restart": ("CPU time of a start", found.restart, RESTART),
+        "idle": ("CPU time of an experiment, a minute without news", found.idle, IDLE),
+        "part": ("CPU time of a new part", found.part, PART),
+        "news": ("until every server shows all new parts", found.news, NEWS),
+    }
+    rows = [
+        [said, f"{value:.3g} s", f"{limit:g} s", verdict(f"{servers} servers, {name}", value < limit)]
+        for name, (said, value, limit) in checks.items()
+    ]
+    rows.append(["looks written twice", f"{found.twice}", "0", verdict(f"{servers} servers, looks", not found.twice)])
+    if servers > 1:
+        least = min(found.shares)
+        passed = verdict("shares", least >= LEAST_SHARE)
+        rows.append(["the least share of a server", f"{least:.0%}", f"{LEAST_SHARE:.0%}", passed])
+    on = "server" if servers == 1 else "servers on one PostgreSQL"
+    table(f"{experiments} experiments on {servers} {on}", ["", "measured", "limit", ""], rows)
+
+
+def main(seconds: float = 60.0, postgres: str = "") -> None:
     with tempfile.TemporaryDirectory() as folder:
         report(under_load(seconds, folder))
         cold, warm = first_pages(folder)
@@ -278,11 +398,15 @@ def main(seconds: float = 60.0) -> None:
         ["warm", f"{1000 * warm:.0f} ms", f"{1000 * WARM:.0f} ms", verdict("warm page", warm < WARM)],
     ]
     table("The first page of 720 hours x 4 arms x 20 slices", ["", "measured", "limit", ""], rows)
+    with tempfile.TemporaryDirectory() as folder:
+        report_many(many_experiments(f"{folder}/many.db", 1))
+    if postgres:
+        report_many(many_experiments(postgres, 2))
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--serve"]:
         serve(sys.argv[2], float(sys.argv[3]), float(sys.argv[4]))
     else:
-        main(*map(float, sys.argv[1:]))
+        main(*map(float, sys.argv[1:2]), *sys.argv[2:3])
         sys.exit(bool(failures()))

@@ -34,6 +34,21 @@ def test_all_that_is_posted_is_stored_and_every_page_hears_of_it(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("servers", [1, 2])
+def test_many_experiments(
+    servers: int, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"{tmp_path}/many.db" if servers == 1 else request.getfixturevalue("postgres").fresh()
+    found = serve.many_experiments(url, servers, experiments=4, idle_seconds=1.0)
+    serve.report_many(found, 4)
+    said = capsys.readouterr().out
+    assert found.twice == 0
+    assert len(found.shares) == servers
+    assert f"4 experiments on {servers} server" in said
+    report.failures().clear()
+
+
+@pytest.mark.slow
 def test_the_first_page_is_there_before_anything_is_read(tmp_path: Path) -> None:
     cold, warm = serve.first_pages(str(tmp_path), replace(serve.LARGE, days=1, rows=200, countries=2))
     assert cold < 20  # the limits are those of the benchmark: here it is that there is a page
