@@ -111,7 +111,7 @@ def test_nothing_changes_before_a_deadline(tmp_path: Path) -> None:
     """Beside the day, and by how much a source is overdue."""
     with open_store(tmp_path / "a.db") as store:
         put(store, HOURS[:4])
-        end = SMALL.start + 6
+        end = SMALL.start + 5
         definition = SMALL.definition() | {"mature_after": 3.5, "sources": {"web": 0.3, "app": 1.0}, "end": end}
         store.define(SMALL.id, json.dumps(definition), by="test", at=0.0)
         reader = ExperimentReader(store)
