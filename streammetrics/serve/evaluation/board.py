@@ -140,12 +140,13 @@ class Board:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._run_in_thread(self.alerts.stop)
+        # A poll that is still running must not take the leases again after they are given back.
+        await self._run_in_thread(self._poller.shutdown)
         # Totals that are not saved are merged again at the next start, and leases end by themselves.
         with contextlib.suppress(StoreDownError, StoreFullError):
             await self._run_in_thread(self._reader.close)
             await self._run_in_thread(self._store.release_leases, self._server)
         self._worker.shutdown()
-        self._poller.shutdown()
         self._loop = None
         self.end_subscriptions()
 
