@@ -187,6 +187,8 @@ def test_data_does_not_end_in_the_future() -> None:
     assert (page.freshness, page.data_end) == ("data to Sun 7 June 23:15 UTC", (START + 167.25) * 3600)
     assert build_source_rows(page)[0][1][0] == "Sun 7 June 23:15 UTC"
     assert build_page(one, ExperimentHistory(), View()).freshness == "data to Sun 7 June 24:00 UTC"
+
+
 @pytest.mark.slow
 def test_it_says_since_when_it_is_computing() -> None:
     site = site_of()
