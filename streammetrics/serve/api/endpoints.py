@@ -127,7 +127,7 @@ class Api(NamedTuple):
 
     async def _void_part(self, request: Request) -> Response:
         """Remove a part that should not have been posted."""
-        experiment, answer = await self._authorize(request)
+        experiment, answer = await self.authorize(request)
         if experiment is None:
             return answer
         try:
@@ -135,7 +135,7 @@ class Api(NamedTuple):
             await run_in_threadpool(
                 self.store.void, key, by=request.state.name, at=self.settings.clock(), reason=reason
             )
-        # The response contains the message of the error.
+        # The response contains the error message.
         except InvalidInputError as error:
             return error_response(409, str(error))
         self.board.mark_changed(experiment.id)

@@ -142,9 +142,8 @@ class TreatmentComparison:
         if self.progress is None or not questions:
             return []
         try:
-            card = self._build_scorecard(questions, self.progress)
             sides = {column: {a: arms.get(a, []) for a in self._compared_arms()} for column, arms in slices.items()}
-            notes = [card.build_notes((column,), arms)[self.treatment] for column, arms in sides.items()]
+            notes = [self._scorecard.build_notes((column,), arms)[self.treatment] for column, arms in sides.items()]
         # The table shows the message in the rows of all metrics.
         except StreamMetricsError:
             return []

@@ -55,14 +55,15 @@ class WindowSeries:
         self.is_saved = True
         self._cached_points: dict[tuple[str, int], CachedPoints] = {}
         # The merges of days and of hours, by the hour from which on they begin.
-        self._merges: dict[int, tuple[GrowingMerge, GrowingMerge]] = {}
+        self._merges: dict[int, tuple[GrowingMerge, GrowingMerge]] = {0: (GrowingMerge(), GrowingMerge())}
 
     def serialize(self) -> tuple[str, bytes | None]:
         """Return the chart points as JSON, and the merge of the final days as a frame; None if there is none."""
         points = [[*window, sort_ids(one.part_ids), one.points] for window, one in self._cached_points.items()]
-        days = [sort_ids(part_ids) for part_ids in self._days.part_ids]
+        merged_days, _ = self._merges[0]
+        days = [sort_ids(part_ids) for part_ids in merged_days.part_ids]
         text = json.dumps({"key": self._cache_key, "points": points, "days": days}, separators=(",", ":"))
-        return text, None if self._days.total is None else bytes(self._days.total.to_bytes())
+        return text, None if merged_days.total is None else bytes(merged_days.total.to_bytes())
 
     @classmethod
     def from_saved(cls, text: str, days: bytes | None) -> Self:
@@ -73,7 +74,8 @@ class WindowSeries:
             found = CachedPoints(frozenset(part_ids), [WindowPoint(*point) for point in points])
             series._cached_points[kind, hour] = found
         if days is not None:
-            series._days.part_ids, series._days.total = list(map(frozenset, saved["days"])), from_bytes(days)
+            merged_days, _ = series._merges[0]
+            merged_days.part_ids, merged_days.total = list(map(frozenset, saved["days"])), from_bytes(days)
         return series
 
     def build_points(
