@@ -204,12 +204,13 @@ def test_the_audit_log_is_a_page_and_json(world: World) -> None:
 def test_webhooks_hear_of_verdicts_and_of_decisions_once(world: World) -> None:
     evaluation, post = replace(ship(), experiment="rank"), Post(wanted=2)
     alerts = Alerts(world.store, send=post, clock=lambda: NOW)
+    alerts.take("rank", world.store.hold_leases("one server", 60.0)["rank"])
     alerts.notify(evaluation, ["http://a"])
     alerts.notify(replace(evaluation, at=evaluation.at + 5), ["http://a"])
     decision = Decision(1, NOW, "eve", "treatment", REASON, 1, "Ship.")
     alerts.announce_decision(evaluation, decision, ["http://a"])
     alerts.notify(replace(evaluation, at=evaluation.at + 9), ["http://a"])
-    alerts.start(["rank"])
+    alerts.start()
     assert post.enough.wait(10)
     alerts.stop()
     assert post.said == [("decided", "begun"), ("decision recorded", "over")]
