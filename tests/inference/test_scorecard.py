@@ -275,7 +275,8 @@ def test_slices_of_calibrations_are_adjusted_by_what_is_said_of_them():
     samples = {k: definition_of(s).samples(()) for k, s in both.items()}
     whole = {k: Side(some(rng, "calibration", CALIBRATION)) for k in both}
     card = sm.scorecard(whole, control="old", primary="calibration")
-    alone, together = (list(card.build_table(("k",), samples, adjust)) for adjust in (None, "holm"))
+    changes = card.compute_changes(samples)
+    alone, together = (list(card.build_table(("k",), changes, adjust)) for adjust in (None, "holm"))
     assert all(r["p_value"] < 1e-3 for r in alone)
     assert any(r["word"] != "unclear" for r in alone)
     assert all(r["word"] == "unclear" for r in together)

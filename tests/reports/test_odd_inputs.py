@@ -71,7 +71,7 @@ def test_empty_keys_are_not_those_above():
     assert [[cell[0] for cell in row[:3]] for row in part.data["rows"]] == [
         [x, y, task] for x, y in (("", ""), ("DE", ""), ("DE", "web")) for task in "ab"
     ]
-    assert build_grid(["a"], [["x"], [""]], 1, [])["rows"][1][0][0] == ""
+    assert build_grid(["a"], [[("x", "")], [("", "")]], 1, [])["rows"][1][0][0] == ""
 
 
 def test_what_the_best_rows_hold_does_not_depend_on_the_size_of_weights():
