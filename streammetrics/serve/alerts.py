@@ -39,17 +39,18 @@ class AlertStateStore(Protocol):
         """Return the saved state of every fault of an experiment, by the key of the fault."""
 
     def set_alert_state(self, experiment: str, name: str, state: str, *, fence: int | None) -> None:
-        """Save the state of the fault whose key is `name`, unless another server took the lease since `fence`.
+        """Save the state of the fault whose key is `name`.
 
-        Without a fence, every server may save it.
+        `fence` is the number of the lease under which this server evaluates the experiment. If another server has taken
+        the lease since, LeaseLostError is raised. If `fence` is None, every server may save the state.
         """
 
 
 class Fault(NamedTuple):
-    """A problem with an experiment, or a verdict that decides it.
+    """A problem with an experiment, or a verdict that decides the experiment.
 
-    `alert` is its kind, such as "guardrail breached". `about` contains labels such as the treatment and the metric.
-    `sentence` explains it.
+    `alert` is the kind of problem or verdict, such as "guardrail breached". `about` contains labels, such as the
+    treatment and the metric. `sentence` explains the problem or the verdict.
     """
 
     alert: str
@@ -58,7 +59,7 @@ class Fault(NamedTuple):
 
     @property
     def key(self) -> str:
-        """A string that stays the same as long as the fault lasts, by which later evaluations recognise the fault."""
+        """An identifier that stays the same while the fault lasts, so that later evaluations recognise the fault."""
         return json.dumps([self.alert, *self.about.values()])
 
 
@@ -138,7 +139,7 @@ for handler in (
 
 @dataclass(frozen=True)
 class _FaultState:
-    """What the store knows about a fault.
+    """The saved state of a fault.
 
     `changes` counts how often the fault began or ended. `message` is the last message, and `pending` contains the
     undelivered messages with their URLs.
@@ -164,7 +165,7 @@ class _FaultState:
 
 
 class Alerts:
-    """Post a message to webhooks when a fault begins, and another one when it is over.
+    """Post a message to webhooks when a fault begins, and another when it ends.
 
     Parameters
     ----------
@@ -195,7 +196,8 @@ class Alerts:
         self._states: dict[tuple[str, str], _FaultState] = {}
         self._fences: dict[str, int] = {}
         self._lock, self._wake, self._stopped = threading.Lock(), threading.Event(), False
-        # For each URL that failed: the last wait in seconds, and the time of the next try.
+        # For each URL whose last post failed: the seconds between that post and the next try, and the time of the next
+        # try.
         self._waits: dict[str, tuple[float, float]] = {}
         self._thread: threading.Thread | None = None
 
@@ -212,14 +214,17 @@ class Alerts:
             self._thread.join(2 * TIMEOUT)
 
     def take(self, experiment: str, fence: int) -> None:
-        """Take over the messages about an experiment, beginning with undelivered ones. `fence` is that of its lease."""
+        """Take over the messages about an experiment, including undelivered ones.
+
+        `fence` is the number of the experiment's lease.
+        """
         with self._lock:
             self._fences[experiment] = fence
             self._load(experiment)
         self._wake.set()
 
     def drop(self, experiment: str) -> None:
-        """Send no more messages about an experiment, because another server does."""
+        """Stop sending messages about an experiment, because another server now sends them."""
         with self._lock:
             self._forget(experiment)
 
@@ -279,7 +284,7 @@ class Alerts:
         return states
 
     def _save(self, experiment: str, key: str, state: _FaultState) -> None:
-        # Any server may record a decision. It then also delivers the message.
+        # Any server may record a decision, even without the lease. That server then also delivers the message.
         is_decision = state.message.get("alert") == DECISION_RECORDED
         fence = None if is_decision else self._fences.get(experiment, 0)
         self._store.set_alert_state(experiment, key, state.to_json(), fence=fence)
@@ -292,7 +297,8 @@ class Alerts:
             self._wake.clear()
             try:
                 wait = self._deliver_due()
-            # An error must not end the thread, because later messages would then never be delivered.
+            # If an error ended this thread, later messages would never be delivered. The error is therefore only
+            # logged.
             except Exception:
                 log.exception("alerts could not be saved; the server will try again")
                 wait = LONGEST_WAIT / 10
@@ -321,7 +327,7 @@ class Alerts:
         except (OSError, ValueError, http.client.HTTPException) as error:
             wait = min(2 * self._waits[url][0], LONGEST_WAIT) if url in self._waits else FIRST_WAIT
             self._waits[url] = wait, time.monotonic() + wait
-            # Only the host is logged, because the path of a webhook is often a secret.
+            # Only the host is logged, because the path of a webhook URL is often a secret.
             host = urlsplit(url).hostname
             log.warning("%s: the webhook at %s did not accept an alert: %s", key[0], host, type(error).__name__)
             if self._clock() - message["at"] < MAX_AGE:
@@ -333,7 +339,7 @@ class Alerts:
             if (state := self._states.get(key)) is None:
                 return
             remaining = [one for one in state.pending if one != (url, message)]
-            # If another server took the lease, it sends the remaining messages.
+            # Saving fails if another server has taken the lease. That server then sends the remaining messages.
             try:
                 self._save(*key, replace(state, pending=remaining))
             except LeaseLostError:

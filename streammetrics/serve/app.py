@@ -152,7 +152,7 @@ def _build_body_error_handler(max_bytes: int) -> Any:
 async def _load_definitions(definitions: Definitions, folder: str, mtimes: dict[Path, int], board: Any) -> None:
     try:
         changed_ids, errors = await asyncio.to_thread(definitions.load_folder, folder, mtimes)
-    # The store is down. The next scan of the folder tries again.
+    # This error means that the store is down. It is only logged, because the next scan of the folder tries again.
     except StreamMetricsError as error:
         log.error("%s: %s", folder, error)
         return
@@ -163,7 +163,7 @@ async def _load_definitions(definitions: Definitions, folder: str, mtimes: dict[
 
 
 async def _trim_memory() -> None:
-    # The loop below waits between calls, so the trimmer does not need an interval.
+    # The trimmer needs no interval of its own, because the loop below already waits between two calls.
     trimmer = MallocTrimmer(interval=0)
     while True:
         await asyncio.sleep(TRIM_INTERVAL)
@@ -175,6 +175,7 @@ async def _reload_definitions(definitions: Definitions, folder: str, mtimes: dic
         await asyncio.sleep(FOLDER_SECONDS)
         try:
             await _load_definitions(definitions, folder, mtimes, board)
-        # A network folder may be gone for a while. The next scan tries again.
+        # The folder may be on a network, and unavailable for a while. The error is only logged, and the next scan tries
+        # again.
         except Exception:
             log.exception("%s could not be read", folder)

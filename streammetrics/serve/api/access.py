@@ -82,11 +82,11 @@ class Access:
         return next((name for name in names if name is not None), None)
 
     def refuse_token(self, client: str, token: str | None, message: str) -> Response:
-        """Return the answer to a request with a missing or a wrong token.
+        """Return the error response for a request with a missing or wrong token.
 
-        Wrong tokens count towards the limit of the client. Above it, they get status 429 in place of 401. Valid tokens
-        are accepted all the same, because workers with the same address share the limit. A token has 256 random bits,
-        so the limit is not needed against guesses.
+        Each client may send a limited number of wrong tokens per minute. Above this limit, the status is 429 in place
+        of 401. Valid tokens are accepted even above the limit, because several workers may share one address and
+        therefore one limit. This is safe: a token has 256 random bits and cannot be guessed.
         """
         if token is None or self.failures.take(client):
             return error_response(401, message, bearer=True)
@@ -140,7 +140,7 @@ class Access:
         if match is None:
             return person is not None and path in LIST_PATHS
         # The path /experiments/x.csv can mean a file of experiment "x", or the page of an experiment "x.csv". A person
-        # may see it only if this is true of every existing experiment of these two.
+        # needs access to both experiments if both exist.
         ids = {match[1], match[1].rpartition(".")[0]}
         experiments = [one for name in ids if (one := self.definitions.get(name)) is not None]
         return bool(experiments) and all(self.may_see(person, one) for one in experiments)
@@ -174,13 +174,15 @@ class Gate:
         request = Request(scope, receive)
         try:
             answer = await self._check_request(request)
-        # The exception handlers of the application do not see errors that are raised in a middleware.
+        # This error must be answered here, because the application's exception handlers do not see errors of
+        # middleware.
         except StreamMetricsError as error:
             answer = await self.answer_error(request, error)
         if answer is None and request.method not in READ_METHODS and not OPEN_PATHS.fullmatch(scope["path"]):
             try:
                 receive = _replay_body(await read_body(request, MAX_FORM_BYTES, self.access.settings.body_seconds))
-            # As above, a middleware has to answer its errors itself.
+            # This error must be answered here, because the application's exception handlers do not see errors of
+            # middleware.
             except BodyError as error:
                 answer = error_response(error.status, str(error), close=True)
         await (self.app if answer is None else answer)(scope, receive, send)
@@ -190,8 +192,8 @@ class Gate:
         client = access.find_client(request.scope)
         request.state.reader = None
         if "content-length" in request.headers and "transfer-encoding" in request.headers:
-            # Of these two headers, a proxy may use the one that this server ignores, and so see the end of the body in
-            # a different place. An attacker could then hide a second request in the body (request smuggling).
+            # A proxy may use one of these two headers to find the end of the body, and this server the other. An
+            # attacker could then hide a second request in the body (request smuggling).
             message = "a request must not have both Content-Length and Transfer-Encoding"
             return error_response(400, message, close=True)
         if not access.requests.take(client):
@@ -259,7 +261,7 @@ async def read_form(request: Request, seconds: float) -> dict[str, str]:
     body = await read_body(request, MAX_FORM_BYTES, seconds)
     try:
         return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20))
-    # The body has more fields than any form of the dashboard.
+    # `parse_qsl` raises this error if the body has more than 20 fields, which no form of the dashboard has.
     except ValueError:
         return {}
 
@@ -281,8 +283,8 @@ def error_response(
 ) -> Response:
     """Return an error as JSON.
 
-    `wait` is the number of seconds until a retry, for the Retry-After header. With `bearer`, a header asks for a token.
-    With `close`, the connection is closed.
+    `wait` is the number of seconds until a retry, for the Retry-After header. With `bearer`, the WWW-Authenticate
+    header asks for a bearer token. With `close`, the connection is closed.
     """
     headers = {"cache-control": "no-store"} | ({"connection": "close"} if close else {})
     if wait is not None:

@@ -1,4 +1,4 @@
-"""Tokens for workers, owners and readers, their sessions, and CSRF tokens of forms."""
+"""Access tokens for workers, owners and readers; login sessions; and CSRF tokens for forms."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ class Accounts:
 
     def find_name(self, scope: str, token: str) -> str | None:
         """Return the name of a token; None if the scope has no such token."""
-        # The time of a look-up could reveal something about the stored hashes, but no token that fits a known hash can
-        # be computed.
+        # The look-up does not take constant time, so its duration could reveal something about the stored hashes. That
+        # is harmless, because nobody can compute a token from its hash.
         return self._load_tokens(scope).get(hash_token(token))
 
     # -- readers ------------------------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Accounts:
 
         The session ends after `seconds`, at the logout, or when the token is revoked.
         """
-        # The store contains only hashes of cookies. Nobody can therefore make a cookie from a copy of the store.
+        # The store contains only hashes of cookies, so a copy of the store is not enough to forge a cookie.
         cookie, now = secrets.token_urlsafe(32), self.clock()
         self.store.add_session(hash_token(cookie), hash_token(token), expires_at=now + self.seconds, now=now)
         return cookie
@@ -151,14 +151,14 @@ class Accounts:
         return compute_csrf_token(f"{key} {name}")
 
     def end_session(self, cookie: str) -> None:
-        """End a session at every server of the store. Copies of its cookie then are no longer valid."""
+        """End a session on all servers that share the store. Copies of its cookie are then no longer valid."""
         self.store.delete_session(hash_token(cookie))
 
 
 def compute_csrf_token(cookie: str) -> str:
     """Return the CSRF token of a session.
 
-    Each form contains this secret value, which shows that the form comes from this server. Only the cookie reveals it,
-    and it does not reveal the cookie.
+    Each form contains this secret value, which shows that the form comes from this server. The token can be computed
+    only from the cookie, and the cookie cannot be computed from the token.
     """
     return hmac.new(cookie.encode("utf-8", "surrogateescape"), b"form", hashlib.sha256).hexdigest()

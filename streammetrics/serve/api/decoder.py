@@ -50,8 +50,8 @@ class DecoderService(Protocol):
         Raises
         ------
         LateError, EndedError
-            Decoding took too long, or the decoder died. No frame has a result, and the decoder has forgotten plans that
-            were fixed by frames not yet stored.
+            Decoding took too long, or the decoder died. There are no results, not even for some of the frames. The
+            decoder has also forgotten the plans that were fixed by frames that are not stored yet.
         NoRoomError
             All threads are busy; decoding has not begun.
         """
@@ -133,14 +133,14 @@ class ThreadDecoder:
         self._decoder.forget_plans(experiments)
 
     def close(self) -> None:
-        """Stop accepting frames. Frames that are being decoded are not waited for."""
+        """Stop accepting frames, without waiting for those that are being decoded."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def load_reference(store: Any, experiment: str) -> MetricLike | None:
     """Return stored metrics of an experiment, from which its plan is read after a restart; None if nothing is stored.
 
-    These are the metrics of the saved total, or else of the first part.
+    They are the metrics of the saved total or, if there is no saved total, of the first part.
     """
     saved = store.total(experiment)
     frames = [saved[1]] if saved is not None else [part.data for _, part in store.parts(experiment)[:1]]

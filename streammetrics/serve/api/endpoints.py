@@ -47,13 +47,13 @@ MAX_REASON = 500
 
 
 class WriteProbe:
-    """Check that a store can be written, at most once per second, however many requests ask for it."""
+    """Check that a store can be written. Many requests may ask for this check, but it runs at most once per second."""
 
     def __init__(self, store: Any) -> None:
         self._store, self._lock, self._checked_at = store, threading.Lock(), float("-inf")
 
     def check(self) -> None:
-        """Raise an error of the store if a write fails. A success counts for a second."""
+        """Raise an error of the store if a write fails. After a success, the next writes are skipped for a second."""
         with self._lock:
             if time.monotonic() - self._checked_at >= PROBE_INTERVAL:
                 self._store.check_write()
@@ -113,7 +113,7 @@ class Api(NamedTuple):
         experiment = await run_in_threadpool(self.definitions.get_for_parts, experiment.id) or experiment
         try:
             key = self._parse_key(request, experiment)
-        # The response contains the error message.
+        # The query does not contain a valid key. The error message says what is wrong with it.
         except InvalidInputError as error:
             return await self._refuse_early(request, error_response(400, str(error)))
         body = await read_body(request, self.settings.max_bytes, self.settings.body_seconds)
@@ -135,7 +135,7 @@ class Api(NamedTuple):
             await run_in_threadpool(
                 self.store.void, key, by=request.state.name, at=self.settings.clock(), reason=reason
             )
-        # The response contains the error message.
+        # The key is invalid, or its part cannot be removed. The error message says why.
         except InvalidInputError as error:
             return error_response(409, str(error))
         self.board.mark_changed(experiment.id)
@@ -216,7 +216,7 @@ class Api(NamedTuple):
         try:
             experiment = _parse_definition(body, request.headers.get("content-type", ""), request.path_params["id"])
             version, changes = await run_in_threadpool(self.definitions.define, experiment, by)
-        # The response contains the error message.
+        # The definition is invalid. The error message says why.
         except InvalidInputError as error:
             return error_response(422, str(error))
         self.board.mark_changed(experiment.id)
@@ -257,7 +257,7 @@ class Api(NamedTuple):
         reason = request.query_params.get("reason", "")[:MAX_REASON]
         try:
             await run_in_threadpool(decide, experiment.id, number, by=by, at=self.settings.clock(), reason=reason)
-        # The response contains the error message.
+        # The conflict cannot be decided. The error message says why.
         except InvalidInputError as error:
             return error_response(409, str(error))
         self.board.mark_changed(experiment.id)
@@ -269,7 +269,8 @@ class Api(NamedTuple):
         return PlainTextResponse("ok\n")
 
     async def _check_readiness(self, request: Request) -> Response:
-        # A thread of this call is left behind if it is late. `run_in_threadpool` would wait for it.
+        # If the check takes too long, stop waiting, and let its thread finish alone. `run_in_threadpool` would wait for
+        # the thread even after the timeout.
         async with asyncio.timeout(READY_TIMEOUT):
             await asyncio.to_thread(self.probe.check)
         if not (self.board.ready and self.ingest.ready):

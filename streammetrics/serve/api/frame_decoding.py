@@ -38,7 +38,8 @@ def decode_frames(
     max_content : int
         The largest decompressed content of a frame, in bytes.
     checks : sequence of callables
-        One check for each frame, or none at all. A check gets the summary of its frame and raises an error to refuse it.
+        One check for each frame; or an empty sequence for no checks. A check gets the summary of its frame, and raises
+        an error to refuse the frame.
 
     Examples
     --------
@@ -52,7 +53,7 @@ def decode_frames(
     for i, data in enumerate(frames):
         try:
             opened[i] = Frame(data, max_content)
-        # The sender of this frame gets the error; the other frames are still decoded.
+        # This frame is damaged. Its error is returned to the sender, and the other frames are still decoded.
         except (StreamMetricsError, MemoryError) as error:
             results[i] = DecodedFrame(error=error)
     for indices in _group_by_header(opened):
@@ -76,7 +77,7 @@ def _summarize_frames(frames: Sequence[Frame]) -> list[PartSummary | Exception]:
     """
     try:
         return list(summarize_parts(frames))
-    # The sender of a damaged frame gets the error.
+    # At least one of the frames is damaged. Decode each frame alone, so that only the damaged frames get an error.
     except (StreamMetricsError, MemoryError) as error:
         return [error] if len(frames) == 1 else [one for frame in frames for one in _summarize_frames([frame])]
 
@@ -89,7 +90,7 @@ def _check_frame(
     try:
         for check in checks:
             check(summary)
-    # The sender of this frame gets the error.
+    # A check has refused this frame. Its error is returned to the sender.
     except StreamMetricsError as error:
         return DecodedFrame(error=error)
     sha = hashlib.sha256(frame.kind.about.encode())

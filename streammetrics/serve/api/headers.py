@@ -42,7 +42,9 @@ FIXED_HEADERS = {
 
 
 class SecurityHeaders:
-    """Middleware that adds the security headers to every response, and puts their nonce into `request.state.nonce`.
+    """Middleware that adds security headers to every response.
+
+    The random nonce for inline scripts is in `request.state.nonce`, where templates read it.
 
     Parameters
     ----------
@@ -84,9 +86,9 @@ def read_header_values(scope: Scope, name: str) -> list[str]:
 def find_client_address(scope: Scope, proxies: Collection[str]) -> str:
     """Return the address of the client of a request, for rate limits.
 
-    An IPv6 address is shortened to its /64 network, which usually belongs to one customer. The header X-Forwarded-For
-    is trusted only if the request comes from one of `proxies`. The last entry of the header is used, because the proxy
-    itself added this entry.
+    An IPv6 address is replaced with its /64 network, because one customer usually has all addresses of such a network.
+    The header X-Forwarded-For is trusted only if the request comes from one of `proxies`. The last entry of the header
+    is used, because the proxy itself added this entry.
     """
     peer = find_peer(scope)
     if peer in proxies:
@@ -94,7 +96,7 @@ def find_client_address(scope: Scope, proxies: Collection[str]) -> str:
         peer = forwarded.rpartition(",")[2].strip() or peer
     try:
         address = ipaddress.ip_address(peer)
-    # The peer is a Unix socket, or a proxy wrote something that is not an IP address.
+    # The address is not an IP address: the client uses a Unix socket, or a proxy has sent an invalid header.
     except ValueError:
         return "unknown"
     if address.version == 6:

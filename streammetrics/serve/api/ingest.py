@@ -39,7 +39,7 @@ frame, the next group starts immediately.
 class WaitingFrame:
     """A posted frame in the queue. Its request waits for the future `answer`.
 
-    `decode_alone` is set if the frame was in a group that could not be decoded.
+    `decode_alone` is true if the frame was in a group that could not be decoded. The frame is then decoded alone.
     """
 
     key: PartKey
@@ -108,7 +108,7 @@ class Ingest:
         self._group: list[WaitingFrame] = []
         self._bytes, self._stopped = 0, False
         self._more = asyncio.Event()
-        # This thread waits for the decoder, so that the event loop does not have to.
+        # Calls of the decoder block. They run in this thread, so that they do not block the event loop.
         self._thread = ThreadPoolExecutor(1, "ingest")
 
     @property
@@ -145,14 +145,15 @@ class Ingest:
             await self._start_decoder()
             clock, next_at = asyncio.get_running_loop().time, 0.0
             while True:
-                # After a large group, the loop waits a little, so that more frames arrive and are decoded together.
+                # After a group of several frames, wait a little, so that the next group is also large. Frames are
+                # decoded faster together than alone.
                 await self._more.wait()
                 await asyncio.sleep(next_at - clock())
                 self._group = self._pop_group()
                 next_at = clock() + GROUP_INTERVAL if len(self._group) > 1 else 0.0
                 await self._process_group(self._group)
         finally:
-            # Frames that are not stored yet are lost, so their requests get an error. The senders then post them again.
+            # Frames that are not stored yet are lost. Their senders get an error, and can post the frames again.
             self._thread.shutdown(wait=False, cancel_futures=True)
             self.decoder.close()
             self._stopped = True
@@ -166,7 +167,7 @@ class Ingest:
         """
         try:
             await self._run_in_thread(self.decoder.start)
-        # The sender of the first frame gets this error, when the decoder is started again.
+        # The first frame starts the decoder again. If this fails, too, the sender of the frame gets the error.
         except Exception:
             log.exception("the decoder could not be started")
         self.ready = True
@@ -177,11 +178,12 @@ class Ingest:
     async def _process_group(self, group: list[WaitingFrame]) -> None:
         try:
             await self._store_parts(await self._decode_group(group))
-        # The senders of this group get the error. Later groups are not affected.
+        # If a group cannot be decoded or stored, its senders get the error. Later groups are not affected.
         except Exception as error:
             if not isinstance(error, StreamMetricsError):
                 log.exception("a group of %d parts failed", len(group))
-            # If the decoder cannot be started, it has no plans to forget.
+            # This call fails if the decoder cannot be started. The error is ignored, because there are then no plans to
+            # forget.
             with suppress(Exception):
                 await self._run_in_thread(self.decoder.forget_plans, {one.key.experiment for one in group})
             for one in group:
@@ -215,8 +217,8 @@ class Ingest:
                 results = await self._run_in_thread(
                     self.decoder.decode, frames, experiments, settings.max_content, settings.decode_seconds
                 )
-            # The decoder has lost its plans. Frames that were already decoded are stored now, so that the next decoder
-            # can read their plans from the store.
+            # The decoder took too long or died, and its plans are lost. Stop here, so that the frames decoded so far
+            # are stored first. The next decoder then reads the plans from the store.
             except (LateError, EndedError) as error:
                 self._requeue(runs[i:], error)
                 break
@@ -232,8 +234,8 @@ class Ingest:
     def _requeue(self, runs: Sequence[Sequence[WaitingFrame]], error: Exception) -> None:
         """Put frames back at the front of the queue after the decoder failed.
 
-        `runs` are groups of frames with the same header, and the decoder failed in the first group. If this group has
-        only one frame, the frame is refused. Otherwise, each of its frames is decoded alone next time, which reveals
+        `runs` are groups of frames with the same header. The decoder failed in the first group. If this group has only
+        one frame, the frame is refused. Otherwise, each frame of the group is decoded alone next time, which reveals
         the bad frame.
         """
         first = runs[0]
@@ -293,7 +295,8 @@ def _build_memory_error() -> NoRoomError:
 def _group_by_header(group: Sequence[WaitingFrame]) -> list[list[WaitingFrame]]:
     """Split frames into groups to decode together.
 
-    The frames of a group have the same header. A frame that may have made the decoder fail forms a group by itself.
+    The frames of a group have the same header. A frame on which the decoder may have failed before forms a group by
+    itself.
     """
     runs: dict[Any, list[WaitingFrame]] = {}
     for one in group:

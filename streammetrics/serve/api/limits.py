@@ -1,4 +1,4 @@
-"""Limits for a client: requests per second, wrong tokens, and the size and duration of a request body."""
+"""Limits for a client: requests per second, wrong tokens per minute, and the size and duration of a request body."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ async def drain_body(request: Request, max_bytes: int) -> None:
     A client that is still writing its body would otherwise not read the answer.
     """
     left = max_bytes
-    # RuntimeError means that the body was read before.
+    # None of these errors matters, because the request is refused anyway. Starlette raises RuntimeError if the body was
+    # already read.
     with suppress(TimeoutError, ClientDisconnect, RuntimeError):
         async with asyncio.timeout(DRAIN_SECONDS):
             async for piece in request.stream():

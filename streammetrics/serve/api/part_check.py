@@ -62,7 +62,7 @@ def _find_metric(output: str, names: Iterable[str]) -> str | None:
 
 
 class PartPlan(NamedTuple):
-    """What all parts of an experiment must share.
+    """The metrics and key types that all parts of an experiment must share.
 
     A plan consists of the metrics with their settings (but without rows), and the type of the keys in each slice
     column.
@@ -82,14 +82,14 @@ class PartPlan(NamedTuple):
 
 
 class _AcceptedHeader(NamedTuple):
-    """The header of the last part that fitted an experiment, and the definition and plan with which it was compared."""
+    """The header of the last accepted part of an experiment, and the definition and plan that it matched."""
 
     experiment: Experiment
     metrics: Any
     header: bytes
 
     def matches(self, experiment: Experiment, metrics: Any, header: bytes) -> bool:
-        """Return whether the definition, the plan and the header are the same as at the last check."""
+        """Return whether the definition, the plan and the header are the same as for the last accepted part."""
         return experiment == self.experiment and metrics is self.metrics and header == self.header
 
 
@@ -118,12 +118,13 @@ class PartChecker:
         part : PartSummary
             The summary of the part.
         header : bytes
-            The header of its frame, which contains the metrics and settings. If it equals the last header, the settings
-            are not compared again.
+            The header of its frame, which contains the metrics and settings. If this header equals that of the last
+            accepted part, the settings are not compared again.
         """
         _check_layout(experiment, part)
-        # If the first two parts arrive at the same time, the lock ensures that one of them fixes the plan and the other
-        # is compared with it. Comparing settings is slow, so an unchanged header is not compared again.
+        # If the first two parts arrive at the same time, the lock ensures that one of them fixes the plan, and that the
+        # other is compared with this plan. Comparing settings is slow, so a header equal to the last one is not
+        # compared again.
         with self._lock:
             plan, fits = self._plans.get(experiment.id), self._fits.get(experiment.id)
             if plan is None and (reference := self._load_reference(experiment.id)) is not None:
@@ -148,7 +149,7 @@ class PartChecker:
 
 
 def _check_layout(experiment: Experiment, part: PartSummary) -> None:
-    """Raise IncompatibleStateError if a part has too many rows, or arms or slices that differ from its experiment's."""
+    """Raise IncompatibleStateError if a part has too many rows, or other arms or slices than the experiment defines."""
     what, metrics = f"experiment {experiment.id!r}", part.metrics
     if not isinstance(metrics, Sliced) or metrics.by[0] != experiment.arm:
         raise IncompatibleStateError(
@@ -190,7 +191,7 @@ def _check_layout(experiment: Experiment, part: PartSummary) -> None:
 
 
 def _find_single_use_tag(read: Any) -> str:
-    """Return the tag of a state that may be counted only once, such as GroupAUC with closed groups; otherwise ""."""
+    """Return the tag of a state that may be posted only once, such as GroupAUC with closed groups; otherwise ""."""
     parts = read.state.parts().values()
     return read.state.tag if any(isinstance(p, Flat) and p.form == "once" for p in parts) else ""
 

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 
 class PartSummary(NamedTuple):
-    """What `PartChecker` needs to know about a part.
+    """The properties of a part that `PartChecker` checks.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ def _find_key_kinds(one: Sections) -> Iterator[tuple[int, str, str]]:
 
 def _find_first_keys(one: Sections) -> Iterator[tuple[int, Any]]:
     """Yield each distinct key of the first slice column: the index of the part, and the key."""
-    # Cells (the slices of all parts) are sorted by part and key, so equal keys of a part are neighbours. A key is new
-    # if it differs from the one before it.
+    # The cells (the slices of all parts) are sorted by part and key, so equal keys of a part are adjacent. A key is
+    # therefore new if it differs from the key before it.
     cells = one.joined.cells
     ranks, words = cells.keys[:, 0], cells.vocabularies[0]
     parts = np.repeat(np.arange(len(one)), np.diff(one.fronts))

@@ -1,4 +1,4 @@
-"""Run the reader and the decoder in their own processes, so that the server can answer requests while they compute."""
+"""Run the reader and the decoder in separate processes, so that the server can answer requests while they compute."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ReaderProcess:
     def end_after(self, seconds: float) -> None:
         """End the process after this many seconds, even during a call.
 
-        Totals that are not saved by then are merged again at the next start.
+        If totals are not saved by then, the next start merges all parts again.
         """
         self.worker.end_after(seconds)
 
@@ -92,7 +92,7 @@ class DecoderProcess:
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
         """Forget the plans of some experiments, because the frames that fixed them could not be stored."""
-        # If the process has died, its plans are forgotten anyway.
+        # The call fails if the process has died. The error is ignored, because the plans died with the process.
         with suppress(StreamMetricsError):
             self.worker.call("forget_plans", set(experiments))
 

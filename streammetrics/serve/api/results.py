@@ -24,7 +24,7 @@ def build_results(
     """Return the results of an experiment as JSON values.
 
     Times are strings such as 2026-06-01T09:30:00Z, hours are strings such as 2026-06-01T09 (both UTC), relative
-    differences are fractions (0.01 is 1 %), and numbers that are not known are None.
+    differences are fractions (0.01 is 1 %), and unknown numbers are None.
     """
     first, last = evaluation.hours or (None, None)
     return {
@@ -76,7 +76,7 @@ def build_results(
 
 
 def _describe_row(row: MetricRow) -> dict[str, Any]:
-    """Return a metric of a treatment; `conclusion` is a word such as "better", and `reason` why there is none."""
+    """Return a metric of a treatment. `conclusion` is a word such as "better"; `reason` says why it is missing."""
     fields = row._asdict()
     return {name: fields[name] for name in METRIC_FIELDS} | {
         "single_look_low": row.once_low,

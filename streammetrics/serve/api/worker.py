@@ -99,7 +99,7 @@ class WorkerProcess:
         self._kill_timer.start()
 
     def close(self, method: str) -> None:
-        """Call a last method of the object, such as "close", and end the process.
+        """Call one more method of the object, such as "close", and then end the process.
 
         Do nothing if the process is not running.
         """
@@ -139,8 +139,8 @@ class WorkerProcess:
             raise EndedError(
                 f"the process that {self._task} has ended unexpectedly; a new process is started"
             ) from error
-        # After any other error, the process is ended. Otherwise, its late answer would be taken for the answer to the
-        # next call.
+        # After a timeout or an interrupt, the process may still send its answer. End the process; otherwise, the next
+        # call would take this late answer for its own.
         except BaseException:
             self._discard_child()
             raise
@@ -202,7 +202,8 @@ def _serve_calls(pipe: Connection, parent: int, nice: int, make: Callable[..., A
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(nice)
-    # Only Linux has this file.
+    # If memory runs out, Linux then kills this process before the server. Other systems do not have this file, so
+    # errors are ignored.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()

@@ -102,9 +102,9 @@ def collect_slice_samples(slices: Any, experiment: Experiment, column: str) -> A
 
 
 def split_by_arm(samples: Sequence[Sample]) -> ArmSamples:
-    """Split each sample by arm, which is the first value of each key, and return the samples of each arm.
+    """Split each sample by arm, and return the samples of each arm.
 
-    The rest of a key remains as the key within the arm.
+    The first value of a key is the arm. Without this value, the key identifies a slice of the arm.
     """
     result: ArmSamples = {}
     for sample in samples:

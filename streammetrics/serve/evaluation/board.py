@@ -1,8 +1,8 @@
 """Keep the last evaluation of every experiment in memory.
 
-New parts start an evaluation, and so does a deadline, such as the end of the experiment. Opening a page does not; it
-shows the last evaluation. Servers that share a store divide the experiments among them, and show the evaluations of
-the other servers from the store.
+A new evaluation starts when parts arrive, or at a deadline, such as the end of the experiment. Opening a page starts no
+evaluation: the page shows the last one. Servers that share a store divide the experiments among themselves. For the
+experiments of other servers, they show the evaluations in the store.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _BoardEntry:
-    """What the board knows about one experiment: its last evaluation, and the task that repeats the evaluation.
+    """The board's record of one experiment: its last evaluation, and the task that repeats the evaluation.
 
-    `fence` is the number of the lease of the experiment; None if another server evaluates it. `basis` is the version of
-    the definition and the position of the parts of the last evaluation. `due` is the time of the next evaluation if
-    these do not change. `started` is the time at which the running evaluation began.
+    `fence` is the number of the lease of the experiment; None if another server evaluates it. `basis` is what the last
+    evaluation was computed from: the version of the definition, and the position of the last part. `due` is the time of
+    the next evaluation if neither of them changes. `started` is the time at which the running evaluation began.
     """
 
     evaluation: Evaluation | None = None
@@ -65,7 +65,7 @@ class _BoardEntry:
     last_looks: list[ShownLook] | None = None  # the looks that were saved last
     compacted_at: float = float("-inf")
     change_event: asyncio.Event = field(default_factory=asyncio.Event)
-    # An event that is set at the next evaluation, and then replaced with a new one.
+    # This event is set when the next evaluation is available. A new event then replaces it.
     next_evaluation: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
 
@@ -91,7 +91,7 @@ class Board:
     Use the board as ``async with board:``, or call `start` and `stop`. `ready` is true once the reader has started. One
     thread evaluates the experiments whose leases this server holds, outside the event loop, and meanwhile, open pages
     show the last evaluation. Another thread renews the leases, also during a long evaluation. A long evaluation is
-    followed by a pause of the same length. An error withholds the verdicts of its experiment only.
+    followed by a pause of the same length. An error in one experiment withholds only the verdicts of that experiment.
     """
 
     def __init__(
@@ -140,9 +140,11 @@ class Board:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._run_in_thread(self.alerts.stop)
-        # A poll that is still running must not take the leases again after they are given back.
+        # Wait for a running poll of the store. Otherwise, it could take the leases again after they are given back
+        # below.
         await self._run_in_thread(self._poller.shutdown)
-        # Totals that are not saved are merged again at the next start, and leases end by themselves.
+        # If the store fails here, nothing is lost: unsaved totals are computed again at the next start, and leases
+        # expire by themselves.
         with contextlib.suppress(StoreDownError, StoreFullError):
             await self._run_in_thread(self._reader.close)
             await self._run_in_thread(self._store.release_leases, self._server)
@@ -232,7 +234,8 @@ class Board:
             self._poll_event.clear()
             try:
                 await self._poll()
-            # The next round tries again. Meanwhile, another server may take the leases of this one.
+            # If the store is down or full, the next round tries again. Meanwhile, the leases of this server may expire,
+            # and other servers may take them.
             except (StoreDownError, StoreFullError) as error:
                 if not has_failed:
                     log.warning("the store could not be polled: %s", error)
@@ -273,7 +276,8 @@ class Board:
                 self.alerts.drop(experiment)
             elif fence is not None:
                 self._note_computing(experiment, entry, fence, status.computing_since)
-            # Nobody else writes the evaluation of an experiment whose lease this server goes on to hold.
+            # Load a stored evaluation only if it can be new. It cannot be new if this server has held the lease all the
+            # time, or if it is already in memory.
             if (fence is not None and fence == entry.fence) or status.evaluated_at in (None, entry.loaded_at):
                 continue
             if (evaluation := self._load(experiment)) is not None:
@@ -281,7 +285,7 @@ class Board:
         return fences, statuses, loaded
 
     def _load(self, experiment: str) -> Evaluation | None:
-        """Return the stored evaluation of an experiment, and note what it was computed from."""
+        """Return the stored evaluation of an experiment, and record the data from which it was computed."""
         saved = self._store.evaluation(experiment)
         if saved is None:
             return None
@@ -292,22 +296,29 @@ class Board:
         return evaluation
 
     def _note_basis(self, entry: _BoardEntry, evaluation: Evaluation) -> None:
-        """Note the data from which an evaluation was computed, and the time until which it is valid."""
+        """Record the data from which an evaluation was computed, and the time until which it is valid."""
         entry.basis = evaluation.version, evaluation.position
-        # Another release of this package may compute other figures.
+        # If another release of this package has computed the evaluation, its figures may differ. Compute it again at
+        # once.
         is_foreign = evaluation.position is None or evaluation.release != __version__
         entry.due = -math.inf if is_foreign else math.inf if evaluation.due is None else evaluation.due
 
     @staticmethod
     def _is_stale(entry: _BoardEntry, now: float) -> bool:
-        """Return whether a part or a definition is new, or a deadline has passed, and mark the entry as changed if so."""
+        """Return whether an experiment needs a new evaluation, and if so, mark its entry as changed.
+
+        It needs one if its parts or its definition have changed, or if a deadline has passed.
+        """
         status = entry.status
         if status is not None and (entry.basis != (status.version, status.position) or now >= entry.due):
             entry.is_changed = True
         return entry.is_changed
 
     def _note_computing(self, experiment: str, entry: _BoardEntry, fence: int, noted: float | None) -> None:
-        """Tell the other servers since when an evaluation has been running. Short evaluations are not worth a write."""
+        """Write to the store when the running evaluation started, so that the pages of other servers can show it.
+
+        Short evaluations are not written.
+        """
         started = entry.started
         since = noted if started is not None and self._clock() - started < POLL_INTERVAL else started
         if since != noted:
@@ -320,7 +331,8 @@ class Board:
         if self._loop is None:
             return
         entry = self._entries.get(experiment)
-        # A new experiment has no lease yet. If another server has its lease, that server finds the change by itself.
+        # A new experiment has no lease yet, so poll the store now to take it. If another server holds the lease, do
+        # nothing, because that server finds the change when it polls the store.
         if entry is None or entry.status is None:
             self._poll_event.set()
         elif entry.fence is not None:
@@ -340,7 +352,8 @@ class Board:
         """
         try:
             await self._run_in_thread(self._reader.start)
-        # The first evaluation tries to start the reader again, and the page shows any error.
+        # If the reader cannot be started, the first evaluation starts it again. If that fails, too, the page shows the
+        # error.
         except Exception:
             log.exception("the process that reads experiments could not be started")
         self.ready = True
@@ -349,8 +362,7 @@ class Board:
         assert self._loop is not None
         while True:
             await entry.change_event.wait()
-            # The event is cleared before the data is read. A change during this evaluation therefore triggers another
-            # one.
+            # Clear the event before the data is read. A change during this evaluation then triggers another evaluation.
             entry.change_event.clear()
             is_changed, entry.is_changed = entry.is_changed, False
             start = self._loop.time()
@@ -369,8 +381,8 @@ class Board:
     @staticmethod
     def _wake_subscribers(entry: _BoardEntry) -> None:
         """Wake all waiting subscribers; those that subscribe later wait for the next evaluation."""
-        # Each subscriber holds the event that it waits for. The event is replaced after it is set, so no subscriber
-        # misses it.
+        # Each subscriber keeps a reference to the event for which it waits, so it is woken even though a new event
+        # replaces the old one at once.
         entry.next_evaluation.set()
         entry.next_evaluation = asyncio.Event()
 
@@ -389,9 +401,9 @@ class Board:
         entry.started = now = self._clock()
         try:
             evaluation, experiment_definition = self._reader.read(experiment, now)
-        # The page shows this error. Other experiments are not affected.
+        # If the experiment cannot be evaluated, its page shows the error. Other experiments are not affected.
         except Exception as error:
-            # The error occurred because the board is stopping.
+            # While the board stops, reading is interrupted. This error is no problem of the experiment.
             if not self._is_open:
                 return None
             log.exception("%s cannot be evaluated", experiment)
@@ -409,7 +421,8 @@ class Board:
         except LeaseLostError as error:
             log.warning("%s", error)
             return None
-        # The evaluation after the next minute saves and notifies again.
+        # If the evaluation cannot be saved or announced, it is still shown. It is computed, saved and announced again
+        # in a minute.
         except Exception:
             log.exception("%s: the evaluation is shown, but could not be saved; the server will try again", experiment)
             entry.due = now + MINUTE
@@ -443,7 +456,7 @@ class Board:
         entry.compacted_at = now
         try:
             self._reader.compact(experiment, now)
-        # Pages do not need it, and the next hour tries again.
+        # If merging fails, pages still show all data. The server tries again after an hour.
         except Exception:
             log.exception("%s: old parts could not be merged", experiment)
 
@@ -451,7 +464,8 @@ class Board:
         """Return the last evaluation with all verdicts withheld because of an error; None if there is no evaluation."""
         try:
             last = self.evaluation(experiment)
-        # Without an evaluation there is nothing to show, but other experiments are not affected.
+        # If the last evaluation cannot be read, there is nothing to show for this experiment. Other experiments are not
+        # affected.
         except Exception:
             log.exception("%s: the last evaluation could not be read", experiment)
             return None
@@ -459,8 +473,8 @@ class Board:
             return None
         reason = f"reading the data has failed since {format_hour(int(last.at) // HOUR)}: {error}"
         verdicts = [t._replace(decision="withheld", sentence=f"No verdict: {reason}") for t in last.verdicts]
-        # Open pages load only an evaluation that is newer than theirs. The time is therefore increased by the smallest
-        # step.
+        # Open pages load an evaluation only if it is newer than the one that they show. Increase the time by the
+        # smallest possible step, so that they show the new reason.
         at = last.at if last.withheld == reason else math.nextafter(last.at, math.inf)
         return replace(last, at=at, withheld=reason, verdicts=verdicts)
 

@@ -20,7 +20,8 @@ SLACK = 1.0
 def find_deadline(experiment: Experiment, evaluation: Evaluation) -> float | None:
     """Return the next time, in seconds since 1970, at which the evaluation must be computed again; None if there is none.
 
-    At this time the experiment ends, an hour matures, a source turns late or silent, or another day begins.
+    At this time, the experiment ends, the outcomes of an hour become complete, a source becomes late or silent, or
+    another day begins.
     """
     later = [at for at in _list_deadlines(experiment, evaluation) if at > evaluation.at]
     return min(later) + SLACK if later else None
@@ -44,6 +45,6 @@ def _list_deadlines(experiment: Experiment, evaluation: Evaluation) -> Iterator[
         if awaited < end:
             yield (awaited + 1 + delay) * HOUR
             yield (awaited + 1 + delay) * HOUR + SILENT_SECONDS
-        # While a source is behind, each hour adds one to its missing parts.
+        # While a source is behind, one more of its parts is missing every hour, which the evaluation must show.
         if source.behind and due < end:
             yield (due + 1 + delay) * HOUR

@@ -66,8 +66,8 @@ class Definitions:
     def get_for_parts(self, experiment: str) -> Experiment | None:
         """Return an experiment with the metrics that its parts must have; None if there is none with this ID.
 
-        For a day after a change, parts need only the metrics that the definition before the change had, too. Workers
-        can then be redeployed one after the other.
+        For a day after a change, parts may lack the metrics that the change has added. Workers can then be redeployed
+        one after the other. Only a new primary metric is needed immediately.
         """
         version, definition = self.load_all().get(experiment, (0, None))
         if definition is None or version == 1:
@@ -126,18 +126,20 @@ class Definitions:
                 experiment = Experiment.from_toml(path.read_text("utf-8"), id=path.stem)
                 self.define(experiment, f"file {path.name}")
                 changed_ids.append(experiment.id)
-            # The caller logs the message. Other files are still loaded.
+            # This file is not valid, or cannot be read. The caller logs the message, and the other files are still
+            # loaded.
             except (InvalidInputError, OSError, UnicodeDecodeError) as error:
                 errors.append(f"{path}: {error}")
             except StreamMetricsError:
-                # The store is down. Forget the time of this file, so that the next call loads it again.
+                # The store is down. Forget the modification time of this file, so that the next call loads the file
+                # again.
                 del mtimes[path]
                 raise
         return changed_ids, errors
 
 
 def _keep_metrics(definition: Experiment, before: Experiment) -> Experiment:
-    """Return a definition without the metrics that an earlier definition did not have."""
+    """Return a definition without the metrics that the definition `before` did not have; keep the primary metric."""
     known = {*before.metrics, before.counts, definition.primary}
     kept = {name for name in definition.metrics if name in known}
     return replace(

@@ -44,7 +44,7 @@ COVERED_SHARE = 0.9
 
 
 class Coverage(NamedTuple):
-    """The number of complete days of data, and the sources that lack parts, as the end of a sentence."""
+    """The number of complete days of data, and text about the sources that lack parts, for the end of a sentence."""
 
     days: float
     gaps: str
@@ -54,7 +54,8 @@ def compute_coverage(experiment: Experiment, index: PartIndex, first: int, end: 
     """Return the number of complete days from `first` to `end`, and the sources that lack parts.
 
     In a complete day, at least 90 % of the hours have a part from each source that the definition names. Without named
-    sources, any part is enough. A last day that is not over counts in proportion to its hours.
+    sources, any part is enough. If the last day is not over, it counts as a fraction of a day, according to its number
+    of hours.
     """
     ends = {name: experiment.closed.get(name, end) for name in experiment.sources}
     missing = index.find_missing(ends, first, end)
@@ -63,7 +64,7 @@ def compute_coverage(experiment: Experiment, index: PartIndex, first: int, end: 
         hours = range(begin, min(begin + DAY, end))
         if sum(hour not in missing for hour in hours) >= COVERED_SHARE * len(hours):
             days += len(hours) / DAY
-    # The last hours often wait for a source that is about to post. They are not worth a remark.
+    # If only the last hours lack a part, say nothing. A source is often about to post them.
     if (end - first) / DAY - days < 1.0 - COVERED_SHARE:
         return Coverage(days, "")
     if not ends:
@@ -203,8 +204,7 @@ def evaluate_sources(experiment: Experiment, index: PartIndex, now: float) -> li
     source that has not posted by then is "late". If the part is still missing three hours later, the source is
     "silent".
     """
-    # Only the sources in the definition are expected to post. A single part that somebody posted by hand says nothing
-    # about the data of the others.
+    # Sources outside the definition are listed, too, but only the sources in the definition are expected to post.
     names = sorted({*experiment.sources, *index.sources})
     return [_evaluate_source(experiment, name, index.sources.get(name, SourceIndex()), now) for name in names]
 
@@ -213,7 +213,7 @@ def _evaluate_source(experiment: Experiment, name: str, index: SourceIndex, now:
     delay = experiment.sources.get(name, DEFAULT_DELAY)
     span = index.hours.span
     first, is_listed = experiment.start, name in experiment.sources
-    # The parts of all hours before this hour should have arrived.
+    # Parts of all hours before the hour `due` should have arrived by now.
     due = math.floor(now / HOUR - delay) if is_listed else first
     due = min([due, *(end for end in (experiment.end, experiment.closed.get(name)) if end is not None)])
     awaited = first if span is None else max(span[1] + 1, first)
@@ -259,7 +259,7 @@ def compute_drift(experiment: Experiment, arms: Any) -> list[ScoreDrift]:
                     one = population_stability_index(scores[keys[arm]], reference)
                     identity = arm, one.shares, one.reference, one.edges
                     drifts.setdefault(identity, ScoreDrift(metric, arm, finite_or_none(one.value), one.word))
-        # This metric has no scores to compare.
+        # This error means that the metric has no scores to compare.
         except InvalidInputError:
             continue
     return list(drifts.values())
@@ -317,8 +317,8 @@ def evaluate(
     for the planned users of the two arms, with an error rate of 5 % over all treatments. If the definition has
     `mature_after`, an hour is final only this many hours after its end, when its outcomes are complete. Verdicts, table
     and slices cover final hours; arms, sample ratio and drift cover all rows. The duration counts up to the last final
-    hour. If the definition has phases, all figures cover the last phase only, and the duration begins at the last
-    change of the planned shares.
+    hour. If the definition has phases, all figures cover only the last phase, and the duration begins when the planned
+    shares last changed.
     """
     series = WindowSeries() if series is None else series
     span = index.span or _find_span(hours, days)
@@ -341,7 +341,7 @@ def evaluate(
         return _withhold_all(evaluation, experiment, "no rows have been counted yet")
     try:
         return _evaluate_total(evaluation, experiment, total, hours, days, history, series, index)
-    # The page shows this message as the reason why verdicts are withheld.
+    # If the data cannot be evaluated, all verdicts are withheld, and the page shows the message as the reason.
     except StreamMetricsError as error:
         return _withhold_all(replace(evaluation, digest=total.digest(), state="running"), experiment, str(error))
 
@@ -368,7 +368,7 @@ def _evaluate_total(
     arms = collect_arm_samples(arm_slices, experiment)
     if not any(_count_rows(some) for some in arms.values()):
         return _withhold_all(evaluation, experiment, "no rows have been counted yet")
-    # Verdicts use only hours whose outcomes are complete. If that is true of all hours, the total can be used as it is.
+    # Verdicts use only hours whose outcomes are complete. If the outcomes of all hours are complete, use the total.
     final_before = min(evaluation.hours[1] + 1, math.floor(evaluation.at / HOUR - experiment.mature_after))
     all_final = final_before > evaluation.hours[1] or not experiment.mature_after
     final_slices = total if all_final else series.merge_final(hours, days, final_before)
@@ -377,8 +377,8 @@ def _evaluate_total(
     counted_to = evaluation.hours[1] + 1 if all_final else final_before
     notes = _describe_unexpected_arms(experiment, arms)
     users, ratio = _count_users(experiment, arm_slices, notes)
-    # A new phase begins when the planned shares change. Until it has rows, users still have the old shares, which would
-    # look like a sample ratio mismatch.
+    # A new phase begins when the planned shares change. Until the new phase has rows, the counted users were split by
+    # the old shares. Compared with the new shares, they would look like a sample ratio mismatch.
     missing_phase = _explain_missing_phase(experiment, total, history.phases_at)
     ratio = None if missing_phase else ratio
     final_users = (
@@ -389,7 +389,8 @@ def _evaluate_total(
     has_ended = _has_ended(experiment, evaluation.at, users)
     final_ended = _has_ended(experiment, evaluation.at - experiment.mature_after * HOUR, final_users)
     samples = {} if final_slices is None else arms if all_final else collect_arm_samples(final_slices, experiment)
-    # If there are phases, the samples cover only the last phase, so the duration begins with this phase.
+    # If there are phases, the samples cover only the last phase, so the duration is counted from the start of this
+    # phase.
     phase_starts = [math.floor(at / HOUR) for at in history.phases_at] if experiment.phase is not None else []
     first_hour = max([experiment.start, *phase_starts])
     coverage = compute_coverage(experiment, index, first_hour, counted_to)
@@ -404,7 +405,8 @@ def _evaluate_total(
         missing_phase or data.find_withhold_reason(history) or ("" if samples else "no hour has complete outcomes yet")
     )
     comparisons = replace(data, final_arms=late.add_to(samples)).build_comparisons()
-    # The slices contain only the metrics of all parts.
+    # Slices exist only for metrics that are in all parts. These comparisons therefore leave out metrics that were added
+    # later.
     comparisons_of_slices = data.build_comparisons()
     per_day = data.compute_users_per_day(math.fsum(final_users.values()))
     return replace(
@@ -440,7 +442,7 @@ def _has_ended(experiment: Experiment, now: float, users: dict[str, float]) -> b
 
 
 def _explain_missing_phase(experiment: Experiment, total: Any, phases_at: Sequence[float]) -> str:
-    """Return a reason to withhold verdicts if the phase after the last change has no rows yet; otherwise ""."""
+    """Return a reason to withhold verdicts if the current phase has no rows yet; otherwise ""."""
     if experiment.phase is None or not phases_at or len(find_phases(total, experiment)) > len(phases_at):
         return ""
     return "the planned shares or the metrics that decide were changed, and the phase after the change has no rows yet"
@@ -449,7 +451,7 @@ def _explain_missing_phase(experiment: Experiment, total: Any, phases_at: Sequen
 def _find_span(hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow]) -> tuple[int, int] | None:
     """Return the first and the last hour of the windows; None without windows.
 
-    It replaces the time range of the part index if the index is empty.
+    The caller uses this range if the part index is empty, and therefore has no time range.
     """
     if not hours and not days:
         return None
@@ -460,7 +462,7 @@ def _find_span(hours: Mapping[int, ExperimentWindow], days: Mapping[int, Experim
 def _count_rows(samples: Sequence[Any]) -> int:
     """Return the number of rows in an arm.
 
-    Metrics may drop or leave out rows, so this is the largest number that any metric counted.
+    Metrics may drop or ignore rows, so the result is the largest number that any metric counted.
     """
     return max((int(s.rows.sum()) for s in samples), default=0)
 
@@ -486,7 +488,7 @@ def _count_users(experiment: Experiment, arms: Any, notes: list[str]) -> tuple[d
         shares = {key: experiment.arms[name] for key, name in names.items()}
         absent = {arm: share for arm, share in experiment.arms.items() if arm not in names.values()}
         ratio = sample_ratio_mismatch(counter.select(names), shares | absent)
-    # The page shows this message as a note.
+    # If users cannot be counted, the page shows the message as a note.
     except StreamMetricsError as error:
         notes.append(f"users: {error}")
         return {}, None
@@ -502,7 +504,7 @@ def _build_arm_rows(experiment: Experiment, of_arms: Any, arms: ArmSamples, user
     total = math.fsum(users.values())
     try:
         positives = count_positives(of_arms, experiment.primary)
-    # The primary metric does not count positive labels.
+    # This error means that the primary metric does not count positive labels.
     except StreamMetricsError:
         positives = {}
     result = []
@@ -524,7 +526,7 @@ def _collect_slices(experiment: Experiment, final: Any, notes: list[str]) -> dic
     for column in experiment.slices:
         try:
             samples[column] = collect_slice_samples(final, experiment, column)
-        # The page shows this message as a note.
+        # If the slices of this column cannot be read, the page shows the message as a note.
         except StreamMetricsError as error:
             notes.append(f"slices by {column}: {error}")
     return samples
@@ -547,7 +549,7 @@ def thin_looks(looks: Sequence[ShownLook]) -> list[ShownLook]:
     by_treatment: dict[str, list[ShownLook]] = {}
     for look in looks:
         by_treatment.setdefault(look.treatment, []).append(look)
-    # This Python slice steps backwards from the last look, so that the last look is always included.
+    # Step backwards from the last look, so that the last look is always included.
     return [look for some in by_treatment.values() for look in some[:: -max(1, math.ceil(len(some) / MAX_LOOKS))][::-1]]
 
 

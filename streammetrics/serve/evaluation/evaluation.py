@@ -194,8 +194,8 @@ class WindowPoint(NamedTuple):
 class SourceStatus(NamedTuple):
     """The status of a source.
 
-    Its state is "fresh", "late" or "silent" if the definition expects parts of it, "closed" if its last part was
-    expected earlier, and "unlisted" if the definition does not name it.
+    Its state is "fresh", "late" or "silent" if the definition expects it to post, "closed" if it is not expected to
+    post any more, and "unlisted" if the definition does not name it.
 
     `counted_to` is the last hour for which the source posted a part. `behind` is the number of seconds by which its
     next part is overdue. `late` is the number of parts that came late. `missing` lists the latest hours without a part,
@@ -263,8 +263,8 @@ class Evaluation:
     final_to : int or None
         The last final hour. Verdicts, table and slices cover the rows up to this hour; arms and sources cover all rows.
     changes, late_changes, notes : list of str
-        The changes to the definition since the start, those of them that could bias the verdict because they were made
-        after the first data, and other remarks.
+        `changes` lists the changes to the definition since the start. `late_changes` lists those that could bias the
+        verdict, because they were made after the first data. `notes` lists other remarks.
     warnings : dict of str to list
         The warnings about the comparison of each treatment with the control, such as Simpson's paradox, as sentences.
     power, looks : list
@@ -315,13 +315,16 @@ class Evaluation:
     release: str = __version__
 
     def advance(self, now: float) -> Self:
-        """Return the evaluation with the delays of its sources at a later time. Before `due`, nothing else changes."""
+        """Return the evaluation as it is at a later time `now`, with longer delays of the sources that are behind.
+
+        Until the time `due`, nothing else in an evaluation changes without new data.
+        """
         delays = [s._replace(behind=s.behind + now - self.at) if s.behind else s for s in self.sources]
         return replace(self, at=now, sources=delays)
 
     def to_json(self) -> str:
         """Return the evaluation as JSON."""
-        # JSON would write named tuples as arrays without names.
+        # Convert named tuples to dicts, because JSON would write them as arrays without the names of their fields.
         lists = {name: [row._asdict() for row in getattr(self, name)] for name in ROW_CLASSES}
         ratio = None if self.ratio is None else self.ratio._asdict()
         return json.dumps(vars(self) | lists | {"ratio": ratio}, allow_nan=False, separators=(",", ":"))

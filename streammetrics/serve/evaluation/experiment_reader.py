@@ -57,7 +57,7 @@ class ExperimentSource(Protocol):
 
 @dataclass
 class _ReaderCache:
-    """Everything about one experiment that was already read from the store.
+    """The data of one experiment that was already read from the store.
 
     `position` is the number of the last part that was read and the epoch, which increases when older parts change.
     `last_look` is the number of the last look that was read.
@@ -107,7 +107,7 @@ class ExperimentReader:
         definitions = [Experiment.from_dict(json.loads(version.text)) for version in versions]
         experiment_definition = definitions[-1]
         cache = self._find_cache(experiment)
-        # The index of parts is read before the total. Every part in the index is then also in the total.
+        # Read the index of parts before the total. Every part in the index is then also in the total.
         self._update_cache(experiment, cache)
         total, hours, days = self.totals.load_snapshot(experiment)
         evaluation = evaluate(
@@ -131,7 +131,7 @@ class ExperimentReader:
         return ExperimentReading(evaluation, experiment_definition)
 
     def _find_cache(self, experiment: str) -> _ReaderCache:
-        """Return what was already read of an experiment, which begins with the saved chart points."""
+        """Return the cache of an experiment. A new cache begins with the chart points that are saved in the store."""
         if experiment not in self._caches:
             saved = self.store.series(experiment)
             series = WindowSeries() if saved is None else WindowSeries.from_saved(*saved)
@@ -139,7 +139,7 @@ class ExperimentReader:
         return self._caches[experiment]
 
     def _save_series(self, experiment: str, cache: _ReaderCache) -> None:
-        """Save the chart points, so that a restart need not read all parts again. A failure does no other harm."""
+        """Save the chart points, so that a restart need not read all parts again. Errors of the store are ignored."""
         if not cache.series.is_saved:
             began = time.monotonic()
             with suppress(StoreFullError, StoreDownError):
@@ -151,7 +151,8 @@ class ExperimentReader:
     def _update_cache(self, experiment: str, cache: _ReaderCache) -> None:
         """Add to the cache the parts and looks that were stored since the last call."""
         position, entries = self.store.load_ledger_since(experiment, cache.position[0])
-        # The second number (the epoch) differs if older parts have changed. In this case, all parts are read again.
+        # The second number of a position (the epoch) changes when older parts change. In this case, read all parts
+        # again.
         if position[1] != cache.position[1]:
             cache.index, (position, entries) = PartIndex(), self.store.load_ledger_since(experiment, 0)
         cache.index.add(entries)

@@ -25,8 +25,9 @@ class LateChange(NamedTuple):
     sentence : str
         The change, its time and its author.
     needs_new_users : bool
-        Whether the change could favour a result that was already visible: another primary metric, or a guardrail that was
-        loosened or removed. Only users who were exposed after the change can decide then.
+        Whether the change could favour a result that was already visible. This is so if the primary metric was
+        replaced, or a guardrail was loosened or removed. After such a change, only users who were exposed later may
+        decide the verdict.
     reason : str
         The reason with which an owner has accepted the change; empty if nobody has.
     """
@@ -50,11 +51,11 @@ class DefinitionHistory(NamedTuple):
     changes : list of str
         All changes since the start, as sentences from `describe_changes`.
     phases_at : list of float
-        The times after which users form a new phase, because planned shares or the way to decide have changed.
+        The times at which new phases begin, because the planned shares or the rules for the verdict have changed.
     late : list of LateChange
         The changes after the first data that could bias the verdict.
     tuned_users : float or None
-        The planned number of users as it was first set. The always-valid intervals stay tuned for it.
+        The planned number of users as it was first set. The always-valid intervals stay tuned for this number.
     """
 
     changes: Sequence[str] = ()

@@ -1,7 +1,8 @@
 """Count the metrics that were added to an experiment after its first parts.
 
-The total contains only the metrics of all parts. A metric that was added later is counted from the first day from which
-on all parts have it. Its value covers the users and rows of these days only.
+The total contains only the metrics of all parts. A metric that was added later is not in the total. It is counted from
+the first day such that all parts of this day and of later days have the metric. Its value covers only the users and
+rows from this day on.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ class LateMetrics(NamedTuple):
     first_hours: dict[str, int]
 
     def add_to(self, arms: ArmSamples) -> ArmSamples:
-        """Return the samples of each arm together with those of the added metrics."""
+        """Return the samples in `arms`, together with the samples of the added metrics."""
         return {arm: [*arms.get(arm, ()), *self.arms.get(arm, ())] for arm in dict.fromkeys([*arms, *self.arms])}
 
     def describe(self, row: MetricRow) -> MetricRow:
-        """Return a row of the table; the row of an added metric says from when on it is counted."""
+        """Return a row of the table. If its metric was added later, the row says since when the metric is counted."""
         first = self.first_hours.get(row.metric)
         if first is None:
             return row
@@ -49,7 +50,7 @@ def collect_late_metrics(
     days: Mapping[int, ExperimentWindow],
     before: int,
 ) -> LateMetrics:
-    """Return the metrics that are missing in the total, but not in the last days.
+    """Return the metrics that the total lacks, but that the parts of the last days have.
 
     Parameters
     ----------
@@ -76,7 +77,7 @@ def collect_late_metrics(
         merged = series.merge_final(hours, days, before, first)
         try:
             found = {} if merged is None else collect_arm_samples(select_phase(merged, experiment, phase), experiment)
-        # These windows cannot be read, so their metrics stay missing.
+        # If these windows cannot be read, their metrics stay missing.
         except StreamMetricsError:
             continue
         for arm, samples in found.items():
@@ -85,7 +86,7 @@ def collect_late_metrics(
 
 
 def _find_first_days(names: Iterable[str], points: Sequence[WindowPoint], days: Iterable[int]) -> dict[str, int]:
-    """Return the first day from which on every day has a metric, by the name of the metric."""
+    """Return, for each metric, the first day such that this day and all later days have the metric."""
     first_days: dict[str, int] = {}
     ordered = sorted(days, reverse=True)
     for name in names:

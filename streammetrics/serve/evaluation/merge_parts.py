@@ -73,7 +73,7 @@ def _merge_objects(parts: Sequence[Any]) -> Any:
 
 
 def _select_common_metrics(parts: Sequence[Any]) -> Sequence[Any]:
-    """Return the parts with only the metrics that all of them have, in the same order.
+    """Return the parts reduced to the metrics that all of them have, in the same order in each part.
 
     Parts that have no metrics by name are returned unchanged.
     """
@@ -83,7 +83,8 @@ def _select_common_metrics(parts: Sequence[Any]) -> Sequence[Any]:
     if all(one.names == first.names and not _describe_differences(first, one) for one in others):
         return parts
     shared = sorted(set.intersection(*({*one.names} for one in parts)))
-    # A single shared metric is not compared again. `PartChecker` has already refused parts with different settings.
+    # The settings of a single shared metric are not compared here, because `PartChecker` has already refused parts with
+    # different settings.
     if len(shared) > 1:
         shared = [
             name
@@ -102,7 +103,7 @@ def _describe_differences(one: Any, other: Any) -> list[str]:
 def _merge_states(parts: Sequence[Any]) -> Any:
     """Merge many parts that have the same metrics.
 
-    All parts are merged in one call, which costs only as much as two or three merges of two parts.
+    One call merges all parts. It takes only as long as two or three merges of two parts each.
     """
     first, *others = parts
     if not others:

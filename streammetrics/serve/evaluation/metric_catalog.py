@@ -1,4 +1,4 @@
-"""A catalog of metrics: a file that says, for all experiments, what each metric means and which direction is better."""
+"""A catalog of metrics: a file that says what each metric means and which direction is better, for all experiments."""
 
 from __future__ import annotations
 

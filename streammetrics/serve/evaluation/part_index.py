@@ -82,7 +82,7 @@ class HourSet:
 
 
 class SourceIndex:
-    """The hours and delays of the parts of one source, and the source's numbers of conflicts, rows and dropped rows."""
+    """The hours and delays of the parts of one source, and its numbers of conflicts, rows and dropped rows."""
 
     def __init__(self) -> None:
         self.hours = HourSet()
@@ -97,11 +97,11 @@ class SourceIndex:
         return len(self._delays)
 
     def count_late(self, delay: float) -> int:
-        """Return how many parts that count were posted more than `delay` hours after the end of their hour."""
+        """Return the number of parts that count, but were posted more than `delay` hours after the end of their hour."""
         return int((np.frombuffer(self._delays) > delay).sum()) if self._delays else 0
 
     def add(self, entry: IndexedPart) -> None:
-        """Add an entry of the ledger that is about a part of this source."""
+        """Add an entry of the ledger. The entry must be about a part of this source."""
         if entry.state in COUNTED:
             self.hours.add(entry.key.hour)
             self.first_received_at = min(self.first_received_at, entry.received_at)
@@ -135,10 +135,10 @@ class PartIndex:
         return self
 
     def find_missing(self, ends: Mapping[str, int], first: int, end: int) -> set[int]:
-        """Return the hours from `first` up to `end` (exclusive) that lack a part of any of the sources in `ends`.
+        """Return the hours from `first` up to `end` (exclusive) for which at least one source in `ends` has no part.
 
-        `ends` maps the name of each expected source to its own end. Without expected sources, these are the hours that
-        have no part at all.
+        `ends` maps the name of each expected source to the hour from which it is no longer expected to post. If no
+        source is expected, the result contains the hours that have no part at all.
         """
         if ends:
             sources = [(self.sources.get(name, SourceIndex()), min(end, own_end)) for name, own_end in ends.items()]

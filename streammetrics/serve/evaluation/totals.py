@@ -1,6 +1,7 @@
 """Merge the parts of every experiment.
 
-All parts are merged into the total of the experiment, and the parts of each hour and day into time windows.
+All parts of an experiment are merged into its total. The parts of each hour and of each day are also merged into time
+windows.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class Totals:
     store : Store
         The store of the parts.
     max_bytes : int
-        The largest total size, in bytes, of all totals in memory. Merged hours and days may take the same amount of
-        memory in addition.
+        The memory limit for all totals together, in bytes. Merged hours and days may take the same amount of memory in
+        addition.
     clock : callable
         Returns seconds from a monotonic clock.
 
@@ -122,8 +123,8 @@ class Totals:
             position, metrics = entry.position, entry.metrics
         self._evict()
         outline = self.store.outline(experiment)
-        # The epoch changes when an older part changes. If it is the same, the outline can differ from the total only in
-        # later parts, which are left out.
+        # The epoch (`position[1]`) increases when an older part changes. If the total and the outline have the same
+        # epoch, the outline can only have more parts at its end, which `limit_to` leaves out.
         if position is None or outline.position[1] != position[1]:
             raise MovedError(f"the parts of {experiment} were changed while they were read")
         outline = outline.limit_to(position[0])
@@ -132,7 +133,7 @@ class Totals:
     def windows(self, experiment: str) -> tuple[dict[int, ExperimentWindow], dict[int, ExperimentWindow]]:
         """Return the windows of hours and of days, by their first hour.
 
-        Hours of days whose parts are already merged in the store are left out.
+        If the store has already merged the parts of a day, the hours of this day are left out.
         """
         outline = self.store.outline(experiment)
         return self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
@@ -162,7 +163,7 @@ class Totals:
                     count += len(new.part_numbers)
             return count
 
-        # An interrupted call may have merged parts without deleting their frames.
+        # An earlier call may have been interrupted after it merged parts, but before it deleted their frames.
         self.store.delete_obsolete_frames(experiment)
         return retry_when_moved(merge_days)
 
@@ -192,25 +193,26 @@ class Totals:
                 self._save_entry(experiment, entry)
 
     def _refresh(self, experiment: str, entry: _CachedTotal) -> None:
-        """Add new parts to the total. If a part that it includes was replaced, compute the total again from the days."""
+        """Add new parts to the total. If a part in the total was replaced, compute the total again from the days."""
         if entry.position is None:
             saved = self.store.total(experiment)
             entry.replace(*((0, 0), None) if saved is None else (saved[0], from_bytes(saved[1])))
             entry.saved_position = None if saved is None else saved[0]
-        # Add only the parts that are already stored. Otherwise, the loop might never end if parts kept arriving.
+        # Stop at the last part that is stored now. Otherwise, the loop might never end while new parts arrive.
         last = self._add_page(experiment, entry)
         while entry.part_number < last:
             self._add_page(experiment, entry)
         if self._clock() >= entry.next_save:
-            # A saved total only makes a restart faster. An error does no harm, and the next call tries again.
+            # Errors are ignored, because a saved total only makes a restart faster. The next call tries again.
             with suppress(StoreFullError, StoreDownError):
                 self._save_entry(experiment, entry)
 
     def _add_page(self, experiment: str, entry: _CachedTotal) -> int:
-        """Add the next new parts, at most 256, to the total. Return the number of the last part in the store."""
+        """Add the next new parts (at most 256) to the total, and return the number of the last part in the store."""
         (last, epoch), parts, is_complete = self.store.load_parts_since(experiment, entry.part_number)
-        # The epoch changes if a part that counted was replaced or deleted. Frames are missing if new parts were merged
-        # into their day before they were read here. In either case, the total is computed again from the days.
+        # If the epoch has changed, a part that counted was replaced or deleted. If frames are missing, the store has
+        # merged new parts into their day before they were read here. In both cases, compute the total again from the
+        # days.
         if entry.position is None or epoch != entry.position[1] or not is_complete:
             entry.replace(*retry_when_moved(partial(self._rebuild, experiment)))
         elif parts:

@@ -45,7 +45,7 @@ def finite_or_none(value: float | None) -> float | None:
 
 
 def confidence_of_one(experiment: Experiment) -> float:
-    """Return the confidence level for each treatment, such as 0.975 if there are two treatments.
+    """Return the confidence level for a single treatment, such as 0.975 if there are two treatments.
 
     The treatments share the error rate ALPHA equally (Bonferroni).
     """
@@ -86,7 +86,7 @@ class TreatmentComparison:
 
     @property
     def confidence(self) -> float:
-        """The confidence level for this treatment, after the correction for several treatments."""
+        """The confidence level for this treatment, corrected for the number of treatments."""
         return confidence_of_one(self.experiment)
 
     def build_verdict(self) -> TreatmentVerdict:
@@ -98,7 +98,7 @@ class TreatmentComparison:
         assert self.progress is not None
         try:
             verdict = self._scorecard.verdicts[self.treatment]
-        # The message of the error becomes the reason.
+        # If there is no verdict, it is withheld, and the error message is the reason.
         except StreamMetricsError as error:
             return self.withhold(str(error))
         primary = verdict.primary
@@ -144,7 +144,8 @@ class TreatmentComparison:
         try:
             sides = {column: {a: arms.get(a, []) for a in self._compared_arms()} for column, arms in slices.items()}
             notes = [self._scorecard.build_notes((column,), arms)[self.treatment] for column, arms in sides.items()]
-        # The table shows the message in the rows of all metrics.
+        # If the scorecard cannot be computed, there are no warnings. The table shows the error in the rows of all
+        # metrics.
         except StreamMetricsError:
             return []
         return [note.sentence for some in notes for note in some if note.is_warning]
@@ -168,7 +169,7 @@ class TreatmentComparison:
             how: dict[str, Any] = {"confidence": self.confidence, "shares": shares, "looks": LOOKS}
             needed = users_needed(change, progress.users, relative=RELATIVE, **how).users
             end = None if progress.planned is None else smallest_effect(change, progress.users, progress.planned, **how)
-        # There is too little data for a standard error.
+        # This error means that there is too little data for a standard error.
         except StreamMetricsError:
             return None
         days = None if progress.per_day is None else days_to_go(progress.users, needed, progress.per_day)
@@ -202,7 +203,7 @@ class TreatmentComparison:
             try:
                 margin = self.experiment.guardrails.get(name)
                 questions.append(build_question(name, role, metrics_of_arms[0], self.experiment.better, margin))
-            # The table shows this message in the row of the metric.
+            # If the metric cannot be compared, the table shows this message in its row.
             except InvalidInputError as error:
                 missing.append(MissingMetric(name, str(error)))
         return tuple(questions), missing
@@ -218,8 +219,8 @@ class TreatmentComparison:
         """The scorecard with always-valid intervals, or with intervals for a single look if the progress is unknown."""
         questions, _ = self.questions
         totals = {arm: [s for s in self._samples_of(arm) if s.keys] for arm in self._compared_arms()}
-        # The multiplicity correction counts every guardrail of the definition, even if it has no data yet. Otherwise
-        # intervals would change whenever a metric arrives.
+        # The multiplicity correction counts all guardrails in the definition, even those without data. Otherwise,
+        # intervals would change when the first data of a guardrail arrives.
         options = ScorecardOptions(questions, self.confidence, True, False, len(self.experiment.guardrails))
         progress = {self.treatment: self.progress or SINGLE_LOOK}
         return Scorecard({}, self.experiment.control, options, progress, self.ratio, totals)
@@ -233,7 +234,8 @@ class TreatmentComparison:
         samples = {arm: arms.get(arm, []) for arm in self._compared_arms()}
         result: list[tuple[MetricRow, float]] = []
         try:
-            # The differences take most of the time, and are the same for a single look and for all looks.
+            # Compute the differences only once, because this takes most of the time. They are the same for single-look
+            # and always-valid intervals.
             card = self._scorecard
             changes = card.compute_changes(samples) if by else card.changes
             all_looks = list(card.build_table(by, changes))
@@ -241,7 +243,7 @@ class TreatmentComparison:
             result = [
                 (self._build_row(by, a, b, all_rows), b["p_word"]) for a, b in zip(single_look, all_looks, strict=True)
             ]
-        # The table shows this message in the rows of all metrics.
+        # If the scorecard cannot be computed, the table shows this message in the rows of all metrics.
         except StreamMetricsError as error:
             missing = [MissingMetric(name, str(error)) for name in self.experiment.metrics]
         missing_rows = (self._build_missing_rows(metric, by, samples, all_rows) for metric in missing)
@@ -250,10 +252,10 @@ class TreatmentComparison:
     def _build_row(
         self, by: tuple[str, ...], single_look: Figures, all_looks: Figures, all_rows: Mapping[str, int]
     ) -> MetricRow:
-        """Return a row from the figures of one metric, computed twice.
+        """Return a row for one metric.
 
-        `single_look` contains the interval for a single look, and `all_looks` contains the always-valid interval and
-        the conclusion.
+        `single_look` has its figures with the interval for a single look. `all_looks` has its figures with the
+        always-valid interval and the conclusion.
         """
         has_progress = self.progress is not None
         reason = all_looks["reason"] or (
@@ -296,10 +298,10 @@ class TreatmentComparison:
     def _build_empty_row(
         self, metric: str, by: tuple[str, ...], figures: Figures, all_rows: Mapping[str, int]
     ) -> MetricRow:
-        """Return a row with only its names, role and number of rows. The caller adds estimates and a conclusion.
+        """Return a row with only the names, the role and the number of rows. The caller adds estimates and a conclusion.
 
-        `figures` contains the key of the slice and its number of rows. `all_rows` contains the number of rows of each
-        metric over all slices.
+        `figures` contains the key of the slice and the number of its rows. `all_rows` contains, for each metric, the
+        number of rows in all slices together.
         """
         better = {q.name: q.better for q in self.questions[0]}
         role, rows = self.experiment.metrics[metric], int(figures["rows"])
@@ -320,16 +322,17 @@ class TreatmentComparison:
 
 
 def correct_slice_words(rows: Sequence[tuple[MetricRow, float]], confidence: float) -> list[MetricRow]:
-    """Remove conclusions about slices that do not survive the correction for many slices, and return the rows.
+    """Return the rows of slices without the conclusions that the correction for many slices does not support.
 
     A removed "better" or "worse" becomes "unclear", and "breached" becomes "undecided". `rows` are pairs of a row and its
     p-value, and 1 - `confidence` is the false discovery rate.
 
-    The correction is e-BH: the Benjamini-Hochberg procedure with the p-values 1 / e for the e-values of
-    always-valid intervals. It controls the false discovery rate even if slices are dependent. Model metrics are
+    The correction is e-BH: the Benjamini-Hochberg procedure with p-values 1 / e, where e is the e-value of an
+    always-valid interval. It controls the false discovery rate even if the slices are dependent. Model metrics are
     corrected separately, because their differences are not effects of the treatment.
     """
-    # The p-values come from a sequential test and are valid at every look, so the remaining conclusions are, too.
+    # The p-values come from a sequential test, and are valid at every look. The remaining conclusions are therefore
+    # valid at every look, too.
     result: list[MetricRow] = [row for row, _ in rows]
     for model in (False, True):
         positions = [i for i, (row, _) in enumerate(rows) if (row.role == "model") == model]

@@ -1,6 +1,7 @@
 """Compute the chart points of each hour and day of an experiment, and merge the final hours.
 
-Both are cached, and can be saved, so that a server that has just started does not need to read all parts again.
+The chart points and the merge are cached and can be saved, so that a restarted server does not need to read all parts
+again.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ class WindowSeries:
         self._cache_key = ""
         self.is_saved = True
         self._cached_points: dict[tuple[str, int], CachedPoints] = {}
-        # The merges of days and of hours, by the hour from which on they begin.
+        # By first hour: the merge of whole days, and the merge that adds the single hours of the last day.
         self._merges: dict[int, tuple[GrowingMerge, GrowingMerge]] = {0: (GrowingMerge(), GrowingMerge())}
 
     def serialize(self) -> tuple[str, bytes | None]:
-        """Return the chart points as JSON, and the merge of the final days as a frame; None if there is none."""
+        """Return the chart points as JSON, and the merge of the final days as a frame (None if no day is merged)."""
         points = [[*window, sort_ids(one.part_ids), one.points] for window, one in self._cached_points.items()]
         merged_days, _ = self._merges[0]
         days = [sort_ids(part_ids) for part_ids in merged_days.part_ids]
@@ -67,7 +68,7 @@ class WindowSeries:
 
     @classmethod
     def from_saved(cls, text: str, days: bytes | None) -> Self:
-        """Return the series that `serialize` wrote."""
+        """Return the series from the text and the frame that `serialize` returned."""
         series, saved = cls(), json.loads(text)
         series._cache_key = saved["key"]
         for kind, hour, part_ids, points in saved["points"]:
@@ -97,7 +98,7 @@ class WindowSeries:
             Windows that end after this hour are marked as provisional, because outcomes may still arrive.
         """
         # The points of a window depend only on the definition, the phase and the parts of the window. If the definition
-        # or the phase changes, the cache is emptied. If the part IDs of a window change, the window is read again.
+        # or the phase has changed, empty the cache. If the part IDs of a window have changed, read the window again.
         if self._cache_key != (cache_key := hash_definition(experiment, phase)):
             self._cache_key, self._cached_points = cache_key, {}
         for hour in [h for k, h in self._cached_points if k == kind and h not in windows]:
@@ -121,7 +122,7 @@ class WindowSeries:
     ) -> Any:
         """Return the merged metrics of all windows before an hour; None if there are none.
 
-        The merge covers whole days, the earliest of which begins at `first` or later, and single hours of the last day.
+        The merge covers the whole days that begin at `first` or later, and then the single hours of the last day.
         """
         day = before - before % DAY
         of_days, of_hours = self._merges.setdefault(first, (GrowingMerge(), GrowingMerge()))
@@ -132,14 +133,14 @@ class WindowSeries:
 
 
 class GrowingMerge:
-    """A cached merge of consecutive windows. If windows are added only at the end, only these are read and merged."""
+    """A cached merge of consecutive windows. If windows are only added at the end, only the new windows are read."""
 
     def __init__(self) -> None:
         self.part_ids: list[PartIds] = []
         self.total: Any = None
 
     def merge_windows(self, windows: Sequence[ExperimentWindow]) -> ExperimentWindow | None:
-        """Return the merge of the windows, which are in order of time; None without windows."""
+        """Return the merge of windows, which must be in order of time; None without windows."""
         # The cached merge is still valid if the part IDs of its windows have not changed.
         if self.part_ids != [window.part_ids for window in windows[: len(self.part_ids)]]:
             self.part_ids, self.total = [], None
@@ -151,18 +152,18 @@ class GrowingMerge:
 
 
 def hash_definition(experiment: Experiment, phase: Any) -> str:
-    """Return a hash of everything that the points of a window depend on, apart from its parts."""
+    """Return a hash of all settings on which the points of a window depend. Its parts are not included."""
     text = json.dumps([experiment.to_dict(), repr(phase), __version__], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def sort_ids(part_ids: PartIds) -> list[Any]:
-    """Return the IDs of parts, which are numbers and digests, in an order that does not depend on the process."""
+    """Return the IDs of parts (numbers and digests) in sorted order, which is the same in every process."""
     return sorted(part_ids, key=lambda one: (isinstance(one, str), one))
 
 
 def split_batches(hours: Iterable[int]) -> Iterator[list[int]]:
-    """Split hours into batches of at most BATCH."""
+    """Split hours into batches of at most `BATCH` hours."""
     rest = iter(hours)
     while some := list(islice(rest, BATCH)):
         yield some
@@ -193,14 +194,14 @@ def compute_points(
 def _group_by_metrics(experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]) -> Iterator[ArmSamples]:
     """Yield the samples of each arm by window.
 
-    Metrics may be added during an experiment. Windows with the same metrics are therefore grouped, and each group is
-    yielded separately.
+    Metrics may be added during an experiment, so windows may differ in their metrics. The samples of windows with the
+    same metrics are yielded together.
     """
     groups: dict[tuple[str, ...], dict[int, Any]] = {}
     for hour, counted in windows.items():
         try:
             one = roll_up(select_phase(counted, experiment, phase), experiment)
-        # Some parts of this window were posted before these slices were added to the definition.
+        # This error means that some parts of the window were posted before a slice column was added to the definition.
         except StreamMetricsError:
             continue
         names = sorted(n for n in one.names if any(m == n or m.startswith(f"{n}/") for m in experiment.metrics))
@@ -213,7 +214,7 @@ def _group_by_metrics(experiment: Experiment, phase: Any, windows: Mapping[int, 
 def compute_changes(experiment: Experiment, arms: ArmSamples, treatment: str) -> dict[tuple[str, int], RelativeChange]:
     """Return the relative difference of each metric in each window.
 
-    The result maps (metric, hour) to the estimate and the lower and upper limit for a single look.
+    The result maps (metric, hour) to the estimated difference and the limits of its interval for a single look.
     """
     pairs, _ = pair_samples(*(arms.get(arm, []) for arm in (treatment, experiment.control)))
     settings = ComparisonSettings(confidence_of_one(experiment), relative=True)
@@ -222,7 +223,7 @@ def compute_changes(experiment: Experiment, arms: ArmSamples, treatment: str) ->
         if pair.name in experiment.metrics:
             try:
                 intervals = split_intervals(interpret(compute_differences(pair), settings).relative)
-            # A metric without shards of users has no interval.
+            # This error means that the metric has no interval, because its users were not split into shards.
             except StreamMetricsError:
                 continue
             for (hour,), one in zip(pair.keys, intervals, strict=True):

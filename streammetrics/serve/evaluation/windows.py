@@ -37,7 +37,9 @@ class WindowTotal(NamedTuple):
 
 
 class MergeCache:
-    """A cache of merged windows. The least recently used ones are first serialized to save memory, and later removed.
+    """A cache of merged windows.
+
+    The windows that were not used for the longest time are serialized to save memory, and later removed.
 
     Parameters
     ----------
@@ -73,8 +75,8 @@ class MergeCache:
 
     def put(self, key: WindowKey, total: WindowTotal) -> None:
         """Add a window. If the cache is full, serialize or remove the least recently used windows."""
-        # Serializing is slow, so it is done without the lock. Meanwhile, the window seems to be missing from the cache.
-        # That does no harm, because it is then merely computed again.
+        # Serialize without the lock, because this is slow. Meanwhile, another thread does not find the window in the
+        # cache, and computes it again, which does no harm.
         with self._lock:
             evicted = self._ready.put(key, total, nbytes(total.metrics))
         for evicted_key, (part_ids, metrics) in evicted:
@@ -160,16 +162,17 @@ class ExperimentWindow(NamedTuple):
 class Windows:
     """Provide the hours and days of experiments as windows, and cache their merged metrics.
 
-    A part never changes after it is stored. A cached window is therefore valid if its part IDs are the same. If some
-    part IDs are new, only these parts are added. In any other case, the window is computed again.
+    A part never changes after it is stored. A cached window is therefore valid as long as its part IDs are the same. If
+    the window has new part IDs, only the new parts are added to it. If a part ID has disappeared, the window is
+    computed again.
 
     Parameters
     ----------
     store : Store
         The store of the parts.
     max_bytes : int
-        The largest size of the cache. Days that the store has merged completely are not cached, because they are fast
-        to read.
+        The largest size of the cache, in bytes. Days that the store has merged completely are not cached, because they
+        are fast to read.
     """
 
     def __init__(self, store: Store, max_bytes: int) -> None:
@@ -225,12 +228,12 @@ class Windows:
         cached = self._cache.pop(key)
         if cached is not None and not cached.part_ids & part_ids:
             cached = WindowTotal(cached.part_ids | part_ids, merge_parts([cached.metrics, metrics]))
-        # If the cached window already includes these parts, another thread has loaded them, and they must not be added
+        # If the cached window already includes these parts, another thread has added them. They must not be added
         # twice.
         self._cache.put(key, cached or WindowTotal(part_ids, metrics))
 
     def merge_days(self, experiment: str, outline: PartOutline, before: float) -> Iterator[MergedDay]:
-        """Yield each day that ended before the time `before`, merged from all of its parts that were received by then."""
+        """Yield each day that ended before the time `before`, merged from its parts that were received before then."""
         due: dict[int, list[int]] = {}
         for entry in outline.current_parts:
             if (find_day(entry) + DAY) * HOUR <= before and entry.received_at <= before:
@@ -241,7 +244,7 @@ class Windows:
                 (experiment, "day", day), frozenset([*due[day], *([previous_digest] if previous_digest else [])])
             )
             merged = MergedDay(day, previous_digest, due[day], metrics.digest(), metrics.to_bytes())
-            # The parts will be deleted after the merge. The merged day is therefore read back and compared first.
+            # The caller deletes the parts after the merge. Check first that the merged day can be read back unchanged.
             if from_bytes(merged.data).digest() != merged.digest:
                 raise StateFormatError(
                     f"the state is corrupt: the merged day {day} of {experiment} "
@@ -266,8 +269,8 @@ class Windows:
     def _load_window(self, key: WindowKey, part_ids: PartIds, hours: Sequence[ExperimentWindow] = ()) -> Any:
         """Return the merged metrics of the parts with these IDs, from the cache if possible.
 
-        If the window is not cached, the windows `hours` are merged if they are passed; otherwise, the parts are read
-        from the store.
+        If the window is not cached, the windows in `hours` are merged. Without `hours`, the parts are read from the
+        store.
         """
         with self._lock_of(key[0]):
             cached = self._cache.pop(key)
@@ -288,9 +291,9 @@ class Windows:
         return self._locks.setdefault(experiment, threading.RLock())
 
     def _add_stored_parts(self, metrics: Any, key: WindowKey, part_ids: PartIds) -> Any:
-        """Read the parts with these IDs from the store in batches, and return the metrics with these parts merged in.
+        """Read the parts with these IDs from the store in batches, and return the metrics with the parts added.
 
-        `metrics` is None if there are none yet.
+        `metrics` is None if nothing is merged yet.
         """
         count = 0
         for frames in self._read_frames(key, part_ids):
@@ -312,5 +315,5 @@ class Windows:
 
 
 def find_day(entry: StoredPart) -> int:
-    """Return the first hour of the day (UTC) of a part, in hours since 1970."""
+    """Return the first hour of the day (UTC) to which a part belongs, in hours since 1970."""
     return entry.key.hour // DAY * DAY
