@@ -1,4 +1,4 @@
-"""Count exposures apart from outcomes, so that each user counts once, however many workers and hours see the user."""
+"""Count exposures apart from outcomes, so that a user counts once, even if several workers or hours see the user."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["count_exposures"]
 def count_exposures(metrics: Any, exposures: Any) -> Any:
     """Return new metrics that contain the exposures of a table, and no rows in any other metric.
 
-    One job posts these exposures to a dashboard as a source of its own, and all other workers post outcomes alone.
-    A user then counts once, even if several workers or hours see the user.
+    One job posts these exposures to a dashboard as a source of its own, and all other workers post only outcomes. A
+    user then counts once, even if several workers or hours see the user.
 
     Parameters
     ----------
@@ -66,6 +66,6 @@ def count_exposures(metrics: Any, exposures: Any) -> Any:
 
 
 def _find_places(definition: Any, name: str) -> list[int]:
-    """Return the index of each state that a metric reads."""
+    """Return the indices of the states that a metric reads; `name` is the name of the metric."""
     found = definition.find_entry(name)
     return [] if found is None else list(found[1])

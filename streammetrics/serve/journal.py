@@ -26,8 +26,8 @@ class Journal(NamedTuple):
     board : Board
         The evaluations, and the alerts that announce decisions.
     render : callable
-        Takes an evaluation and a sentence; returns the page of the experiment with this sentence as HTML without
-        references to other files.
+        Takes an evaluation and a sentence. Returns the page of the experiment, with this sentence, as HTML that refers
+        to no other files.
     clock : callable
         Returns the time, in seconds since 1970.
     """
@@ -38,7 +38,7 @@ class Journal(NamedTuple):
     clock: Callable[[], float]
 
     def decide(self, experiment: Experiment, arm: Any, reason: Any, *, by: str) -> Decision:
-        """Record that all users get an arm from now on, with a copy of the page as people see it now.
+        """Record the decision that all users get an arm from now on, and save a copy of the current page with it.
 
         Raises
         ------

@@ -128,7 +128,7 @@ class JournalRoutes(NamedTuple):
             entry = await run_in_threadpool(
                 self._save_entry, _read_kind(request), experiment, _parse_object(body), request.state.name
             )
-        # The response contains the message of the error.
+        # The decision or annotation is invalid. The error message says why.
         except InvalidInputError as error:
             return JSONResponse({"error": str(error)}, 422)
         return JSONResponse(entry, 201)
@@ -158,7 +158,7 @@ class JournalRoutes(NamedTuple):
         person, experiment = self._find_experiment(request)
         if isinstance(experiment, Response):
             return experiment
-        # The log contains the names of people and tokens, which anonymous visitors of a public page do not see.
+        # The audit log contains the names of people and tokens, which anonymous visitors of a public page must not see.
         if not person.name:
             return PlainTextResponse("log in to see who changed the experiment", 403)
         rows = [(format_time(e.at), e.by, e.what) for e in reversed(self.store.audits(experiment.id))]
@@ -188,7 +188,7 @@ class JournalRoutes(NamedTuple):
         kind = _read_kind(request)
         try:
             await run_in_threadpool(self._save_entry, kind, experiment, fields, person.name)
-        # The owner sees this message.
+        # The decision or annotation could not be saved. The response tells the owner why.
         except StreamMetricsError as error:
             return PlainTextResponse(str(error), 422)
         return RedirectResponse(f"{request.scope.get('root_path', '')}/experiments/{quote(experiment.id)}#{kind}", 303)

@@ -60,7 +60,7 @@ GaugeSample = tuple[str, tuple[str, ...], float | None]
 
 
 class _GaugeCollector:
-    """An adapter that hands the samples to the client library of Prometheus."""
+    """An adapter that passes the metric values to the client library of Prometheus."""
 
     def __init__(self, samples: Iterable[GaugeSample]) -> None:
         self.collect_samples = samples

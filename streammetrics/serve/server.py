@@ -38,7 +38,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        # The parser buffers incomplete headers without a limit. Their size is therefore counted and limited here.
+        # The HTTP parser buffers incomplete headers without a limit. Count their size here, to limit it.
         self._incomplete_bytes += len(data)
         super().data_received(data)
         if self._incomplete_bytes > HEADER_BYTES and not self.transport.is_closing():
@@ -48,7 +48,7 @@ class TimeoutProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > HEADER_BYTES:
-            # The parser answers this error with status 400.
+            # The HTTP parser responds to this error with status 400.
             raise ValueError(HEADER_TOO_LARGE)
         self._incomplete_bytes = 0
         super().on_headers_complete()

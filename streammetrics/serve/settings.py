@@ -45,7 +45,7 @@ class ServerSettings:
         The largest number of frames in the queue, and their largest total size in bytes. Further frames are refused
         with status 429.
     rate, burst : float, int
-        The number of requests that one client may send per second, and the number that it may send in a burst after a
+        The number of requests that one client may send per second, and the number that it may send at once after a
         pause.
     failures : int
         The number of wrong tokens that one client may send per minute.

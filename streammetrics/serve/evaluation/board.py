@@ -403,7 +403,7 @@ class Board:
             evaluation, experiment_definition = self._reader.read(experiment, now)
         # If the experiment cannot be evaluated, its page shows the error. Other experiments are not affected.
         except Exception as error:
-            # While the board stops, reading is interrupted. This error is no problem of the experiment.
+            # While the board stops, reading is interrupted. This error is therefore not a fault of the experiment.
             if not self._is_open:
                 return None
             log.exception("%s cannot be evaluated", experiment)

@@ -45,6 +45,6 @@ def _list_deadlines(experiment: Experiment, evaluation: Evaluation) -> Iterator[
         if awaited < end:
             yield (awaited + 1 + delay) * HOUR
             yield (awaited + 1 + delay) * HOUR + SILENT_SECONDS
-        # While a source is behind, one more of its parts is missing every hour, which the evaluation must show.
+        # While a source is behind, one more of its parts becomes overdue every hour, which the evaluation must show.
         if source.behind and due < end:
             yield (due + 1 + delay) * HOUR

@@ -98,7 +98,7 @@ class TreatmentComparison:
         assert self.progress is not None
         try:
             verdict = self._scorecard.verdicts[self.treatment]
-        # If there is no verdict, it is withheld, and the error message is the reason.
+        # If the verdict cannot be computed, it is withheld, and the error message is the reason.
         except StreamMetricsError as error:
             return self.withhold(str(error))
         primary = verdict.primary

@@ -55,7 +55,8 @@ class WindowSeries:
         self._cache_key = ""
         self.is_saved = True
         self._cached_points: dict[tuple[str, int], CachedPoints] = {}
-        # By first hour: the merge of whole days, and the merge that adds the single hours of the last day.
+        # A key is the first hour of a merged range. The values are the merge of its whole days, and the merge that also
+        # contains the single hours of the last day.
         self._merges: dict[int, tuple[GrowingMerge, GrowingMerge]] = {0: (GrowingMerge(), GrowingMerge())}
 
     def serialize(self) -> tuple[str, bytes | None]:

@@ -131,7 +131,7 @@ def render_png(page: PageData, name: str) -> bytes | None:
     ImportError
         matplotlib is not installed.
     """
-    # `Figure` is used directly, because pyplot is not thread-safe.
+    # Use `Figure` directly, because pyplot is not thread-safe.
     from matplotlib.figure import Figure
 
     tall = 0.32 * sum(len(g.rows) for g in page.forest.groups) if name == "slices" and page.forest else 0.0

@@ -12,16 +12,16 @@ SEARCHED = ("title", "description", "hypothesis", "owner", "primary")
 
 
 class ExperimentSearch(NamedTuple):
-    """What a visitor is looking for.
+    """The search that a visitor has entered in the list of experiments.
 
     Parameters
     ----------
     text : str
-        Words that the ID, the tags or the texts of an experiment must all contain; upper and lower case are the same.
+        Words that must all occur in the ID, the tags or the texts of an experiment; case is ignored.
     tag : str
         A tag that an experiment must have; empty for all experiments.
     archived : bool
-        Whether to list the archived experiments, and not the others.
+        Whether to list only archived experiments; otherwise, only the others are listed.
     """
 
     text: str = ""

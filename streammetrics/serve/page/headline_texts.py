@@ -104,9 +104,9 @@ def _describe_levels(rows: Sequence[MeasureRow]) -> str:
 def _describe_interval(
     evaluation: Evaluation, verdict: TreatmentVerdict | None, looks: Sequence[ShownLook], badge: str
 ) -> list[Fact]:
-    """Return a remark about the interval of the primary metric: what it guarantees, and since when it excludes zero.
+    """Return a list with a remark about the interval of the primary metric; an empty list if there is no interval.
 
-    The list is empty if there is no interval.
+    The remark says what the interval guarantees, and since when it excludes zero.
     """
     row = next(
         (r for r in evaluation.table if verdict and r.treatment == verdict.treatment and r.role == "primary"), None
@@ -190,8 +190,8 @@ def describe_staleness(evaluation: Evaluation) -> tuple[str, str] | None:
 def describe_users(evaluation: Evaluation, verdict: TreatmentVerdict | None) -> list[tuple[str, str]]:
     """Return the numbers of users, as pairs of a label and text.
 
-    They are the users so far, the planned users, the new users per day, and the users and days still needed for a
-    decision.
+    The numbers are the users so far, the planned users, the new users per day, and the users and days that a decision
+    still needs.
     """
     terms = [("so far", format_count(evaluation.users)), ("planned", format_count(evaluation.planned))]
     terms.append(("new per day", format_count(evaluation.per_day)))

@@ -42,7 +42,7 @@ class Conflict(NamedTuple):
 
 
 class ShownDecision(NamedTuple):
-    """A recorded decision: who decided for which arm and why, and what the page said about the arm at that time."""
+    """A recorded decision: its author, the chosen arm, the reason, and what the page then said about the arm."""
 
     number: int
     time: str
@@ -53,7 +53,7 @@ class ShownDecision(NamedTuple):
 
 
 class ShownAnnotation(NamedTuple):
-    """A remark about an hour: the hour in hours since 1970 and as text, the author, and the remark."""
+    """A remark about an hour: the hour (as a number and as text), the author, and the text of the remark."""
 
     hour: int
     time: str
@@ -63,7 +63,7 @@ class ShownAnnotation(NamedTuple):
 
 @dataclass(frozen=True)
 class ExperimentHistory:
-    """The history of an experiment: its definition, the changes to it, earlier looks, and what people wrote about it."""
+    """The history of an experiment: its definition and changes, earlier looks, conflicts, decisions and annotations."""
 
     definition: Mapping[str, Any] = field(default_factory=dict)
     changes: Sequence[DefinitionChange] = ()

@@ -1,4 +1,4 @@
-"""Build the data of the page of an experiment and of the list of experiments. The templates only arrange it."""
+"""Build the data of the page of an experiment, and of the list of experiments. Templates only lay out these data."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ DAY = 24
 
 
 class Choice(NamedTuple):
-    """A link to another view of the page, such as another metric.
+    """A link to a view of the page, such as the view of another metric.
 
-    `query` is the query of its URL, and `is_selected` says whether it is the current view.
+    `query` is the query of the URL, and `is_selected` says whether the page shows this view now.
     """
 
     text: str
@@ -104,7 +104,7 @@ class PageData:
 
     @property
     def withheld(self) -> bool:
-        """Whether no differences are interpreted, because the arms are not comparable."""
+        """Whether the page draws no conclusions from differences, because the arms are not comparable."""
         return bool(self.headline.alert)
 
     @property
@@ -234,15 +234,16 @@ def _describe_freshness(evaluation: Evaluation) -> tuple[str, float | None]:
     """
     if evaluation.hours is None:
         return "no data yet", None
-    # A source may post an hour that is not over yet. Its data ends now, not in the future.
+    # A source may post a part for an hour that is not over yet. The data then ends now, and not at the end of the hour.
     end = min((evaluation.hours[1] + 1) * float(HOUR), evaluation.at)
     return f"data to {_format_data_end(evaluation.hours[1], evaluation.at)}", end
 
 
 def _describe_hours(evaluation: Evaluation) -> str:
-    """Return a sentence that says from when on there are values by hour; empty if there are values of all hours.
+    """Return a sentence that says since when there are values by hour; empty if there are values for all hours.
 
-    The store merges the parts of a day once they can no longer be corrected. Their hours are then no longer known.
+    Once the parts of a day can no longer be corrected, the store merges them. The values of single hours of that day
+    can then no longer be computed.
     """
     first = min((point.hour for point in evaluation.series), default=None)
     if evaluation.hours is None or (first is not None and first // DAY <= evaluation.hours[0] // DAY):
@@ -258,7 +259,7 @@ def _format_data_end(hour: int, at: float) -> str:
 
 
 def describe_computing(since: float | None) -> str:
-    """Return text that says since when a new evaluation has been computed; an empty string if none is being computed.
+    """Return text that says when the running evaluation started; an empty string if no evaluation is running.
 
     Examples
     --------
@@ -338,7 +339,7 @@ def build_glance(
 def _summarize_verdicts(evaluation: Evaluation) -> tuple[str, str]:
     """Return a short sentence and a decision for the list of experiments.
 
-    Both are about the treatment with the most urgent decision.
+    Both are about the treatment whose decision is the most urgent.
     """
     if evaluation.state == "no data":
         return "No part has been posted yet.", "no data"
@@ -393,6 +394,6 @@ def build_source_rows(page: PageData) -> list[tuple[SourceStatus, list[str]]]:
 
 
 def _format_missing_hours(hours: Sequence[str]) -> str:
-    """Return text that names the first three missing hours, and gives the number of the others."""
+    """Return text that names the first three missing hours, and says how many more are missing."""
     more = f" and {len(hours) - 3} more" if len(hours) > 3 else ""
     return ", ".join(format_time(parse_hour(h) * float(HOUR))[4:-4] for h in hours[:3]) + more or "none"

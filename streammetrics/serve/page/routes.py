@@ -113,7 +113,8 @@ def stream_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: 
 
 async def _iterate_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MS}\nevent: look\ndata: {now}\n\n"
-    # Each source has one pending call of `anext`. When this call finishes, its event is sent and the next call starts.
+    # Wait for one call of `anext` per source. When a call returns, its event is sent, and the next call for the same
+    # source starts.
     waiting: dict[asyncio.Future[Evaluation], AsyncIterator[Evaluation]] = {_start_next(s): s for s in sources}
     try:
         while waiting:
@@ -269,8 +270,8 @@ class _Pages:
             who.csrf_token if who.role == OWNER else "",
             self._board.computing_since(evaluation.experiment),
         )
-        # The lock is held while a fragment is rendered. Other requests for the same fragment wait, and then find it in
-        # the cache.
+        # Hold the lock while a fragment is rendered. Other requests for the same fragment then wait, and find it in the
+        # cache.
         with self._render_lock:
             if key not in self._fragments:
                 page = self._build_page(request, evaluation)
@@ -325,7 +326,7 @@ class _Pages:
         number, reason = request.path_params["number"], reason.strip()[:MAX_REASON]
         try:
             await run_in_threadpool(self._decide, evaluation.experiment, number, decision, who.name, reason)
-        # The owner sees this message.
+        # The conflict could not be decided. The response tells the owner why.
         except StreamMetricsError as error:
             return PlainTextResponse(str(error), 409)
         return RedirectResponse(
@@ -352,7 +353,7 @@ class _Pages:
             return who if isinstance(who, Response) else _not_found(name, PICTURES)
         try:
             picture = render_png(self._build_page(request, evaluation), name)
-        # matplotlib is an optional dependency.
+        # Drawing needs matplotlib, an optional dependency that may not be installed.
         except ImportError:
             return PlainTextResponse("pictures need matplotlib on the server: pip install 'streammetrics[plot]'", 404)
         if picture is None:

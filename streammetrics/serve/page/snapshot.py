@@ -19,7 +19,7 @@ NONCE = "SNAPSHOT"
 
 
 class SnapshotPerson(NamedTuple):
-    """The reader of a snapshot, who is nobody in particular and cannot change anything."""
+    """The user for whom a snapshot is rendered: an anonymous reader, who cannot change anything."""
 
     name: str = ""
     role: str = "reader"
@@ -29,7 +29,7 @@ class SnapshotPerson(NamedTuple):
 def render_snapshot(
     store: Any, describe_changes: Callable[[str, str], list[str]], evaluation: Evaluation, sentence: str
 ) -> str:
-    """Return the page of an experiment as HTML with all styles inside, and without scripts and forms.
+    """Return the page of an experiment as HTML with embedded styles, and without scripts and forms.
 
     Parameters
     ----------

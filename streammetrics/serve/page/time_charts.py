@@ -28,10 +28,10 @@ MAX_LETTERS = 28  # the longest name above a chart, in characters
 
 
 def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Chart | None:
-    """Return a chart of the difference over all rows, as each look showed it.
+    """Return a chart with the difference over all rows, as it was at each look.
 
-    Looks whose interval says nothing yet are left out, because they would stretch the axis. Return None if there are
-    fewer than two other looks.
+    Looks whose interval says nothing yet are left out, because they would stretch the axis. Return None if fewer than
+    two looks remain.
     """
     in_range = [one for one in looks if one.change is not None and view.contains(int(one.at // HOUR))]
     visible = [one for one in in_range if not is_too_wide(one.low, one.high)]
@@ -175,7 +175,7 @@ def _find_alarm_distance(users: float, planned: float) -> float:
 
 
 def _reading_step(windows: Sequence[Any]) -> int:
-    """Return the step from one point with a tooltip to the next, so that at most `MAX_READINGS` points have one."""
+    """Return a step n such that at most `MAX_READINGS` points have a tooltip if every n-th point has one."""
     return math.ceil(len(windows) / MAX_READINGS)
 
 
@@ -218,7 +218,7 @@ def _describe_difference(point: ShownLook | WindowPoint) -> str:
 def _thin_looks(looks: Sequence[ShownLook], max_looks: int) -> list[ShownLook]:
     """Return at most `max_looks` looks, evenly spaced, with the last one.
 
-    The step is a power of two, so that the other points of the chart rarely change when a look is added.
+    The step between looks is a power of two, so that the selected looks rarely change when a look is added.
     """
     every = 1 << max(0, math.ceil(math.log2(max(len(looks), 1) / max_looks)))
     return [*looks[:-1:every], looks[-1]]
@@ -234,7 +234,7 @@ def _drop_close_values(values: Sequence[float], min_distance: float) -> list[flo
 
 
 def _shorten(name: str) -> str:
-    """Return a name, cut to the number of letters that fit above a chart."""
+    """Return a name, shortened to the number of characters that fit above a chart."""
     return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS - 1]}…"
 
 

@@ -82,11 +82,12 @@ class View(NamedTuple):
 def _parse_hour(text: str, *, last: bool = False) -> int | None:
     """Parse an hour, such as 2026-06-01T09, to hours since 1970.
 
-    A date means its first hour, or its last hour if `last`. Invalid text gives None.
+    A date is converted to its first hour, or to its last hour if `last` is true. The result is None if the text is
+    invalid.
     """
     try:
         return parse_hour(text if "T" in text else f"{text}T{'23' if last else '00'}") if text else None
-    # A damaged link shows the whole time range rather than an error.
+    # With an invalid hour in its link, a page shows the whole time range rather than an error.
     except InvalidInputError:
         return None
 

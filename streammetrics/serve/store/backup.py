@@ -16,12 +16,12 @@ PAGES_PER_STEP = 1024
 
 
 def back_up_sqlite(source: str | Path, target: str | Path) -> None:
-    """Copy an SQLite store to a new file, which is a complete store as of one moment.
+    """Copy an SQLite store to a new file. The copy is a complete and consistent store.
 
     Raises
     ------
     FileExistsError
-        There is a file at `target` already.
+        The file `target` already exists.
     StoreDownError
         The store cannot be read.
     """

@@ -56,12 +56,13 @@ class Driver(Protocol):
     def prepare(self, run: RunStatement) -> None:
         """Prepare the creation of tables.
 
-        The driver makes sure that only one process creates tables at a time. PostgreSQL also creates the schema.
+        The driver ensures that only one process creates tables at a time. The driver of PostgreSQL also creates the
+        schema.
         """
         ...
 
     def translate_error(self, error: Exception) -> StreamMetricsError | None:
-        """Convert an exception of the database to an error of the store; return None if it is a bug of this package."""
+        """Convert a database exception to an error of the store; return None if the cause is a bug in this package."""
         ...
 
 
@@ -93,7 +94,8 @@ class Database:
             try:
                 yield partial(self.driver.run, connection)
                 self.driver.run(connection, "COMMIT")
-            # Closing the connection rolls the transaction back. This works even if the connection is broken.
+            # After any error, close the connection, which rolls the transaction back. This works even if the connection
+            # is broken.
             except BaseException:
                 self._close_connection(connection)
                 raise
@@ -113,13 +115,13 @@ class Database:
     def _begin_connection(self, begin: str) -> Any:
         """Begin a transaction on an idle or a new connection, and return the connection.
 
-        If the database has restarted, the first statement on an idle connection fails, and another connection is tried.
-        An error on a new connection is raised.
+        If the database has restarted since, the first statement on an idle connection fails. In this case, another
+        connection is tried. An error on a new connection is raised.
         """
         while True:
             try:
                 connection, is_pooled = self._idle.get_nowait(), True
-            # No connection is idle, so a new one is opened.
+            # The queue of idle connections is empty, so open a new connection.
             except queue.Empty:
                 connection, is_pooled = self.driver.connect(), False
             try:

@@ -67,7 +67,8 @@ class LocalFolder:
         yield from _list_files(self.path, "", DEPTH)
 
     def read(self, file: DroppedFile) -> bytes:
-        # After the listing, the file may have been replaced by a link, or by a pipe from which reading would block.
+        # Since the folder was listed, the file may have been replaced by a link, or by a pipe, from which reading would
+        # block.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         handle = os.open(os.path.join(self.path, file.path), flags)
         with open(handle, "rb") as opened:
@@ -86,7 +87,7 @@ def _list_files(folder: str, above: str, depth: int) -> Iterator[DroppedFile]:
             if depth > 1 and entry.is_dir(follow_symlinks=False):
                 try:
                     yield from _list_files(entry.path, f"{name}/", depth - 1)
-                # The other folders are still read.
+                # If one folder cannot be read, the other folders are still read.
                 except OSError as error:
                     log.warning("%s cannot be read: %s", entry.path, error)
             elif depth == 1 and entry.name.endswith(SUFFIX) and entry.is_file(follow_symlinks=False):
@@ -133,7 +134,8 @@ TEMPORARY_ERRORS = (NoRoomError, StoreDownError, StoreFullError)
 class FileStatus:
     """What has happened to a file so far.
 
-    `is_done` is true once the file was stored or refused. `problem` is the last error, which is not logged again.
+    `is_done` is true once the file was stored or refused. `problem` is the last logged error. The same error is not
+    logged again.
     """
 
     file: DroppedFile
@@ -178,9 +180,9 @@ class FolderWatcher:
     -----
     A file that cannot be decoded may be only half written. It is tried again until its size and modification time are
     the same in two successive scans. It is then refused, which the audit log of its experiment records once. A file
-    that is written again is submitted again. As with a repeated post, this is the same part if the content is the same,
-    and otherwise a conflict. The watcher never changes or removes files. After a restart, it submits all files again,
-    and parts that are already stored do not count twice.
+    that is written again is submitted again. As with a repeated post, the same content is ignored, and different
+    content is a conflict. The watcher never changes or removes files. After a restart, it submits all files again, and
+    parts that are already stored do not count twice.
     """
 
     def __init__(
@@ -195,7 +197,8 @@ class FolderWatcher:
         while True:
             try:
                 await self.scan()
-            # Network errors have many classes. The next scan may succeed.
+            # Any error may come from the network, and network errors have many classes. Log the error, because the next
+            # scan may succeed.
             except Exception:
                 log.exception("%s could not be scanned", self.url)
             await asyncio.sleep(self.settings.watch_seconds)
@@ -222,7 +225,8 @@ class FolderWatcher:
         """
         try:
             key = parse_path(status.file.path)
-        # If the key is not valid, the experiment is unknown, so there is no audit log to write to.
+        # The path does not contain a valid key, so the experiment is unknown. The file is refused without an entry in
+        # an audit log.
         except InvalidInputError as error:
             self._refuse_file(status, str(error))
             return
@@ -239,11 +243,12 @@ class FolderWatcher:
         # The next scan submits the file again.
         except TEMPORARY_ERRORS as error:
             self._warn_once(status, str(error))
-        # The file may be half written. If it has not changed since the last scan, it is refused.
+        # The file cannot be decoded, perhaps because it is only half written. It is refused once it has stayed
+        # unchanged between two scans.
         except (StateFormatError, OSError) as error:
             if is_stable:
                 await self._refuse_with_audit(status, key, error)
-        # The file is complete, but does not fit its experiment.
+        # The file is complete, but it does not fit its experiment, so it is refused.
         except StreamMetricsError as error:
             await self._refuse_with_audit(status, key, error)
         else:

@@ -11,9 +11,10 @@ __all__ = ["Annotation", "Decision", "JournalStore"]
 
 
 class Decision(NamedTuple):
-    """A recorded decision: `by` decided at a time that all users get `arm`, for a reason.
+    """A recorded decision that all users get the arm `arm`.
 
-    `version` is the version of the definition, and `verdict` is what the page said about the arm at that time.
+    `by` is the person who decided, and `at` is the time of the decision, in seconds since 1970. `version` is the
+    version of the definition, and `verdict` is what the page said about the arm at that time.
     """
 
     number: int
@@ -44,7 +45,10 @@ class JournalStore:
     database: Database
 
     def add_decision(self, experiment: str, decision: Decision, page: str) -> int:
-        """Save a decision with the page as people saw it, and return its number. Its field `number` is ignored."""
+        """Save a decision with the page as people saw it, and return the number of the decision.
+
+        The number in `decision` itself is ignored.
+        """
         _, at, by, arm, reason, version, verdict = decision
         with self.database.write_transaction() as run:
             lock_experiment(run, experiment)

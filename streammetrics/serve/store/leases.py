@@ -1,8 +1,9 @@
 """Divide the experiments among the servers that share a store. One server at a time holds the lease of an experiment.
 
-The lease has a number, the fence, which increases when another server takes it. A write names the fence of its server,
-and is refused if the lease has been taken since. Otherwise, a server that was paused for too long could write after its
-successor. All times come from the clock of the database, because the clocks of servers may differ.
+The lease has a number, the fence, which increases when another server takes it. A server passes its fence with every
+write. If another server has taken the lease since, the write is refused. Otherwise, a server that was paused for too
+long could write after its successor. All times come from the clock of the database, because the clocks of servers may
+differ.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ class LeaseLostError(StreamMetricsError):
 
 
 class ExperimentStatus(NamedTuple):
-    """What a store knows about an experiment and its evaluation.
+    """The status of an experiment and of its evaluation in a store.
 
-    `version` is the version of the definition, and `position` the number of the last part and the epoch. `evaluated_at`
-    is the time of the stored evaluation, or None. `computing_since` is the time at which the running evaluation began;
-    None if there is none, or if it has only just begun.
+    `version` is the version of the definition. `position` contains the number of the last part and the epoch.
+    `evaluated_at` is the time of the stored evaluation, or None. `computing_since` is the time at which the running
+    evaluation began; None if there is none, or if it has only just begun.
     """
 
     version: int
@@ -43,14 +44,14 @@ class LeaseStore:
     database: Database
 
     def hold_leases(self, server: str, seconds: float) -> dict[str, int]:
-        """Renew the leases of a server, take those that it should have, and give back those that it should not.
+        """Renew the leases of a server, take the leases that it should hold, and give back all others.
 
         Parameters
         ----------
         server : str
-            The name of the server, which no other server has.
+            The name of the server, which must be unique.
         seconds : float
-            The duration of its leases. The server must call this method again before they are over.
+            The duration of the leases. The server must call this method again before they expire.
 
         Returns
         -------
@@ -59,7 +60,8 @@ class LeaseStore:
         """
         driver = self.database.driver
         with self.database.write_transaction() as run:
-            # The UPDATE statement changes no value, but locks a row, so that only one server at a time gets past it.
+            # This UPDATE statement changes no value, but locks a row. Another server that calls this method waits here
+            # until the transaction ends.
             run("UPDATE layout SET version = version")
             ((now,),) = run(f"SELECT {driver.clock}")
             run("DELETE FROM servers WHERE until < ?", now)
@@ -71,7 +73,8 @@ class LeaseStore:
             servers = sorted(name for (name,) in run("SELECT server FROM servers")) if driver.is_shared else [server]
             run("UPDATE leases SET until = ? WHERE server = ?", now + seconds, server)
             holders = dict(run("SELECT experiment, server FROM leases"))
-            # If no other server may use the database, the holder is a process that was killed.
+            # If only one server may use the database, another holder of a lease must be an earlier process, which has
+            # died. Its leases can be taken even before they expire.
             limit = now if driver.is_shared else math.inf
             for (experiment,) in run("SELECT DISTINCT experiment FROM definitions"):
                 is_preferred = find_preferred_server(experiment, servers) == server
@@ -82,7 +85,7 @@ class LeaseStore:
             return dict(run("SELECT experiment, fence FROM leases WHERE server = ?", server))
 
     def release_leases(self, server: str) -> None:
-        """Give back all leases of a server that stops, so that the other servers need not wait until they are over."""
+        """Give back all leases of a server that stops, so that other servers need not wait until the leases expire."""
         with self.database.write_transaction() as run:
             run("UPDATE leases SET server = '', until = 0 WHERE server = ?", server)
             run("DELETE FROM servers WHERE server = ?", server)
@@ -98,7 +101,7 @@ class LeaseStore:
         return {name: ExperimentStatus(version, (last, epoch), *rest) for name, version, last, epoch, *rest in rows}
 
     def note_computing(self, experiment: str, since: float | None, fence: int) -> None:
-        """Save since when an evaluation has been running, so that the pages of all servers can say so; None ends it."""
+        """Save the start time of the running evaluation, so that all servers can show it; None if none is running."""
         with self.database.write_transaction() as run:
             check_fence(run, experiment, fence)
             run("UPDATE leases SET computing = ? WHERE experiment = ?", since, experiment)
@@ -107,7 +110,8 @@ class LeaseStore:
 def find_preferred_server(experiment: str, servers: Iterable[str]) -> str:
     """Return the server that should hold the lease of an experiment.
 
-    All servers find the same one. If a server joins or leaves, only its own experiments move (rendezvous hashing).
+    The result is the same on all servers. If a server joins or leaves, only the experiments of this server move
+    (rendezvous hashing).
 
     Examples
     --------

@@ -36,10 +36,14 @@ SQLite does not queue writers in other processes, which have to try again. Short
 class StoredPart(NamedTuple):
     """A row of the ledger, the list of all received parts.
 
-    The state is "current" (the part counts, and its frame is stored), "folded" (it counts as part of its merged day),
-    "forgotten" (its data was deleted after the retention time), "conflict" (its key was posted before with different
-    content) or "refused" (it does not count: another part with its key was accepted in its place, or it was rejected,
-    voided or too late).
+    The state is one of these words:
+
+    - "current": the part counts, and its frame is stored.
+    - "folded": the part counts, and is merged into its day.
+    - "forgotten": the data of the part was deleted after the retention time.
+    - "conflict": the key was posted before with different content, and nobody has decided which part counts.
+    - "refused": the part does not count. Another part with its key was accepted in its place, or the part was
+      rejected, voided or too late.
     """
 
     number: int
@@ -53,7 +57,7 @@ class StoredPart(NamedTuple):
 class NewParts(NamedTuple):
     """The parts of an experiment after a certain number, and the position (last number and epoch) of the experiment.
 
-    `is_complete` is false if the frames of some of these parts are already deleted.
+    `is_complete` is false if some of these parts are missing from the list, because their frames are already deleted.
     """
 
     position: StreamPosition
@@ -79,8 +83,8 @@ class PartOutline(NamedTuple):
 class MergedDay(NamedTuple):
     """The merged metrics of a day, which replace its parts in the store.
 
-    `previous_digest` is the digest of an earlier merge of the same day, and `part_numbers` are the parts to replace.
-    `data` is the frame of the merged day, and `digest` is its hash.
+    `previous_digest` is the digest of the earlier merge of the same day, if any. `part_numbers` are the numbers of the
+    parts to replace. `data` is the frame of the merged day, and `digest` is its hash.
     """
 
     day: int
@@ -111,7 +115,7 @@ class PartStore:
             No part was stored. After a StoreDownError, however, the outcome is unknown, and the caller should try again.
         """
         with self.database.write_transaction() as run:
-            # The locks of experiments are taken in alphabetical order. Two servers then cannot block each other (a
+            # Lock the experiments in alphabetical order, so that two servers cannot wait for each other for ever (a
             # deadlock).
             last = {name: lock_experiment(run, name)[0] for name in sorted({p.key.experiment for p in parts})}
             answers = [_put_part(run, part, last) for part in parts]
@@ -127,7 +131,7 @@ class PartStore:
         """Return the parts after the number `after`, at most 256, and the position of the experiment."""
         with self.database.read_transaction() as run:
             stream_position = read_position(run, experiment)
-            # The left join also returns parts whose frame is deleted. The caller then knows that the list is not
+            # The left join also returns parts whose frame is deleted, which shows that the list of parts is not
             # complete.
             rows = run(
                 "SELECT p.number, hour, source, seq, digest, received, state, data FROM parts p LEFT JOIN frames f "
@@ -152,7 +156,7 @@ class PartStore:
     def load_ledger_since(self, experiment: str, after: int) -> tuple[StreamPosition, list[StoredPart]]:
         """Return the position of an experiment, and all rows of its ledger whose number is larger than `after`.
 
-        If the epoch of the position is not the same as before, older rows have changed, too.
+        If the epoch of the position differs from the epoch at the last call, older rows have changed, too.
         """
         with self.database.read_transaction() as run:
             return read_position(run, experiment), _load_entries(run, experiment, " AND number > ?", after)
@@ -209,7 +213,8 @@ class PartStore:
         Raises
         ------
         InvalidInputError
-            There is no such conflict, or it is too late: the parts of its hour were merged into their day.
+            There is no such conflict, or its day is already merged, so that no part of this day can be replaced any
+            more.
         """
         with self.database.write_transaction() as run:
             _, epoch = lock_experiment(run, experiment)
@@ -228,7 +233,7 @@ class PartStore:
                     f"the conflict of {key.text} cannot be accepted any more: parts can be replaced only "
                     f"within correct_within_days, and the earlier part is already {fate}"
                 )
-            # The content of a voided part is deleted.
+            # The frame of this conflict may have been deleted after an earlier part with its key was voided.
             if not run("SELECT 1 FROM frames WHERE experiment = ? AND number = ?", experiment, number):
                 raise InvalidInputError(f"the content of conflict {number} is no longer stored; post it again")
             run("UPDATE parts SET state = 'refused' WHERE experiment = ? AND number = ?", experiment, counted.number)
@@ -239,7 +244,7 @@ class PartStore:
         return key
 
     def reject(self, experiment: str, number: int, *, by: str, at: float, reason: str = "") -> PartKey:
-        """Reject conflict `number`: the part that was posted first counts for good.
+        """Reject conflict `number`, so that the part that counts now stays.
 
         Raise InvalidInputError if there is no such conflict.
         """
@@ -260,7 +265,7 @@ class PartStore:
         Raises
         ------
         InvalidInputError
-            No part with this key can be removed, or it has open conflicts.
+            There is no part with this key, its day is already merged, or the key has open conflicts.
         """
         experiment = key.experiment
         with self.database.write_transaction() as run:
@@ -280,7 +285,7 @@ class PartStore:
             add_audit_entry(run, experiment, _add_reason(change, reason), by=by, at=at)
 
     def close_conflicts(self, experiment: str, at: float) -> None:
-        """Close the conflicts that can no longer be accepted, because the part with their key was merged or deleted."""
+        """Close the conflicts that can no longer be accepted, because the part that counts was merged or deleted."""
         with self.database.write_transaction() as run:
             _, epoch = lock_experiment(run, experiment)
             rows = run(
@@ -307,8 +312,8 @@ class PartStore:
             current = run(
                 "SELECT number FROM parts WHERE experiment = ? AND hour >= ? AND hour < ? AND state = 'current'", *days
             )
-            # The merged day is valid only if the epoch, the earlier merge of the day, and the parts have not changed
-            # since it was computed. Parts that arrived later remain as single parts.
+            # Since the merged day was computed, neither the epoch, nor the earlier merge of the day, nor the merged
+            # parts may have changed. Parts that arrived later do not matter: they remain single parts.
             previous_digest = rows[0][0] if rows else None
             if (
                 current_epoch != epoch
@@ -349,7 +354,7 @@ class PartStore:
         return int(count)
 
     def delete_obsolete_frames(self, experiment: str) -> None:
-        """Delete the frames that are no longer needed, in short transactions that let other writers in.
+        """Delete the frames that are no longer needed. Short transactions let other writers in between.
 
         A frame is needed as long as a part with the same key is "current". Deletion stops after a few seconds, because
         the caller has other work to do. A later call deletes the rest.
@@ -363,8 +368,8 @@ class PartStore:
 
     def _find_obsolete_frames(self, experiment: str) -> list[int]:
         """Return the numbers of the next frames that are no longer needed."""
-        # The frame of a conflict is kept as long as its key has a current part, because an owner may still accept the
-        # conflict.
+        # Keep the frame of a conflict as long as there is a current part with the same key, because an owner may still
+        # accept the conflict.
         with self.database.read_transaction() as run:
             rows = run(
                 "SELECT f.number FROM frames f JOIN parts p ON p.experiment = f.experiment AND p.number = f.number "
@@ -396,7 +401,7 @@ class PartStore:
         return ((rows[0][0], rows[0][1]), rows[0][2]) if rows else None
 
     def save_series(self, experiment: str, points: str, days: bytes | None) -> None:
-        """Save the chart points of the windows of an experiment as JSON, and the merge of its final days, if any."""
+        """Save the chart points of an experiment as JSON, and the merge of its final days, if any."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO series VALUES (?, ?, ?) "
@@ -422,7 +427,8 @@ def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
         key.source,
         key.seq,
     )
-    # `counted` is the digest of the part that counts under this key. A unique index makes sure that there is only one.
+    # `counted` is the digest of the part that counts under this key, or None. A unique index ensures that at most one
+    # part counts.
     counted, state = next((row for row in rows if row[1] in COUNTED), (None, "current"))
     if counted == part.digest:
         return "same"

@@ -149,7 +149,7 @@ class RecordStore:
     def add_token(
         self, experiment: str, hashed: str, name: str, *, by: str, at: float, tags: Sequence[str] = ()
     ) -> None:
-        """Save the hash of a token, and the tags to which it is limited. It replaces any token with the same name."""
+        """Save the hash of a token, and the tags to which it is limited. It replaces the token of the same name, if any."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO tokens VALUES (?, ?, ?) ON CONFLICT (experiment, name) DO UPDATE SET hash = excluded.hash",
@@ -191,13 +191,13 @@ class RecordStore:
         return True
 
     def add_session(self, session: str, token: str, *, expires_at: float, now: float) -> None:
-        """Save a session, unless it exists: the hashes of its cookie and of its token. Delete expired sessions."""
+        """Save a new session, and delete expired sessions. `session` is the hash of its cookie, `token` that of its token."""
         with self.database.write_transaction() as run:
             run("DELETE FROM sessions WHERE expires <= ?", now)
             run("INSERT INTO sessions VALUES (?, ?, ?) ON CONFLICT (session) DO NOTHING", session, token, expires_at)
 
     def find_session(self, session: str, now: float) -> str | None:
-        """Return the hash of the token of a session; None if there is no such session at this time."""
+        """Return the hash of the token with which a session began; None if the session does not exist or has expired."""
         with self.database.read_transaction() as run:
             rows = run("SELECT token FROM sessions WHERE session = ? AND expires > ?", session, now)
         return rows[0][0] if rows else None
@@ -208,7 +208,7 @@ class RecordStore:
             run("DELETE FROM sessions WHERE session = ?", session)
 
     def check_write(self) -> None:
-        """Write something that changes nothing; raise an error of the store if it cannot be written."""
+        """Try a write that changes no data; raise an error of the store if it fails."""
         with self.database.write_transaction() as run:
             run("UPDATE layout SET version = version")
 

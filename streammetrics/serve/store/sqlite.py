@@ -21,7 +21,7 @@ QUEUE, BUSY = 8.0, 5.0
 A part may have to wait twice: for the parts before it, and for its own transaction. `push` waits for 30 seconds.
 """
 SETTINGS = (
-    # In WAL mode, only the setting FULL ensures that committed data survives a power failure.
+    # With a write-ahead log (WAL), committed data survives a power failure only with the setting FULL.
     "PRAGMA synchronous = FULL",
     "PRAGMA journal_size_limit = 67108864",
 )
@@ -42,8 +42,9 @@ AWAY = {
 class WriteLock:
     """A lock that makes the write transactions of a process wait for each other.
 
-    Without it, SQLite would make them retry. If the database is locked by another process, every writer waits for a
-    while. The lock is therefore not waited for without limit, or the last writer would wait for the sum of these times.
+    Without this lock, SQLite would make the transactions retry. If another process locks the database, each writer
+    waits for the database while it holds this lock. The wait for this lock is therefore limited. Otherwise, the last
+    writer would wait for as long as all writers before it together.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,8 +71,8 @@ class SQLite:
         self.write_lock = WriteLock(self.path)
 
     def connect(self) -> sqlite3.Connection:
-        # The store contains data and hashes that are not for every user of this machine. SQLite gives its other two
-        # files the mode of this one.
+        # Create the file such that other users of this machine cannot read it, because it contains private data. SQLite
+        # gives its other two files the same mode.
         if not self.path.exists():
             with suppress(OSError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -94,7 +95,7 @@ class SQLite:
         return rows
 
     def prepare(self, run: RunStatement) -> None:
-        """Do nothing: SQLite allows only one write transaction at a time anyway."""
+        """Do nothing: SQLite always allows only one write transaction at a time."""
 
     def translate_error(self, error: Exception) -> StreamMetricsError | None:
         code = getattr(error, "sqlite_errorcode", 0)
