@@ -1,8 +1,8 @@
 """Laws: property tests that every metric must pass, including metrics that other packages define.
 
-`check_metric` and `check_state` run all laws. Each law is a function of a `Case`, which has a factory of empty metrics and
-rows to count. A law that does not hold raises `LawError` with the name of the law, the expected result, and the actual
-result.
+`check_metric` and `check_state` run all laws. Each law is a function of a `Case`, which provides a factory of empty
+metrics, and rows to count. A law that does not hold raises `LawError` with the name of the law, the expected result,
+and the actual result.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def check_metric(
 def check_state(state: State, *, data: Data = None, seed: int = 0, examples: int = 7) -> None:
     """Run every law on a state, which may belong to another package.
 
-    The laws need a metric, so the function defines one that reads the state and whose value is always 0.
+    The laws need a metric, so the function defines one that reads the state and always returns 0.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def check_state(state: State, *, data: Data = None, seed: int = 0, examples: int
 
 @contextmanager
 def reader_of(state: State) -> Iterator[Metric[Any, Any]]:
-    """Yield a metric that reads this state, with a value of 0. Its class is registered only while the context is open."""
+    """Yield a metric that reads this state and always returns 0. Its class is registered only in the `with` block."""
 
     class Reader(Metric[State, float], tag=f"laws.reader.{state.tag}"):
         def make_state(self) -> State:
@@ -122,7 +122,7 @@ def reader_of(state: State) -> Iterator[Metric[Any, Any]]:
 
 
 def example_case(metric: Metric[Any, Any], data: Data, seed: int, example: int) -> Case:
-    """Return a case for a metric, with rows that are generated or taken from `data`; `example` selects their style."""
+    """Return a case for a metric, with rows that are generated or taken from `data`. `example` selects the style."""
     rng = np.random.default_rng([seed, example])
     style = STYLES[example % len(STYLES)]
     n = {"few": int(rng.integers(1, 4)), "empty": 0}.get(style, int(rng.integers(20, 60)))

@@ -52,14 +52,15 @@ class LawError(StreamMetricsError, AssertionError):
 class Case(NamedTuple):
     """The input of a law: a factory of the objects to check, and rows for them to count.
 
-    Some states read blocks: adjacent rows that belong together, such as the documents of a query. Laws do not split them.
+    Some states read blocks: adjacent rows that belong together, such as the documents of a query. Laws never split a
+    block.
 
     Parameters
     ----------
     make : callable
         Returns an empty metric, collection or slices.
     columns : dict of arrays
-        Valid rows, as columns by name.
+        Valid rows, as a dict from column name to column.
     rng : numpy Generator
         The generator for the random choices of the law.
     bad : dict
@@ -91,7 +92,8 @@ class Case(NamedTuple):
     def build(self, columns: Columns | None = None, make: Callable[[], Any] | None = None) -> Any:
         """Return a new object that has counted these rows, by default all rows of the case.
 
-        The columns are passed as keyword arguments. `make` returns an empty object; by default, it is that of the case.
+        The columns are passed as keyword arguments. `make` is a function that returns an empty object; the default is
+        the `make` of the case.
         """
         return update_by_name((make or self.make)(), self.columns if columns is None else columns)
 
@@ -104,7 +106,7 @@ class Case(NamedTuple):
         return [np.flatnonzero(owner == i) for i in range(k)]
 
     def needs_of_kind(self, kind: type) -> list[Need]:
-        """Return the declared columns whose values are of this kind, including matrices of such values.
+        """Return the declared columns with values of this kind, and those with matrices of such values.
 
         Required columns that the case does not have are left out.
         """
@@ -120,9 +122,9 @@ class Case(NamedTuple):
         return np.cumsum(np.r_[False, self.columns[role][1:] != self.columns[role][:-1]])
 
     def shuffle_rows(self) -> Rows:
-        """Return the row numbers in random order, where the rows of a block stay together.
+        """Return the row numbers in random order. The rows of a block stay together.
 
-        If the state depends on the order of rows in a block, that order is kept.
+        If the state depends on the order of the rows in a block, this order is kept.
         """
         ordered = self.metric is not None and self.metric.make_state().is_order_dependent
         within = np.arange(self.n) if ordered else self.rng.random(self.n)
@@ -143,7 +145,7 @@ class Case(NamedTuple):
 
 
 def update_by_name(thing: Any, columns: Columns) -> Any:
-    """Update an object with those columns that it reads, passed as keyword arguments rather than as a table."""
+    """Update an object with the columns that it reads. They are passed as keyword arguments, and not as a table."""
     known = columns_of(thing)
     return thing.update(**{name: column for name, column in columns.items() if name in known})
 
@@ -185,7 +187,7 @@ def expect_error(error: type[Exception], action: Callable[[], Any], what: str) -
     """Raise LawError unless an action raises an error of this type; `what` describes the action in the message."""
     try:
         action()
-    # This is the error that the law expects.
+    # The action raised the error that the law expects.
     except error:
         return
     except Exception as other:
@@ -202,9 +204,10 @@ def without_warnings(action: Callable[[], Any]) -> Any:
 
 
 def folded_cells(thing: Any) -> list[list[bool]]:
-    """Return, for each state, a list that says for each cell whether it has moved rows to histogram buckets.
+    """Return a list of booleans for each state: for each of its cells, whether the rows are in histogram buckets.
 
-    A state keeps the rows of a cell exactly until their number exceeds a limit. States without such a limit are left out.
+    A state keeps the rows of a cell exactly until their number exceeds a limit, and then moves them to buckets. States
+    without such a limit are left out.
     """
     return [(s.rows_by_cell(s.folding[1]) > 0).tolist() for s in states_of(thing) if s.folding is not None]
 
@@ -238,7 +241,7 @@ def expect_same_value(a: Any, b: Any, expected: str, close: float = 0.0, nearly:
     x, y = numbers(a), numbers(b)
     good = x.shape == y.shape
     if good:
-        # Suppress the warning about the difference of two infinities, which is NaN.
+        # The difference of two infinite values is NaN. Suppress the warning about it.
         with np.errstate(invalid="ignore"):
             near = np.abs(x - y) <= np.maximum(close * np.maximum(np.abs(x), np.abs(y)), nearly)
         good = bool(np.all((x == y) | (np.isnan(x) & np.isnan(y)) | near))

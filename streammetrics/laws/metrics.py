@@ -38,11 +38,11 @@ from .case import (
 )
 from .specimens import Columns, events, formats, on_grid, spoil, tables
 
-# The absolute tolerance between one row with weight k and k rows: the former is rounded to a multiple of 2**-60 once,
-# and the latter k times.
+# The absolute tolerance when one row with weight k is compared with k rows of weight 1. Sums are rounded to multiples
+# of 2**-60, once for the single row, but k times for the k rows.
 UNITS = 2.0**-59
-# The relative tolerance between values that should be equal but for rounding. It is larger than the rounding itself,
-# because a metric may divide sums by small numbers.
+# The relative tolerance between values that are equal except for rounding errors. It is larger than a rounding error of
+# a sum, because a metric may divide sums by small numbers.
 CLOSE = 2.0**-44
 
 
@@ -82,7 +82,7 @@ def within_bounds(case: Case) -> None:
 
 
 def interval_around_value(case: Case) -> None:
-    """An interval contains the value, is finite and grows with confidence, or has a reason why there is none."""
+    """An interval is finite, contains the value and widens with confidence. If it is missing, there is a reason."""
     metric = case.build()
     intervals = [metric.interval(confidence) for confidence in (0.5, 0.8, 0.95, 0.999)]
     parts = merge([case.build(case.take(rows)) for rows in case.parts(3)]).interval()
@@ -142,14 +142,15 @@ def weight_of_one(case: Case) -> None:
 
 
 def integer_weights(case: Case) -> None:
-    """A row (or block) with weight k has the same effect as k rows, unless the metric has `weights_are_counts` = False."""
+    """A row (or block) with weight k equals k rows (or blocks), unless the metric has `weights_are_counts` = False."""
     if role := _count_weights_role(case):
         plain = {k: v for k, v in _without_small_probabilities(case).items() if k != role}
         times = case.rng.integers(1, 4, case.n)[case.blocks]
         weighted = case.build(plain | {role: times.astype(np.float64)})
         repeated = case.build(_repeat_rows(case, plain, times))
-        # When their number exceeds a limit, rows move to histogram buckets, and the value changes slightly. Repeated rows
-        # may exceed this limit, so compare only if both objects are on the same side of it.
+        # A state moves its rows to histogram buckets when their number exceeds a limit, which changes the value
+        # slightly. Repeated rows may exceed this limit. Compare only if both objects have moved the rows of the same
+        # cells.
         if folded_cells(repeated) == folded_cells(weighted):
             expect_same_value(value_of(repeated), value_of(weighted), "weight k to count as k rows", CLOSE, UNITS)
 
@@ -172,7 +173,7 @@ def _without_small_probabilities(case: Case) -> Columns:
 
 
 def _repeat_rows(case: Case, columns: Columns, times: NDArray[np.int64]) -> Columns:
-    """Return the columns with each row repeated; `times` has the number of copies of each row.
+    """Return the columns with repeated rows; `times` contains the number of copies of each row.
 
     For a metric that reads blocks, whole blocks are repeated, and each copy of a block gets a new ID.
     """
@@ -194,8 +195,9 @@ def weight_of_zero(case: Case) -> None:
         columns = case.columns | {role: weights}
         whole, some = case.build(columns), np.atleast_2d(weights.T).any(axis=0)
         without_zeros, value = case.build({k: v[some] for k, v in columns.items()}), value_of(whole)
-        # When their number exceeds a limit, rows move to histogram buckets, and the value changes slightly. Rows of
-        # weight 0 count toward this limit, so compare only if both objects are on the same side of it.
+        # A state moves its rows to histogram buckets when their number exceeds a limit, which changes the value
+        # slightly. Rows of weight 0 count toward this limit. Compare only if both objects have moved the rows of the
+        # same cells.
         if folded_cells(without_zeros) == folded_cells(whole):
             expect_same_value(value_of(without_zeros), value, "rows of weight 0 to change nothing", CLOSE)
         if weights.ndim > 1:
@@ -225,7 +227,7 @@ def weighted_with_unweighted(case: Case) -> None:
 
 
 def label_dtypes(case: Case) -> None:
-    """Labels give the same state in every dtype."""
+    """The state does not depend on the dtype of the labels."""
     whole = case.build()
     for need in [n for n in case.needs_of_kind(Label) if n.role in case.columns]:
         for dtype in ("?", "u1", "i1", "<i4", ">i8", "u8", "f2", "<f4", ">f8"):
@@ -234,7 +236,7 @@ def label_dtypes(case: Case) -> None:
 
 
 def score_dtypes(case: Case) -> None:
-    """Scores and weights that are exact in every floating-point dtype give the same state in each of them."""
+    """The state does not depend on the dtype of scores and weights, if their values are exact in every dtype."""
     exact_columns = {n.role: on_grid(n.kind, case.rng, case.n) for n in case.needs_of_kind(Score)}
     if (role := case.weight_role()) in case.columns:
         exact_columns[role] = np.ldexp(1.0, case.rng.integers(-10, 10, case.n))
@@ -248,7 +250,7 @@ def score_dtypes(case: Case) -> None:
 
 
 def key_dtypes(case: Case) -> None:
-    """Keys give the same state in every integer dtype, even if batches differ in dtype; adding strings raises an error."""
+    """The state does not depend on the dtype of integer keys. String keys after integer keys raise an error."""
     first, rest = case.parts(2)
     for role in [n.role for n in case.needs_of_kind(Ids) if case.columns[n.role].dtype.kind in "iu"]:
         case = case._replace(columns=case.columns | {role: case.columns[role] - case.columns[role].min(initial=0) + 1})
@@ -286,7 +288,7 @@ def shifted_logits(case: Case) -> None:
     try:
         prototype = type(metric)(**(metric.settings | {k: v for k, v in several.items() if k in metric.settings}))
     except ValueError:
-        # The metric does not accept these settings, so the law does not apply.
+        # This error means that the metric does not accept these settings, so the law does not apply.
         return
     classes, logits = case.rng.integers(0, 3, case.n), case.rng.integers(-256, 257, (case.n, 3)) / 32
     # Choose logits and constants with few bits, so that their sums are exact.
@@ -333,7 +335,7 @@ def _has_single_events(case: Case) -> bool:
 
 
 def dropped_rows(case: Case) -> None:
-    """With on_invalid="drop", invalid rows are left out and counted by reason, and merging adds these counts."""
+    """With on_invalid="drop", invalid rows are left out and counted by reason. Merging adds up the counts."""
     columns, reasons = spoil_rows(case)
     make = dropping_factory(case)
     kept = {k: v[reasons == ""] for k, v in columns.items()}
@@ -346,14 +348,14 @@ def dropped_rows(case: Case) -> None:
 
 
 def without_drop_counts(metric: Any) -> Any:
-    """Return a copy of the metric without the counts of dropped rows, to compare it with a metric that dropped none."""
+    """Return a copy of the metric without counts of dropped rows, to compare it with one that dropped no rows."""
     state = metric.state
     flats = {name: array for name, array in state.cells.flats.items() if name != "dropped"}
     return with_states(metric, [state.with_cells(replace(state.cells, flats=flats)).canonicalize()])
 
 
 def dropping_factory(case: Case) -> Callable[[], Any]:
-    """Return a function that returns an empty metric like that of the case, but with on_invalid="drop"."""
+    """Return a factory of empty metrics with the settings of the metric of the case, but on_invalid="drop"."""
     cls, settings = type(case.metric), case.metric.settings if case.metric is not None else {}
     return lambda: cls(**settings, on_invalid="drop")  # type: ignore[misc]
 
@@ -361,8 +363,8 @@ def dropping_factory(case: Case) -> Callable[[], Any]:
 def spoil_rows(case: Case) -> tuple[Columns, NDArray[Any]]:
     """Return the columns with some invalid values, and for each row the reason why it is dropped ("" if it is valid)."""
     columns, reasons = dict(case.columns), np.full(case.n, "", object)
-    # If a row has several invalid values, the first such column gives the reason. The loop therefore goes through the
-    # columns backwards, so that the first column overwrites the reasons of the others.
+    # If a row is invalid in several columns, the first of these columns is the reason. Loop backwards, so that this
+    # column overwrites the reasons of the others.
     for role in reversed([n.role for n in case.needs]):
         if role in case.bad and role in columns:
             hit = case.rng.random(case.n) < 0.2
@@ -390,7 +392,7 @@ def in_collection(case: Case) -> None:
 def companion_metrics(metric: Metric[Any, Any], columns: Columns) -> dict[str, Metric[Any, Any]]:
     """Return all registered metrics that read the same state and accept these rows, by tag.
 
-    Other metrics are left out because they would need other kernels, whose compilation takes time.
+    Metrics that read other states are left out, because they need other kernels, which take time to compile.
     """
     companions, mine = {}, metric.make_state()
     required = {n: getattr(metric, n) for n in ("scale", "soft_labels") if _has_setting(metric, n)}
@@ -403,7 +405,7 @@ def companion_metrics(metric: Metric[Any, Any], columns: Columns) -> dict[str, M
                 other.update(columns)
                 companions[tag] = empty_copy(other)
         except Exception:  # noqa: BLE001
-            # The metric does not accept the scale or the rows, or it has a bug, which its own check reports.
+            # Skip metrics that do not accept the scale or the rows. If the metric has a bug, its own check reports it.
             continue
     return companions
 
@@ -413,13 +415,14 @@ def _has_setting(metric: Any, setting: str) -> bool:
 
 
 def coarsening(case: Case) -> None:
-    """A histogram that is coarsened to fewer bits (wider buckets) equals one that had fewer bits from the start."""
+    """A histogram coarsened to fewer bits (wider buckets) equals a histogram created with this number of bits."""
     metric = case.make()
     if definition_of(metric).can_coarsen and (metric.settings.get("bits") or 0) > 8:
         expect(coarsen(metric, 8).settings["bits"] == 8, "coarsen(8) to have 8 bits")
     if hasattr(metric.state, "coarsen") and "bits" in metric.settings and (metric.state.bits or 0) > 8:
         bits = int(case.rng.integers(8, metric.state.bits))
-        # The default limit on rows that are kept exactly depends on the bits, so pass the limit explicitly.
+        # The default limit on the number of rows kept exactly depends on the number of bits, so pass the limit
+        # explicitly.
         low = coarsen(metric, bits)
         usual = type(metric)(
             **(metric.settings | {"bits": bits} | ({"limit": low.limit} if hasattr(low, "limit") else {}))

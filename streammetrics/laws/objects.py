@@ -46,9 +46,9 @@ def row_by_row(case: Case) -> None:
 
 
 def repeats(case: Case) -> None:
-    """Counting the same rows 257 times gives the same bytes as merging 257 objects, so that no 8-bit counter overflows."""
+    """Counting rows 257 times gives the same bytes as merging 257 objects. An 8-bit counter would overflow."""
     if case.metric is not None and case.metric.make_state().block_column is not None:
-        # A block must not be counted twice, so the law does not apply to metrics that read blocks.
+        # The law does not apply to metrics that read blocks, because a block must not be counted twice.
         return
     one = case.build()
     merged, thing = one.copy(), case.make()
@@ -85,7 +85,7 @@ def run_in_threads(actions: Sequence[Callable[[], Any]]) -> None:
         try:
             action()
         except BaseException as error:  # noqa: BLE001
-            # The calling thread raises this error below.
+            # The error must not be lost with its thread, so the calling thread raises it below.
             failed.append(error)
 
     started = [threading.Thread(target=run, args=(action,)) for action in actions]
@@ -228,7 +228,7 @@ def _other_metric(thing: Any) -> Any:
 
 
 def absent_class(case: Case) -> None:
-    """A state whose package is not imported can be loaded, copied and saved unchanged; merging works or raises."""
+    """A state can be loaded, copied and saved even if its package is not imported; a merge works or raises an error."""
     parts = [case.build(case.take(rows)) for rows in case.parts(2)]
     whole, (a, b) = merge([p.to_bytes() for p in parts]), (p.to_bytes() for p in parts)
     merged, folds = whole.to_bytes(), _may_outgrow_limit(whole, parts)
@@ -240,7 +240,8 @@ def absent_class(case: Case) -> None:
             "a merged state of an unknown class to be saved as it was loaded",
             "other bytes",
         )
-        # This merge would move exact rows to histogram buckets, which only the class of the state can do.
+        # If the merge has to move exact rows to histogram buckets, it must raise an error, because only the class of
+        # the state can do this.
         if folds:
             expect_error(
                 IncompatibleStateError, partial(one.merge, two), "a merge that needs buckets of an unknown class"
@@ -252,7 +253,7 @@ def absent_class(case: Case) -> None:
 
 
 def _may_outgrow_limit(whole: Any, parts: list[Any]) -> bool:
-    """Return whether merging the parts moves exact rows to histogram buckets, or might do so.
+    """Return whether a merge of the parts could move rows that are kept exactly to histogram buckets.
 
     A state keeps the rows of a cell exactly until their number exceeds a limit. For some states, only their class can
     tell whether the limit is exceeded.
@@ -263,7 +264,7 @@ def _may_outgrow_limit(whole: Any, parts: list[Any]) -> bool:
 
 
 def _count_bucketed_rows(thing: Any) -> int:
-    """Return the number of rows in buckets, to which states move the rows of cells that have too many to keep exactly."""
+    """Return the number of rows in histogram buckets. Rows are in buckets if a cell has too many to keep exactly."""
     folding = [(s.cells.tallies, s.folding[1]) for s in states_of(thing) if s.folding is not None]
     return sum(int(tallies[rows].counts.sum()) for tallies, rows in folding)
 

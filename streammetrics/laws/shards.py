@@ -1,6 +1,6 @@
 """Laws of `Sharded` metrics, which split units (such as users) into shards and keep a state for each shard.
 
-A sharded metric has the state of the metric itself at full resolution, and a state with coarser histograms for each shard.
+A sharded metric contains one state of all rows at full resolution, and for each shard a state with coarser histograms.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from .specimens import KEYS, Columns, sample_keys
 __all__ = ["SHARD_LAWS"]
 
 SHARDS = 8
-# The name of the column of units. No metric reads a column with this name.
+# The name of the column of units in the generated rows. It must not be the name of a column that a metric reads.
 UNIT = "whose"
 
 
 def shards_equal_metrics(case: Case) -> None:
-    """The state over all shards equals that of the metric, and each shard equals the coarsened metric of its rows."""
+    """The state of all rows equals the metric's own state. Each shard equals the coarsened metric of its rows."""
     units = _random_units(case)
     sharded = shards_factory(case)().update(case.columns | units)
     alone = case.build()
@@ -60,11 +60,12 @@ def shards_equal_metrics(case: Case) -> None:
 
 
 def without_each_shard(case: Case) -> None:
-    """The value without a shard equals the value of the other rows, from histograms as coarse as those of the shards."""
+    """The value without a shard equals the value of the other rows in histograms that are as coarse as the shard's."""
     metric = case.metric
     if metric is None or sharded_refusal_of(metric):
         return
-    # Skip the minimum and the maximum. They are unknown without a shard, because the shard may contain the extreme row.
+    # Skip the minimum and the maximum. Without a shard, they are unknown, because this shard may contain the extreme
+    # row.
     if metric.settings.get("q") in (0.0, 1.0):
         return
     units = _random_units(case)
@@ -77,8 +78,8 @@ def without_each_shard(case: Case) -> None:
     }
     for k in range(SHARDS):
         rest = case.build(case.take(np.flatnonzero(of != k)))
-        # Without the shard, there may be so few rows that all are kept exactly. Their value then differs slightly from
-        # that of a histogram.
+        # Without the shard, so few rows may remain that the state keeps them exactly. Their exact value differs
+        # slightly from the value of a histogram, so skip this shard.
         if folded_cells(rest) != folded_cells(whole):
             continue
         bits = definition.shard_bits
@@ -99,7 +100,7 @@ def without_each_shard(case: Case) -> None:
 
 
 def _at_levels(state: State, whole: State) -> State:
-    """Widen the buckets of a state to those of the state `whole`, which has more rows.
+    """Return the state with its buckets as wide as those of the state `whole`, which has more rows.
 
     Buckets become wider with more rows, and subtracting a shard does not make them narrower again.
     """

@@ -25,14 +25,14 @@ def slices(case: Case) -> None:
 
 
 def slices_by_two(case: Case) -> None:
-    """Slices by two columns, rolled up by one of them, equal slices by that column alone."""
+    """Slices by two columns that are rolled up to one of these columns equal slices by this column alone."""
     keys = _random_keys(case, 2)
     check_each_slice(case, keys, {})
     check_roll_up(case, keys)
 
 
 def slices_within_limit(case: Case) -> None:
-    """With a limit, the keys in `values` and the keys with the smallest hashes are kept; `other` has all other rows."""
+    """With a limit, slices keep the keys in `values` and those with the smallest hashes; `other` has all other rows."""
     keys = _random_keys(case, 1)
     values = [k for k in dict.fromkeys(next(iter(keys.values())).tolist()) if case.rng.random() < 0.3]
     check_each_slice(case, keys, {"limit": int(case.rng.integers(0, 4)), "values": values})
@@ -77,7 +77,7 @@ def slices_of_collections(case: Case) -> None:
 
 
 def collections_of_slices(case: Case) -> None:
-    """If a collection has a metric and several ways of slicing it, each entry has the state that it has on its own."""
+    """In a collection of a metric and different slices of it, each entry has the same state as it has alone."""
     keys = _random_keys(case, 2)
     one = {name: keys[name] for name in list(keys)[:1]}
     makers = {"": case.make, "one": slices_factory(case, one, {}), "limited": slices_factory(case, one, {"limit": 1})}
@@ -152,7 +152,7 @@ def expected_keys(of_row: list[Any], settings: dict[str, Any]) -> set[Any]:
 
 
 def check_roll_up(case: Case, keys: Columns) -> None:
-    """Check that slices by several columns, rolled up by one of them, equal slices by that column alone."""
+    """Check that slices by several columns that are rolled up to one of them equal slices by that column alone."""
     sliced = slices_factory(case, keys, {})().update(case.columns | keys)
     for name in keys:
         few = slices_factory(case, {name: keys[name]}, {})().update(case.columns | keys)

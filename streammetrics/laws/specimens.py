@@ -33,7 +33,7 @@ __all__ = [
 
 Array = NDArray[Any]
 Columns = dict[str, Array]
-# The type is a string, so that it is not evaluated on import.
+# Write this type as a string, so that it is not evaluated on import.
 Data: TypeAlias = "Mapping[str, Any] | Callable[[np.random.Generator, int], Mapping[str, Any]] | None"
 
 STYLES = ("plain", "ties", "saturated", "one class", "few", "empty", "far")
@@ -88,7 +88,7 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
     if isinstance(kind, Ids):
         values = rng.integers(-3, 4, n)
         none = [v for v in kind.missing_values if isinstance(v, int)]
-        # Some integers may be declared to mean "missing". Replace them with 4, which no other row has.
+        # The column may declare that some integers mean "missing". Replace them with 4, which no other row has.
         values[np.isin(values, none)] = 4
         return np.sort(values) if need.role == "query" else values
     if isinstance(kind, Label):
@@ -142,7 +142,7 @@ def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
 
 
 def clip_to_kind(kind: Kind, values: Array) -> Array:
-    """Replace numbers invalid for a kind of column with their absolute value or, if that is also invalid, with 1."""
+    """Replace invalid numbers for a kind of column with their absolute values; replace those still invalid with 1."""
     if isinstance(kind, Number):
         for other in (np.abs(values), np.ones_like(values)):
             values = np.where(kind.bad(Column(values, values.dtype.name)), other, values)
@@ -150,7 +150,7 @@ def clip_to_kind(kind: Kind, values: Array) -> Array:
 
 
 def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
-    """Return values that are exact in every floating-point dtype, and that equal no common threshold such as 0.5."""
+    """Return values that are exact in every floating-point dtype. None equals a usual threshold, such as 0.5."""
     if isinstance(kind, Distribution):
         return (rng.multinomial(256 - kind.width, np.full(kind.width, 1 / kind.width), n) + 1) / 256
     if isinstance(kind, Matrix):
@@ -162,7 +162,7 @@ def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
 
 
 def bad_value(kind: Kind) -> Any:
-    """Return a value that is invalid for this kind of column in any dtype; None if the kind is not one of this library."""
+    """Return a value that is invalid for this kind of column in any dtype; None if another package defines the kind."""
     if isinstance(kind, Matrix):
         return bad_value(kind.kind)
     if isinstance(kind, Classes):
@@ -183,7 +183,10 @@ def spoil(column: Array, at: Any, value: Any) -> Array:
 
 
 def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5, nulls: bool = True) -> Array:
-    """Generate slice keys of a kind in `KEYS`: up to `several` distinct keys, and None if `nulls`; an array of objects."""
+    """Generate `n` slice keys of a kind in `KEYS`, as an array of objects.
+
+    There are at most `several` distinct keys. If `nulls` is true, some keys are None.
+    """
     names: dict[str, list[Any]] = {
         "integer": [0, -1, 7, 2**40, -(2**63)],
         "wide": [2**63, 2**64 - 1, 5, 2**63 + 5, 0],
@@ -258,6 +261,6 @@ def _rows_as_list(values: Array) -> Any:
 def _library(name: str) -> Any:
     try:
         return importlib.import_module(name)
-    # An optional library that is not installed is left out of the laws.
+    # The library is optional. If it is not installed, the laws do not use its formats.
     except ImportError:
         return None

@@ -25,7 +25,7 @@ WIDTH = 10
 
 
 def windows(case: Case) -> None:
-    """Each window equals the metric of its rows, `lifetime` that of all rows, and `last` that of the newest windows."""
+    """Each window equals the metric of its rows. `lifetime` covers all rows, and `last` the rows of the newest windows."""
     steps = _random_steps(case)
     for keep in (None, int(case.rng.integers(1, 6))):
         check_each_window(case, steps, keep)
@@ -48,11 +48,11 @@ def windows_in_any_order(case: Case) -> None:
 
 
 def decay(case: Case) -> None:
-    """With decay, rows count twice as much as rows one half-life older, or an error says why the metric cannot decay."""
+    """With decay, a row counts twice as much as a row one half-life older, or an error says why this is impossible."""
     try:
         Decayed(case.make(), half_life=WIDTH)
     except TypeError as error:
-        # The metric does not support decay, so check only that the error says why.
+        # This metric does not support decay. Check only that the error says why.
         expect("decay" in str(error), "an error that says why no row can decay", error)
         return
     keep = int(case.rng.integers(1, 5))
@@ -99,7 +99,8 @@ def corrections(case: Case) -> None:
         try:
             less = whole.copy().subtract(part)
         except IncompatibleStateError as error:
-            # Some states cannot subtract, for example extremes (minimum, maximum) and samples.
+            # Some states cannot subtract rows, such as those of a minimum, a maximum or a sample. Check only that the
+            # error says so.
             expect("be subtracted" in str(error), "an error that says that rows cannot be subtracted", error)
             continue
         expect(

@@ -179,10 +179,10 @@ class Alerts:
     Notes
     -----
     `notify` saves the changes and returns immediately. A thread delivers the messages. If a URL fails, the thread tries
-    again after 1 s, then after 2 s, and so on up to ten minutes. The messages for a URL stay in order, and are dropped
-    after a day. A URL that hangs delays the other URLs by at most five seconds on each try. Of several servers, only
-    the one that holds the lease of an experiment sends its messages. After a crash, or when the lease changes hands, a
-    message may arrive twice with the same `id`.
+    again after 1 s, then after 2 s, and so on up to ten minutes. The messages for a URL stay in order. Messages that
+    cannot be delivered are dropped after a day. A URL that hangs delays the other URLs by at most five seconds on each
+    try. Of several servers, only the one that holds the lease of an experiment sends its messages. After a crash, or
+    when the lease changes hands, a message may arrive twice with the same `id`.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class Alerts:
         self._states = {key: state for key, state in self._states.items() if key[0] != experiment}
 
     def notify(self, evaluation: Evaluation, webhooks: Sequence[str]) -> None:
-        """Queue a message to all URLs in `webhooks` for each fault or verdict that is new, or no longer true."""
+        """Queue a message to all URLs in `webhooks` for each fault or verdict that has begun or ended."""
         now = {fault.key: fault for fault in (*find_faults(evaluation), *find_verdicts(evaluation))}
         with self._lock:
             states = self._load(evaluation.experiment)

@@ -108,7 +108,7 @@ class Access:
         return None if token is None else self.accounts.find_person(token)
 
     def _find_proxy_user(self, request: Request, name: str) -> Person | None:
-        """Return a user whom the proxy has logged in, with the largest rights that one of the user's groups has.
+        """Return a user whom the proxy has logged in. Of the rights of the user's groups, the largest apply.
 
         Without rules for groups, all users are readers of all experiments. With such rules, a user in none of the
         groups may see only public experiments.

@@ -67,8 +67,8 @@ class WaitingFrame:
 class IngestCounts:
     """The number of frames with each outcome since the server started.
 
-    `same` counts repeated posts, `conflict` counts posts with different content under the same key, `failed` counts
-    frames that could not be decoded or stored because of a fault of the server, and `reasons` counts refused and failed
+    `same` counts repeated posts. `conflict` counts posts with different content under the same key. `failed` counts
+    frames that could not be decoded or stored because of a fault of the server. `reasons` counts refused and failed
     frames by the class of the error.
     """
 

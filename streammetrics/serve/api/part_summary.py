@@ -117,7 +117,7 @@ def _compute_other_shares(metrics: Any, one: Sections) -> list[float]:
 
 
 def _count_dropped_rows(one: Sections) -> Iterator[tuple[int, str, int]]:
-    """Yield the dropped rows of each part: the index of the part, the reason, and the number of rows."""
+    """Yield the counts of dropped rows, as tuples of the index of a part, a reason, and a number of rows."""
     dropped = one.joined.cells.flats.get("dropped")
     if dropped is not None:
         counts = one.sum_by_section(dropped)
@@ -126,7 +126,7 @@ def _count_dropped_rows(one: Sections) -> Iterator[tuple[int, str, int]]:
 
 
 def _find_key_kinds(one: Sections) -> Iterator[tuple[int, str, str]]:
-    """Yield the type of the keys of each part: the index of the part, the slice column, and the type.
+    """Yield the types of the keys, as tuples of the index of a part, a slice column, and the type of its keys.
 
     Columns in which all keys are null are left out.
     """
@@ -140,7 +140,7 @@ def _find_key_kinds(one: Sections) -> Iterator[tuple[int, str, str]]:
 
 
 def _find_first_keys(one: Sections) -> Iterator[tuple[int, Any]]:
-    """Yield each distinct key of the first slice column: the index of the part, and the key."""
+    """Yield the distinct keys of each part in the first slice column, as pairs of the index of the part and a key."""
     # The cells (the slices of all parts) are sorted by part and key, so equal keys of a part are adjacent. A key is
     # therefore new if it differs from the key before it.
     cells = one.joined.cells

@@ -64,7 +64,7 @@ class MetricCatalog(NamedTuple):
         return cls({name: _parse_entry(name, table) for name, table in tables.items()})
 
     def apply(self, experiment: Experiment) -> Experiment:
-        """Return an experiment with the directions of the catalog.
+        """Return the experiment with the good directions of its metrics from the catalog.
 
         Raises
         ------
@@ -117,7 +117,8 @@ def check_definitions(folder: str | Path, catalog: MetricCatalog | None) -> tupl
         try:
             experiment = Experiment.from_toml(path.read_text("utf-8"), id=path.stem)
             valid.append((experiment if catalog is None else catalog.apply(experiment)).id)
-        # The caller prints the message. Other files are still checked.
+        # This file is not valid, or cannot be read. The caller prints the message, and the other files are still
+        # checked.
         except (InvalidInputError, OSError, UnicodeDecodeError) as error:
             errors.append(f"{path}: {error}")
     return valid, errors

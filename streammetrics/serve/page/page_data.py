@@ -291,7 +291,7 @@ def _describe_provenance(evaluation: Evaluation) -> list[tuple[str, str]]:
 
 
 class Glance(NamedTuple):
-    """A row in the list of all experiments: its verdict, freshness, users, alerts, and its owner with its tags."""
+    """A row in the list of all experiments, with the experiment's verdict, freshness, users, alerts, owner and tags."""
 
     id: str
     title: str
@@ -363,7 +363,8 @@ def _format_delay(source: str, seconds: float | None) -> str:
 def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[str]]]]:
     """Return the name of the primary metric, and the table of arms as pairs of an arm and its cells.
 
-    The cells are the planned share, users, their share, rows, positive labels and the value of the metric.
+    The cells are the planned share, the number of users, the actual share, and the numbers of rows and positive labels;
+    the last cell is the value of the metric.
     """
     evaluation = page.evaluation
     metric = next((r.metric for r in evaluation.table if r.role == "primary"), "")

@@ -152,7 +152,7 @@ Handler = Callable[[Request, Any], Response]
 
 
 class PageReader(Protocol):
-    """What the pages need to know about the user who sent a request.
+    """The user who sent a request, with the properties that the pages need.
 
     The CSRF token is empty if the user may not send forms.
     """

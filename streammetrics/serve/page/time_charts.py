@@ -30,8 +30,8 @@ MAX_LETTERS = 28  # the longest name above a chart, in characters
 def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Chart | None:
     """Return a chart with the difference over all rows, as it was at each look.
 
-    Looks whose interval says nothing yet are left out, because they would stretch the axis. Return None if fewer than
-    two looks remain.
+    Early looks whose interval is too wide to say anything are left out, because they would stretch the axis. Return
+    None if fewer than two looks remain.
     """
     in_range = [one for one in looks if one.change is not None and view.contains(int(one.at // HOUR))]
     visible = [one for one in in_range if not is_too_wide(one.low, one.high)]
@@ -63,8 +63,8 @@ def build_window_chart(
 ) -> Chart | None:
     """Return a chart of the difference in each window, with intervals that are valid for a single look.
 
-    `total_change` is the difference over all rows. Windows whose interval says nothing are left out. Return None
-    without data.
+    `total_change` is the difference over all rows. Windows whose interval is too wide to say anything are left out.
+    Return None without data.
     """
     points_by_hour = {
         p.hour: p for p in points if p.arm == side.name and p.change is not None and not is_too_wide(p.low, p.high)

@@ -127,7 +127,7 @@ class RemoteFolder:
 
 log = logging.getLogger(__name__)
 TEMPORARY_ERRORS = (NoRoomError, StoreDownError, StoreFullError)
-"""Errors that may disappear without any change to the file. The next scan submits the file again."""
+"""Errors that may disappear without any change to the file. After such an error, the next scan tries again."""
 
 
 @dataclass
@@ -179,10 +179,10 @@ class FolderWatcher:
     Notes
     -----
     A file that cannot be decoded may be only half written. It is tried again until its size and modification time are
-    the same in two successive scans. It is then refused, which the audit log of its experiment records once. A file
-    that is written again is submitted again. As with a repeated post, the same content is ignored, and different
-    content is a conflict. The watcher never changes or removes files. After a restart, it submits all files again, and
-    parts that are already stored do not count twice.
+    the same in two successive scans. The file is then refused, and the audit log of its experiment gets one entry about
+    it. A file that is written again is submitted again. As with a repeated post, the same content is ignored, and
+    different content is a conflict. The watcher never changes or removes files. After a restart, it submits all files
+    again, and parts that are already stored do not count twice.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class FolderWatcher:
                 await self._submit_file(status, is_stable)
 
     async def _submit_file(self, status: FileStatus, is_stable: bool) -> None:
-        """Submit a file as a part. If the error may be temporary, the next scan submits the file again.
+        """Submit a file as a part. After a temporary error, the next scan submits the file again.
 
         `is_stable` says whether the file has not changed since the last scan.
         """
@@ -240,7 +240,7 @@ class FolderWatcher:
             experiment.check_hour(key.hour, self.settings.clock())
             data = await asyncio.to_thread(self._read_file, status.file)
             outcome = await self.ingest.submit(key, data, experiment)
-        # The next scan submits the file again.
+        # After a temporary error, such as a full queue, the next scan submits the file again.
         except TEMPORARY_ERRORS as error:
             self._warn_once(status, str(error))
         # The file cannot be decoded, perhaps because it is only half written. It is refused once it has stayed

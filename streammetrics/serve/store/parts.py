@@ -105,9 +105,10 @@ class PartStore:
         Returns
         -------
         list of str
-            For each part: "stored", "same" (already stored) or "conflict" (its key is stored with a different digest, and
-            the part is kept aside). A part that is not kept is "excess" (too many other contents have this key), "late"
-            (the part with its key can no longer be replaced) or "rejected" (an owner has rejected this content).
+            For each part: "stored", "same" (already stored) or "conflict" (its key is stored with a different digest;
+            the part is kept, but does not count). A part that is not kept is "excess" (too many parts with different
+            content have this key), "late" (the part with its key can no longer be replaced) or "rejected" (an owner has
+            rejected this content).
 
         Raises
         ------

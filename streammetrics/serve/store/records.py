@@ -149,7 +149,7 @@ class RecordStore:
     def add_token(
         self, experiment: str, hashed: str, name: str, *, by: str, at: float, tags: Sequence[str] = ()
     ) -> None:
-        """Save the hash of a token, and the tags to which it is limited. It replaces the token of the same name, if any."""
+        """Save the hash of a token, and the tags to which it is limited. A token of the same name is replaced."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO tokens VALUES (?, ?, ?) ON CONFLICT (experiment, name) DO UPDATE SET hash = excluded.hash",
@@ -191,7 +191,10 @@ class RecordStore:
         return True
 
     def add_session(self, session: str, token: str, *, expires_at: float, now: float) -> None:
-        """Save a new session, and delete expired sessions. `session` is the hash of its cookie, `token` that of its token."""
+        """Save a session, unless it is already saved, and delete expired sessions.
+
+        `session` is the hash of the session cookie, and `token` is the hash of the token that began the session.
+        """
         with self.database.write_transaction() as run:
             run("DELETE FROM sessions WHERE expires <= ?", now)
             run("INSERT INTO sessions VALUES (?, ?, ?) ON CONFLICT (session) DO NOTHING", session, token, expires_at)
