@@ -25,7 +25,7 @@ WIDTH = 10
 
 
 def windows(case: Case) -> None:
-    """Each window equals the metric of its rows. `lifetime` covers all rows, and `last` the rows of the newest windows."""
+    """Each window equals the metric of its rows. `lifetime` covers all rows, and `last` those of the newest windows."""
     steps = _random_steps(case)
     for keep in (None, int(case.rng.integers(1, 6))):
         check_each_window(case, steps, keep)

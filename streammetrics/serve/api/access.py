@@ -36,7 +36,10 @@ OPEN_PATHS = re.compile(r"/(login|healthz|readyz)|/static/[^/]+|/v1/.*")
 """Paths that need no login: static files, the login form, health checks, and /v1, whose endpoints check tokens."""
 EXPERIMENT_PATH = re.compile(r"/experiments/([^/]+)(/.*)?")
 LIST_PATHS = ("/", "/live", "/logout")
-"""The paths that are open to readers who may see only some experiments. Lists then leave out the others."""
+"""The paths that are open to readers who may see only some experiments.
+
+For these readers, lists of experiments leave out all other experiments.
+"""
 MAX_FORM_BYTES = 1 << 14
 """The largest body of an HTML form, in bytes."""
 READ_METHODS = ("GET", "HEAD")

@@ -21,7 +21,7 @@ CACHE_SECONDS = 5.0
 """Seconds for which tokens are cached. A revoked token may be accepted for this long."""
 ROLES = (("owner", OWNER), ("reader", READER))
 PROXY_KEY, PROXY_KEY_SECONDS = "key of proxy forms", 100 * 365 * 86_400.0
-"""The entry of the table of sessions that contains the key of `compute_proxy_csrf_token`, and how long it is valid."""
+"""The session entry with the secret key of `compute_proxy_csrf_token`, and its duration in seconds."""
 
 
 class Person(NamedTuple):

@@ -33,7 +33,7 @@ __all__ = ["Api", "WriteProbe"]
 READY_TIMEOUT = 2.0
 """Seconds within which a healthy store must answer."""
 PROBE_INTERVAL = 1.0
-"""Seconds for which a successful test write counts."""
+"""Seconds after a successful test write in which no other test write is made."""
 STATUS_CODES = {"stored": 201, "same": 200}
 CONFLICTS = {
     "conflict": "is kept as a conflict, which an owner can accept to replace the earlier part",
@@ -41,7 +41,7 @@ CONFLICTS = {
     "late": "is not kept, because the parts of its day can no longer be replaced (correct_within_days)",
     "rejected": "is not kept, because an owner has rejected or replaced this content",
 }
-"""What happens to a part whose key was posted before with different content."""
+"""Text for each outcome of a part whose key was posted before with different content."""
 MAX_REASON = 500
 """The longest reason of an owner, in characters."""
 
@@ -246,7 +246,7 @@ class Api(NamedTuple):
         )
 
     async def _decide_conflict(self, request: Request) -> Response:
-        """Accept a conflict, whose content then replaces the part that was posted first; or reject it."""
+        """Accept or reject a conflict. An accepted conflict replaces the part that counts under its key."""
         experiment, answer = await self.authorize(request)
         if experiment is None:
             return answer

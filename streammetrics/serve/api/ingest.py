@@ -119,8 +119,8 @@ class Ingest:
     async def submit(self, key: PartKey, data: bytes, experiment: Experiment) -> str:
         """Decode and store a frame, and return how it was stored once it is on disk.
 
-        The result is "stored", "same" (this part was stored before) or another word of `Store.put` (its key was posted
-        before with different content).
+        The result is "stored" or "same" (this part was stored before). If the key was posted before with different
+        content, the result is another word that `Store.put` returns.
 
         Raises
         ------

@@ -22,7 +22,8 @@ __all__ = ["PartChecker", "find_key_kinds", "list_metric_names", "select_metrics
 MAX_ROWS, MAX_EXTRA_WEIGHT = 1 << 40, 1 << 32
 """The largest number of rows in a part, and the largest amount by which the sum of weights may exceed that number.
 
-With these limits, counters cannot overflow before four million parts, or sums of weights before a thousand parts.
+With these limits, counters cannot overflow in fewer than four million parts, and sums of weights cannot overflow in
+fewer than a thousand parts.
 """
 
 

@@ -32,11 +32,11 @@ from .look_history import decode_looks, encode_looks, is_same_look
 __all__ = ["Board"]
 
 POLL_INTERVAL = 2.0
-"""Seconds between two looks at the store for parts, definitions and evaluations of other servers."""
+"""Seconds between two polls of the store, which find new parts, new definitions, and evaluations of other servers."""
 LEASE_SECONDS = 20.0
-"""Seconds after which another server takes over the experiments of a server that has stopped without saying so."""
+"""Seconds after which other servers take over the experiments of a server that died without giving back its leases."""
 MINUTE = 60.0
-"""Seconds after which a failed evaluation is tried again, and the delays of late sources are shown anew."""
+"""Seconds after which a failed evaluation is tried again, and the displayed delays of late sources are updated."""
 # Seconds for which a running evaluation may continue when the server stops. Process supervisors kill a server after
 # about 30 s.
 STOP_SECONDS = 10.0
@@ -225,7 +225,7 @@ class Board:
     # -- the store ----------------------------------------------------------------------------------------------------
 
     async def _poll_repeatedly(self) -> None:
-        """Look at the store at intervals: renew the leases, and find out what has changed."""
+        """Poll the store at intervals: renew the leases, and find changed experiments."""
         has_failed = False
         while True:
             with contextlib.suppress(TimeoutError):

@@ -14,7 +14,7 @@ from .window_series import DAY
 __all__ = ["find_deadline"]
 
 SLACK = 1.0
-"""Seconds after a deadline at which it has certainly passed, whatever the rounding of times to hours."""
+"""Seconds to wait after a deadline, so that it has certainly passed even if times are rounded."""
 
 
 def find_deadline(experiment: Experiment, evaluation: Evaluation) -> float | None:

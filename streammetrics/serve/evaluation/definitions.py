@@ -20,7 +20,7 @@ __all__ = ["Definitions"]
 CACHE_SECONDS = 2.0
 """Seconds for which definitions are cached; meanwhile, other servers may change them."""
 GRACE_SECONDS = 86400.0
-"""Seconds after a change for which parts need not have the metrics that it added."""
+"""Seconds after a change to a definition in which parts may lack the metrics that the change has added."""
 MAX_DEFINITION_BYTES = 1 << 18
 """The largest definition, in bytes."""
 

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 TOO_EARLY = "too early"
-"""The conclusion about a metric whose always-valid interval says nothing yet."""
+"""The conclusion about a metric whose always-valid interval is still too wide to say anything."""
 MAX_WIDTH = 2.0
 """The largest width of an interval that pages show: ±100 % of the control."""
 

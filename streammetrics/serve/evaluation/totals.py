@@ -27,7 +27,7 @@ MAX_BYTES = 1 << 28
 SAVE_INTERVAL, SAVE_RATIO = 60.0, 100
 """How often totals are saved, so that a restart needs to read only later parts.
 
-Two saves are at least SAVE_INTERVAL seconds apart, and at least SAVE_RATIO times as long as a save takes.
+The pause between two saves is at least SAVE_INTERVAL seconds, and at least SAVE_RATIO times the duration of a save.
 """
 
 

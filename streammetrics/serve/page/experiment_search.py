@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 __all__ = ["ExperimentSearch", "list_tags"]
 
 SEARCHED = ("title", "description", "hypothesis", "owner", "primary")
-"""The settings in whose texts a search looks, in addition to the ID and the tags."""
+"""The settings whose texts are searched, in addition to the ID and the tags."""
 
 
 class ExperimentSearch(NamedTuple):

@@ -16,7 +16,7 @@ __all__ = ["Conflict", "DefinitionChange", "ExperimentHistory", "ShownAnnotation
 
 EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {}, False)
 ABOUT = ("hypothesis", "description", "owner", "tags")
-"""The settings that the page shows above the results, not among the other settings."""
+"""The settings that the page shows above the results, separately from the other settings."""
 SHORT_DIGITS = 16  # the number of digits of a digest (hash) that the page shows
 
 

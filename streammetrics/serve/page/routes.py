@@ -306,7 +306,7 @@ class _Pages:
         return stream_events([self._board.subscribe(e.experiment, e.at) for e in evaluations], repr(at), self._beat)
 
     async def decide(self, request: Request) -> Response:
-        """Accept a conflict, whose content then replaces the part that was posted first; or reject it.
+        """Accept or reject a conflict. An accepted conflict replaces the part that counts under its key.
 
         The request must be a form that an owner sent in this session.
         """

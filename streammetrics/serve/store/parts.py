@@ -27,7 +27,7 @@ A source whose content changes with each retry would otherwise fill the disk.
 """
 PAGE = 256
 DELETE_BATCH, DELETE_PAUSE, DELETE_SECONDS = 64, 0.01, 5.0
-"""The number of frames that a transaction deletes, the pause between transactions, and the time limit, both in seconds.
+"""The number of frames that one transaction deletes; the pause between two transactions and the time limit, in seconds.
 
 SQLite does not queue writers in other processes, which have to try again. Short transactions with pauses let them in.
 """

@@ -18,7 +18,8 @@ __all__ = ["SQLite"]
 QUEUE, BUSY = 8.0, 5.0
 """The longest time, in seconds, to wait for the other writers of this process, and then for another process.
 
-A part may have to wait twice: for the parts before it, and for its own transaction. `push` waits for 30 seconds.
+A part may have to wait twice: for the parts before it, and for its own transaction. `push` waits for 30 seconds, which
+is longer than both waits together.
 """
 SETTINGS = (
     # With a write-ahead log (WAL), committed data survives a power failure only with the setting FULL.
