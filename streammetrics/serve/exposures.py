@@ -1,4 +1,4 @@
-"""Count exposures apart from outcomes, so that a user counts once, even if several workers or hours see the user."""
+"""Count exposures apart from outcomes, so that a user counts once, even with rows at several workers or hours."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def count_exposures(metrics: Any, exposures: Any) -> Any:
     """Return new metrics that contain the exposures of a table, and no rows in any other metric.
 
     One job posts these exposures to a dashboard as a source of its own, and all other workers post only outcomes. A
-    user then counts once, even if several workers or hours see the user.
+    user then counts once, even if the user has rows at several workers or in several hours.
 
     Parameters
     ----------

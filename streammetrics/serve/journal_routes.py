@@ -181,7 +181,7 @@ class JournalRoutes(NamedTuple):
         if isinstance(experiment, Response):
             return experiment
         fields = await read_form(request, BODY_SECONDS)
-        # Browsers send a time such as 2026-06-01T09:30, of which only the hour counts.
+        # Browsers send a time such as 2026-06-01T09:30. Keep only the hour.
         fields["hour"] = fields.get("hour", "")[:13]
         if person.role != "owner" or not is_valid_csrf_token(person, fields.get("form", "")):
             return PlainTextResponse(MUST_BE_OWNER, 403)

@@ -120,14 +120,14 @@ def read_token(token: str | None) -> str:
     InvalidInputError
         The token is missing or malformed.
     """
-    # A token that was read from a file may end in a newline.
+    # Strip white space, because a token that was read from a file may end in a newline.
     token = ((os.environ.get(TOKEN_VARIABLE) if token is None else token) or "").strip()
     if not token:
         raise InvalidInputError(
             f"the token of a worker is missing; create one with 'streammetrics serve token EXPERIMENT', and set "
             f"{TOKEN_VARIABLE} in the environment, or pass token="
         )
-    # http.client would show such a token in its error message.
+    # Refuse other characters here, because http.client would show the secret token in its error message.
     if not (token.isascii() and token.isprintable()):
         raise InvalidInputError(
             f"the token must contain only printable ASCII characters; check {TOKEN_VARIABLE} in the environment, "

@@ -111,10 +111,10 @@ class Access:
         return None if token is None else self.accounts.find_person(token)
 
     def _find_proxy_user(self, request: Request, name: str) -> Person | None:
-        """Return a user whom the proxy has logged in. Of the rights of the user's groups, the largest apply.
+        """Return the user whom the proxy has logged in, with the rights of the user's groups.
 
-        Without rules for groups, all users are readers of all experiments. With such rules, a user in none of the
-        groups may see only public experiments.
+        A user in several groups gets the most extensive of their rights. A user in none of the groups that have rights
+        may see only public experiments. If the settings give no group rights, all users may read all experiments.
         """
         rights = dict(self.settings.group_rights)
         if not rights:

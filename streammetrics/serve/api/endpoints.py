@@ -53,7 +53,7 @@ class WriteProbe:
         self._store, self._lock, self._checked_at = store, threading.Lock(), float("-inf")
 
     def check(self) -> None:
-        """Raise an error of the store if a write fails. After a success, the next writes are skipped for a second."""
+        """Raise an error of the store if a write fails. After a success, no other write is tried for a second."""
         with self._lock:
             if time.monotonic() - self._checked_at >= PROBE_INTERVAL:
                 self._store.check_write()
@@ -170,7 +170,7 @@ class Api(NamedTuple):
         experiment = await run_in_threadpool(self.definitions.get, request.path_params["id"])
         scopes = [OWNER, *([READER] if readers else []), *([experiment.id] if workers and experiment else [])]
         name = await run_in_threadpool(self.access.identify_token, token, *scopes)
-        # The token of a reader can be limited to tags.
+        # Find the reader, because a reader's token may be valid only for experiments with certain tags.
         person = await run_in_threadpool(self.access.accounts.find_person, token or "") if readers else None
         if name is None or (person and experiment and not self.access.may_see(person, experiment)):
             return None, self.access.refuse_token(

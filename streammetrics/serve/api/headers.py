@@ -44,7 +44,7 @@ FIXED_HEADERS = {
 class SecurityHeaders:
     """Middleware that adds security headers to every response.
 
-    The random nonce for inline scripts is in `request.state.nonce`, where templates read it.
+    The random nonce for inline scripts and styles is in `request.state.nonce`, where the pages read it.
 
     Parameters
     ----------

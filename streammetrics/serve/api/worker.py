@@ -71,7 +71,7 @@ class WorkerProcess:
             self._ensure_started()
 
     def call(self, method: str, *args: Any, seconds: float | None = None) -> Any:
-        """Call a method of the worker's object, and return what it returns or raise what it raises.
+        """Call a method of the worker's object. Return the result of the method, or raise its error.
 
         Parameters
         ----------
@@ -116,8 +116,8 @@ class WorkerProcess:
     def end(self) -> None:
         """Kill the process, even during a call."""
         if (child := self._child) is not None:
-            # Another thread may hold the lock while it waits for an answer from the process. Killing the process makes
-            # that call raise EndedError, which releases the lock.
+            # Another thread may hold the lock while it waits for an answer from the process. If the process is killed,
+            # the call of that thread raises EndedError, and releases the lock.
             child.process.kill()
         with self._lock:
             self._discard_child()

@@ -307,7 +307,7 @@ class Board:
     def _is_stale(entry: _BoardEntry, now: float) -> bool:
         """Return whether an experiment needs a new evaluation, and if so, mark its entry as changed.
 
-        It needs one if its parts or its definition have changed, or if a deadline has passed.
+        A new evaluation is needed if parts or the definition have changed, or if a deadline has passed.
         """
         status = entry.status
         if status is not None and (entry.basis != (status.version, status.position) or now >= entry.due):
@@ -315,9 +315,9 @@ class Board:
         return entry.is_changed
 
     def _note_computing(self, experiment: str, entry: _BoardEntry, fence: int, noted: float | None) -> None:
-        """Write to the store when the running evaluation started, so that the pages of other servers can show it.
+        """Save the start time of the running evaluation in the store, so that the pages of other servers can show it.
 
-        Short evaluations are not written.
+        For short evaluations, nothing is saved.
         """
         started = entry.started
         since = noted if started is not None and self._clock() - started < POLL_INTERVAL else started

@@ -1,4 +1,4 @@
-"""Evaluate the experiments of a store. Each evaluation reads only what is new since the last one."""
+"""Evaluate the experiments of a store. Each evaluation reads only the data that is new since the last evaluation."""
 
 from __future__ import annotations
 

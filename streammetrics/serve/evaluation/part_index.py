@@ -97,7 +97,7 @@ class SourceIndex:
         return len(self._delays)
 
     def count_late(self, delay: float) -> int:
-        """Return the number of parts that count, but were posted more than `delay` hours after the end of their hour."""
+        """Return the number of parts that count, but arrived more than `delay` hours after the end of their hour."""
         return int((np.frombuffer(self._delays) > delay).sum()) if self._delays else 0
 
     def add(self, entry: IndexedPart) -> None:

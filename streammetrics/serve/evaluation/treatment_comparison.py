@@ -298,7 +298,7 @@ class TreatmentComparison:
     def _build_empty_row(
         self, metric: str, by: tuple[str, ...], figures: Figures, all_rows: Mapping[str, int]
     ) -> MetricRow:
-        """Return a row with only the names, the role and the number of rows. The caller adds estimates and a conclusion.
+        """Return a row with only the names, the role and the number of rows. The caller adds the other fields.
 
         `figures` contains the key of the slice and the number of its rows. `all_rows` contains, for each metric, the
         number of rows in all slices together.

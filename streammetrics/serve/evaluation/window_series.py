@@ -153,7 +153,7 @@ class GrowingMerge:
 
 
 def hash_definition(experiment: Experiment, phase: Any) -> str:
-    """Return a hash of all settings on which the points of a window depend. Its parts are not included."""
+    """Return a hash of all settings on which the points of a window depend, but not of the parts of the window."""
     text = json.dumps([experiment.to_dict(), repr(phase), __version__], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -13,12 +13,12 @@ __all__ = ["annotate_looks", "annotate_windows"]
 
 
 def annotate_looks(chart: Chart, annotations: Sequence[ShownAnnotation]) -> Chart:
-    """Return a chart whose horizontal axis is the time in hours since 1970, with a line for each annotation."""
+    """Return the chart with a line for each annotation. The horizontal axis must be in hours since 1970."""
     return _add_lines(chart, [(float(one.hour), one) for one in annotations])
 
 
 def annotate_windows(chart: Chart, first_hour: int, by: str, annotations: Sequence[ShownAnnotation]) -> Chart:
-    """Return a chart of windows, with a line for each annotation.
+    """Return the chart of windows with a line for each annotation.
 
     `first_hour` is the first hour of the first window, in hours since 1970, and `by` is "hour" or "day".
     """

@@ -55,9 +55,10 @@ class StoredPart(NamedTuple):
 
 
 class NewParts(NamedTuple):
-    """The parts of an experiment after a certain number, and the position (last number and epoch) of the experiment.
+    """The new parts of an experiment, and the position (last number and epoch) of the experiment.
 
-    `is_complete` is false if some of these parts are missing from the list, because their frames are already deleted.
+    New parts are those with a larger number than the last part that the caller has read. `is_complete` is false if some
+    new parts are missing from the list, because their frames are already deleted.
     """
 
     position: StreamPosition
@@ -438,8 +439,8 @@ def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
     if known_state is not None or (counted is not None and len(rows) > MAX_CONFLICTS):
         return "late" if is_late else {"refused": "rejected", None: "excess"}.get(known_state, "conflict")
     last[key.experiment] = number = last[key.experiment] + 1
-    # A conflict can be accepted only until the parts of its day are merged. After that, only its row in the ledger is
-    # stored, not its frame.
+    # A conflict can be accepted only until its day is merged. If a conflict arrives later, only its row in the ledger
+    # is stored, and not its frame.
     new_state = "current" if counted is None else "refused" if is_late else "conflict"
     run(
         "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

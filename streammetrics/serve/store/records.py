@@ -200,7 +200,7 @@ class RecordStore:
             run("INSERT INTO sessions VALUES (?, ?, ?) ON CONFLICT (session) DO NOTHING", session, token, expires_at)
 
     def find_session(self, session: str, now: float) -> str | None:
-        """Return the hash of the token with which a session began; None if the session does not exist or has expired."""
+        """Return the hash of the token with which a session began; None if there is no session or it has expired."""
         with self.database.read_transaction() as run:
             rows = run("SELECT token FROM sessions WHERE session = ? AND expires > ?", session, now)
         return rows[0][0] if rows else None
