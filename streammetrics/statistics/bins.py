@@ -104,11 +104,12 @@ class ScoreBins(State, tag="score_bins"):
         return 1 if self.excess is None else UNIT
 
     def masses(self, bins: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-        """Return the weights of the negatives and those of the positives in these bins, in units of 1 / `unit`."""
+        """Return the weights of negatives and the weights of positives in these bins, in units of 1 / `unit`."""
         rows = self.rows[:, bins].tolist()
         if self.excess is not None:
             extra = self.excess[:, bins].tolist()
-            # `excess` is the sum of (weight - 1), stored as two integers: high * 2**-20 + low * 2**-60.
+            # `excess` contains sums of (weight - 1). Two integers, high and low, stand for the sum high * 2**-20 + low
+            # * 2**-60.
             rows = [
                 [r * UNIT + (high << LOW_BITS) + low for r, (high, low) in zip(*pair, strict=True)]
                 for pair in zip(rows, extra, strict=True)
@@ -120,5 +121,5 @@ class ScoreBins(State, tag="score_bins"):
         return [(high << LOW_BITS) + low for high, low in self.scores.tolist()]
 
     def predicted_sum(self, i: int) -> Any:
-        """Return the weighted sum of the scores in bin `i`, exact apart from the rounding of each term to 2**-60."""
+        """Return the weighted sum of the scores in bin `i`. Only the weighted score of each row is rounded."""
         return units_to_fraction(fixed_to_int(self.scores[i]))

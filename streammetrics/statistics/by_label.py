@@ -46,9 +46,10 @@ OWN_SETTINGS = ("num_labels", "num_classes", "labels", "ignore_class", "top_k", 
 
 
 def count_distinct_states(parts: Sequence[Any]) -> list[tuple[Any, int]]:
-    """Return each distinct object of `parts` with the number of times that it occurs there.
+    """Return each distinct state object in `parts`, with the number of times that it occurs there.
 
-    Labels with equal counts share one state object (see `ByLabel.split_classes`), so callers evaluate it only once.
+    Labels with equal counts share one state object (see `ByLabel.split_classes`), so callers can compute its results
+    once for all of these labels.
     """
     times = Counter(map(id, parts))
     return [(part, times[i]) for i, part in {id(part): part for part in parts}.items()]
@@ -95,8 +96,9 @@ class ByLabel(KnownClasses):
                 wide.__set_name__(cls, name)
                 setattr(cls, name, wide)
                 cls.declared_parts[name] = wide
-        # Several subclasses may have the same binary statistic. `make_label_statistic` uses the one defined first; the
-        # others compute their labels from other columns.
+        # Several subclasses may keep the same binary statistic. `make_label_statistic` uses the subclass that is
+        # defined first. The others, such as `TopBins`, do not count the user's labels, but labels that they derive from
+        # the columns.
         ByLabel.by_binary.setdefault(cls.binary.tag, cls)
 
     @property
@@ -105,9 +107,9 @@ class ByLabel(KnownClasses):
 
     @property
     def in_turn(self) -> bool:
-        """Whether kernels count all rows of one label before the next label.
+        """Whether kernels count one label in all rows before they count the next label.
 
-        If False, kernels count all labels of one row before the next row, as they must if the state has slices.
+        If False, kernels count all labels of one row before those of the next row. States with slices need this order.
         """
         return not self.axes
 
@@ -173,7 +175,7 @@ class ByLabel(KnownClasses):
         ]
         if not part_bytes:
             return [self._binary_state(one, {n: a[:, 0] for n, a in flats.items()})] * self.width
-        # Concatenate the bytes of all arrays of a label, so that `np.unique` finds labels with equal counts.
+        # Represent each label by the bytes of all its arrays, so that `np.unique` finds labels with equal counts.
         rows = np.concatenate(part_bytes, axis=1)
         _, firsts, to = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True, return_inverse=True)
         states = [self._binary_state(one, {n: a[:, i] for n, a in flats.items()}) for i in firsts.tolist()]
@@ -235,8 +237,9 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
     ----------
     top_k : int, optional
         The number of labels of a row that are predicted: those with the highest scores. Of labels with equal scores,
-        the first are chosen. Without `above`, the threshold should then be 0.5, because it is compared with the
-        decision (1 or 0) for each label. By default every label whose score reaches the threshold is predicted.
+        the first are chosen. Without `above`, the threshold is compared with the decision for each label (1 or 0)
+        rather than with its score, so it should be 0.5. By default every label whose score reaches the threshold is
+        predicted.
     above : bool
         With `top_k`: whether the score of a predicted label must also reach the threshold.
     """
@@ -251,7 +254,8 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
             scores = columns["y_score"]
             decisions = mark_top_k(scores.values, self.top_k)
             # Replace each of the k highest scores by the number of thresholds that it reaches, and all other scores by
-            # 0. The kernel then compares these numbers with the thresholds 1, 2, ... from `rounded_thresholds`.
+            # 0. The kernel then compares this number, instead of the score, with the thresholds 1, 2, ... from
+            # `rounded_thresholds`.
             if self.above:
                 cuts = super().rounded_thresholds(scores.source, scores.values.dtype)
                 decisions *= np.searchsorted(cuts, scores.values, side="right").astype(np.float32)

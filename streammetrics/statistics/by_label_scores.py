@@ -169,7 +169,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
         entries, off_grid = self._entries, self.cells.flats["off_grid"]
         ends = np.searchsorted(self._labels_of(entries), np.arange(self.width + 1))
         within = self._strip_labels(entries)
-        # Labels with equal counts share one state, so metrics compute its result once.
+        # Create one state for all labels with equal counts, so that metrics compute its result only once.
         has_rows = (np.diff(ends) > 0) | off_grid.any(axis=0)
         none = self._binary_histogram(within.select(slice(0)), np.zeros_like(off_grid[:, 0]))
         states, state_of_content = [none] * self.width, dict[tuple[bytes, ...], State]()
@@ -182,8 +182,9 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
         return states
 
     def _strip_labels(self, entries: Entries) -> Entries:
-        """Return entries with the label removed from each code, as in a `ScoreHistogram` of one label."""
-        # The last bit of the high word of an exact code is the top bit of the score; the bits above it are the label.
+        """Remove the label from the code of each entry. The codes are then those of a `ScoreHistogram` of one label."""
+        # The code of an exact score has two words. The last bit of the high word is the top bit of the score; the bits
+        # above it contain the label and are removed.
         if entries.high is not None:
             one = self.empty_binary
             return replace(entries, shift=type(one).exact.shift(one), high=entries.high & U4(1))
@@ -209,7 +210,10 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
         )
 
     def _binary_histogram(self, within: Entries, off_grid: Array) -> State:
-        """Return a `ScoreHistogram` with the sum of these entries, whose codes no longer contain a label."""
+        """Return a `ScoreHistogram` with these entries, whose codes contain no label.
+
+        The row counts of entries with equal codes are added.
+        """
         one = self.empty_binary
         empty = one.make_empty_cells(())
         tallies = (

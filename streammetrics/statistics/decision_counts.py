@@ -88,7 +88,8 @@ class DecisionCounts(State, tag="decisions"):
 
     def check(self) -> None:
         weight = read_row_weight(self, "counts")
-        # Any counts are possible at a single threshold. Only counts at different thresholds can contradict one another.
+        # At a single threshold, all combinations of counts are possible. Only counts at different thresholds can
+        # contradict one another.
         if weight.rows.shape[-3] == 1:
             return
         labels, above = weight.sum(-1), weight[..., 1]
@@ -145,13 +146,14 @@ class DecisionCounts(State, tag="decisions"):
 def round_thresholds(thresholds: tuple[float, ...], source: str, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
     """Round thresholds to the dtype `source` of the user's scores, and return them in the dtype that kernels read."""
     exact = np.array(thresholds)
-    # numpy has no bfloat16, so the float32 bits are rounded to the upper 16 bits, with ties to even.
+    # numpy has no bfloat16. Round each float32 to its upper 16 bits, which form a bfloat16; ties go to even.
     if source == "bfloat16":
         bits = exact.astype(np.float32).view(np.uint32).astype(np.uint64)
         bits = (bits + 0x7FFF + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
         return np.asarray(bits.astype(np.uint32).view(np.float32).astype(dtype))
     own = source if source in ("float16", "float32") else "float64"
-    # A threshold that is too large for the dtype becomes infinite. No score of this dtype reaches it either way.
+    # A threshold that is too large for the dtype becomes infinite. Decisions stay the same, because no finite score of
+    # this dtype reaches the threshold before or after rounding.
     with np.errstate(over="ignore"):
         return np.asarray(exact.astype(own).astype(dtype))
 

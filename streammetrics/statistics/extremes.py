@@ -119,8 +119,8 @@ def check_range(state: State, least: str = "low", largest: str = "high", max_siz
         The largest absolute value that an extreme may have.
     """
     low, high = state.read_cells_named(least), state.read_cells_named(largest)
-    # In a cell without values, both extremes have their initial value, NONE_LOW or NONE_HIGH. In a cell with values, an
-    # extreme has the value UNKNOWN_EXTREME if the row with the extreme may have been subtracted.
+    # A cell without values has the extremes NONE_LOW and NONE_HIGH. In a cell with values, an extreme is
+    # UNKNOWN_EXTREME after a subtraction that may have removed the row with this extreme.
     has_values = high != NONE_HIGH
     for bits, form in ((low, least), (high, largest)):
         stored = bits[has_values & (bits != UNKNOWN_EXTREME.get(form, NONE_LOW))]
@@ -133,9 +133,9 @@ def check_range(state: State, least: str = "low", largest: str = "high", max_siz
 
 
 def _reorder_bits(bits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Convert the bits of float64 to integers that sort like the numbers, or such integers back to bits.
+    """Convert the bits of float64 numbers to integers that sort like the numbers, or convert such integers back.
 
-    If the number is negative, all bits except the sign are flipped. Flipping them again restores the bits.
+    For a negative number, all bits except the sign are flipped. Flipping them again restores the original bits.
     """
     return np.asarray(bits ^ ((bits >> 63) & SIZE_MASK))
 
@@ -153,7 +153,7 @@ def value_of(bits: Any, form: str) -> float:
     Returns
     -------
     float
-        NaN if there are no rows, and an infinity if the extreme is unknown after subtraction.
+        NaN if there are no rows; minus or plus infinity if a subtraction has made the extreme unknown.
     """
     if bits == UNKNOWN_EXTREME.get(form):
         return -math.inf if form == "least" else math.inf

@@ -68,10 +68,11 @@ def ensemble_crps(rows: Any, fair: float) -> Floats:
     `fair` is 1, the second mean is over pairs of different members. If `fair` is 0, pairs of a member with itself also
     count.
     """
-    # Rounding could make a small difference between the two means negative. The code therefore computes the equivalent
-    # integral of (F(x) - [x >= y])^2, whose parts are all nonnegative. It adds one part for each gap between two sorted
-    # members. With k of M members below it, a gap below the target contributes (k / M)^2 times its length. If `fair` is 1,
-    # the factor is k (k - 1) / (M (M - 1)) instead.
+    # Rounding could make the difference between the two means negative. The code therefore computes the CRPS as an
+    # integral of nonnegative terms: (F(x) - [x >= y])^2, where F is the distribution function of the members, and y is
+    # the target. The integral is a sum over the gaps between neighbouring members. Suppose that k of the M members lie
+    # below a gap. The length of the gap is multiplied by (k / M)^2 below the target, and by ((M - k) / M)^2 above it.
+    # If `fair` is 1, these factors are k (k - 1) / (M (M - 1)) and (M - k) (M - k - 1) / (M (M - 1)).
     members = np.sort(rows["y_pred"], axis=1).T
     m, y, less = len(members), rows["y_true"], int(fair)
     total, under, over = np.zeros(len(y)), np.minimum(members[0], y), np.maximum(members[0], y)

@@ -50,8 +50,9 @@ class JointHistogram(State, tag="joint_buckets"):
         The names of the columns x and y.
     bits : int
         Determines the width of the buckets. The width of a bucket of x alone, or of y alone, is at most 2**-bits times
-        the values in it, and there are up to 2**(bits + 6) buckets of each. Buckets of pairs are wider: their sides are
-        at most 2**(3 - bits) times the values in them, and there are up to 2**(bits + 3) sides of x, and of y.
+        the values in it. There are up to 2**(bits + 6) buckets of x, and as many of y. Buckets of pairs are wider:
+        their sides are at most 2**(3 - bits) times the values in them. The sides divide the range of x, and that of y,
+        into up to 2**(bits + 3) intervals.
     limit : int
         A cell with at most this many rows keeps exact pairs (x, y). All rows of a larger cell are counted in buckets.
     memory_limit : int
@@ -59,11 +60,11 @@ class JointHistogram(State, tag="joint_buckets"):
 
     Notes
     -----
-    A pair of float64 numbers does not fit in the 64-bit codes by which rows are counted. Each row is therefore counted
-    four times, in four views. In a cell with exact pairs, the views are x, y, a pair of 32-bit hashes of x and y, and a
-    second such pair from another hash function. The first two views give all values. The hashes tell which x belongs to
-    which y. If two values have the same first hash, the second hash distinguishes them. `state.pair_levels` describes
-    the views of rows in buckets.
+    Rows are counted by 64-bit codes, but two float64 numbers have 128 bits. Each row is therefore counted four times,
+    by four codes, which are called views. In a cell with exact pairs, the first view is x, and the second view is y.
+    The third view combines 32-bit hashes of x and y, and tells which x belongs to which y. The fourth view combines
+    hashes from another hash function. It is needed for values that have the same hash in the third view. The module
+    `state.pair_levels` describes the views of cells with buckets.
 
     An exact row takes 64 bytes. A bucket with rows takes 16 bytes. There are at most 2**(2 bits + 6) buckets of pairs
     with rows, and fewer if x and y are correlated.

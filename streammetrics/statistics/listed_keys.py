@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 
 class ListedKeys(KeyCounts, tag="listed_keys"):
-    """For each item, the number of lists that have it among their first k items, and of those that have it first.
+    """Two counts for each item: the lists that have it among their first k items, and the lists that have it first.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         codes = np.unique(items, return_inverse=True)[1].reshape(-1)
         pairs = list(zip(columns["query"].tolist(), codes.tolist(), strict=True))
         again = np.array([pairs[:i].count(pair) for i, pair in enumerate(pairs)], np.int64)
-        # An item must not occur twice in a list, so append a number to repeated items.
+        # In valid columns, no item occurs twice in a list, so append a number to repeated items.
         if items.dtype.kind == "U":
             plausible[self.column] = np.char.add(items, np.where(again > 0, again.astype("U2"), ""))
         return plausible

@@ -27,10 +27,9 @@ __all__ = ["Moments"]
 
 Ints = NDArray[np.int64]
 
-# An upper bound on valid numbers; input checks reject larger numbers.
+# An upper bound on the absolute values of input numbers, because input checks reject larger ones.
 LARGEST = 2.0**416
-# A relative difference above this cannot be due to the rounding errors of the quick check in float64 (see
-# `_mask_uncertain_cells`).
+# An upper bound on the relative rounding errors of the quick check in float64 (see `_mask_uncertain_cells`).
 CLOSE = 2.0**-30
 TERMS: Mapping[str, tuple[tuple[int, int], ...]] = {
     "x": ((0, -1),), "y": ((1, -1),), "xx": ((0, 0),), "xy": ((0, 1),), "yy": ((1, 1),),
@@ -145,9 +144,9 @@ class Moments(WeightedRows, tag="moments"):
 
         The exact check is slow. A quick check in float64 clears most cells, and the mask marks the others.
         """
-        # By the Cauchy-Schwarz inequality, W sum w x^2 >= (sum w x)^2, where W is the sum of w, and the square of the
-        # covariance is at most the product of the two variances. A cell that satisfies both inequalities by more than
-        # the rounding errors of float64 needs no exact check.
+        # The sums of any rows satisfy two inequalities (Cauchy-Schwarz). First, W sum w x^2 >= (sum w x)^2, where W is
+        # the sum of the weights w. Second, the square of the covariance is at most the product of the two variances. A
+        # cell that satisfies both by more than the rounding errors of float64 needs no exact check.
         weight = read_row_weight(self, "rows")[cells,].to_approximate_floats()[:, None]
         sums = {t: to_approximate_floats(self.read_cells_named("sums")[cells, i]) for i, t in enumerate(self.terms)}
         sure = np.ones((len(cells), self.outputs), bool)

@@ -29,7 +29,7 @@ MOST = 256
 
 
 def default_pair_limit(classes: int) -> int:
-    """Return the default number of rows for which a cell keeps exact scores.
+    """Return the largest number of rows for which a cell keeps exact scores by default.
 
     A row has a score in the histogram of every pair of classes, so the number decreases with the square of the number of
     classes.

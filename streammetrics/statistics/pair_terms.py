@@ -26,7 +26,7 @@ The square of their tenth power then does not overflow float64.
 """
 TINY = 2.0**-1000
 """Smaller numbers are raised to this one before their logarithm or power is computed."""
-# log(2 pi) / 2
+# The value of log(2 pi) / 2.
 HALF_LOG_TAU = 0.91893853320467274178
 
 
@@ -127,7 +127,7 @@ def symmetric_difference(rows: TermRows) -> Floats:
 
 
 def decision_change(rows: TermRows, threshold: float, *pairs: tuple[bool, bool]) -> Floats:
-    """Return 1 if the pair of decisions (baseline, model) at a threshold is one of `pairs`, else 0."""
+    """Return 1 if the decisions (baseline, model) at a threshold are one of `pairs`, such as (False, True), else 0."""
     old, new = rows.is_above("baseline", threshold), rows.is_above("y_score", threshold)
     return np.asarray(np.any([(old == a) & (new == b) for a, b in pairs], axis=0), np.float64)
 
@@ -182,9 +182,9 @@ def half_deviance(y: Floats, p: Floats, power: float) -> Floats:
 
 
 def constant_deviance_term(rows: TermRows, power: float) -> Floats:
-    """Return the function of the target whose mean gives the Tweedie deviance of a constant prediction.
+    """Return a function of the target. Its mean is needed for the Tweedie deviance of a constant prediction.
 
-    This is y log(y) for power 1, log(y) for power 2, and y^(2 - power) for other powers.
+    The function is y log(y) for power 1, log(y) for power 2, and y^(2 - power) for other powers.
     """
     y = rows["y_true"]
     some = np.where(y > 0, y, 1.0)

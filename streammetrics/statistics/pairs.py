@@ -51,10 +51,10 @@ class Pairs:
         The weight of each distinct x and of each distinct y. If rows are in buckets, these are the weights of the
         buckets of x alone and of y alone, which are narrower than the cells of the table.
     sure : bools of shape (2,)
-        Two flags, for x and for y: whether all rows of any table cell are known to have the same value.
+        Two flags, one for x and one for y: whether the rows of each table cell are known to have a single value.
     sharp : bools of shape (2,)
-        Two flags, for x and for y: whether each weight in `fine` is known to belong to a single value. The default is
-        `sure`.
+        Two flags, one for x and one for y: whether each weight in `fine` is known to be that of a single value. The
+        default is `sure`.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Pairs:
 
     @property
     def self_pairs(self) -> int:
-        """The weight of the pairs of a row with itself, if a row of weight w stands for w equal rows of weight 1."""
+        """The weight of the pairs of a row with itself, if a row of weight w counts as w separate rows of weight 1."""
         return self.total * self.unit
 
     @property
@@ -133,8 +133,8 @@ class Pairs:
     def half_tied_pairs(self) -> int:
         """The weight of the pairs that share the bucket of x or the bucket of y, but not both.
 
-        For such a pair, it is unknown which row has the larger x (or y). If every bucket contains only one value, these
-        pairs are known to be tied and are not counted here.
+        For such a pair, it is unknown which row has the larger x (or y). If every bucket of x contains only one value,
+        the pairs in the same bucket of x are known to be tied and are left out. The same applies to y.
         """
         x, y, both = self.tied_pairs
         return (0 if self.sure[X] else x - both) + (0 if self.sure[Y] else y - both)
@@ -153,8 +153,7 @@ class Pairs:
         Returns
         -------
         low, by_rank, high : int
-            A lower bound on this weight, the weight of the pairs that differ in their rank in the table, and an upper
-            bound.
+            A lower bound on this weight; the weight of the pairs with different ranks in the table; and an upper bound.
         """
         least = self.total * self.total - _sum_squares(_integer_weights(self.fine[side]))
         table = self.total * self.total - self.tied_pairs[side]
@@ -164,8 +163,9 @@ class Pairs:
     def differing_share(self) -> tuple[Fraction, Fraction]:
         """Estimates of the share of pairs with different x among the pairs that share a bucket of x, and likewise for y.
 
-        A bucket of the table has eight narrower buckets in `fine`. They separate about 7/8 of the pairs of different
-        numbers in the bucket. The estimate is therefore the share of separated pairs times 8/7.
+        Each bucket of the table consists of eight narrower buckets, whose weights are in `fine`. About 7/8 of the pairs
+        of different numbers in a bucket lie in two different narrower buckets. The estimate is therefore the share of
+        the pairs in different narrower buckets, times 8/7.
         """
         return self._differing_share(X), self._differing_share(Y)
 
@@ -180,9 +180,10 @@ class Pairs:
     def local_order(self) -> tuple[Fraction, Fraction]:
         """Estimates of the correlation of x and y among pairs in the same bucket of x, and in the same bucket of y.
 
-        An estimate is the share of concordant minus the share of discordant pairs. It is extrapolated from pairs of
-        rows in adjacent buckets, whose numbers are three times as far apart on average as those of pairs in one bucket.
-        The extrapolation assumes that y is x plus normal noise.
+        An estimate is the share of concordant pairs minus the share of discordant pairs. The order of rows in the same
+        bucket is unknown, so the estimate is extrapolated from pairs of rows in adjacent buckets. On average, the
+        numbers of these pairs are three times as far apart as those of pairs in one bucket. The extrapolation assumes
+        that y is x plus normal noise.
         """
         if self.sure.all():
             return Fraction(0), Fraction(0)
@@ -211,7 +212,7 @@ def _order_of_adjacent(x: Ints, y: Ints, mass: NDArray[np.float64]) -> float:
 
 
 def _order_at_third(order: float) -> Fraction:
-    """Extrapolate the share of concordant minus discordant pairs to pairs whose x values are a third as far apart."""
+    """Estimate the share of concordant minus that of discordant pairs, for pairs that are a third as far apart in x."""
     from statistics import NormalDist  # used only here, and not free to import
 
     # If y is x plus normal noise, the probability of concordance is the normal CDF of distance / noise. At a third of the
@@ -291,8 +292,8 @@ def read_exact_pairs(entries: Entries) -> Pairs:
 def read_exact_rows(entries: Entries, cell: int) -> PairRows:
     """Return the distinct (x, y) pairs of one cell and the number of rows of each pair.
 
-    `entries` has only the rows of this cell. `cell` is the number of the cell, which the result contains once for each
-    pair.
+    `entries` must contain only the rows of this cell. `cell` is the index of the cell, which the result repeats for
+    each pair.
     """
     views = _exact_views(entries)
     x, y, cells = _match_rows(views)
@@ -323,7 +324,7 @@ def _exact_views(entries: Entries) -> list[Entries]:
 
 
 def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
-    """Find out which x and which y belong together in each distinct row.
+    """Find the x and the y of each distinct row, from views that count the values of x and of y separately.
 
     Returns
     -------
@@ -337,8 +338,8 @@ def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
     StateFormatError
         The four views do not contain the same rows, which only forged bytes can cause.
     """
-    # The views X and Y contain all values of x and of y. The view HASH contains, for each row, the 32-bit hashes of its x
-    # and its y. If only one value has a particular hash, that hash identifies the value.
+    # The views X and Y contain all values of x and of y. The view HASH contains, for each row, the 32-bit hashes of its
+    # x and its y. A hash that only one value has identifies this value.
     keys = [views[side].codes for side in (X, Y)]
     link = views[HASH]
     x, y = (_find_unique(_hash32(k), name) for k, name in zip(keys, _split_halves(link.codes), strict=True))
@@ -346,8 +347,8 @@ def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
     x, y, matched = x[is_matched], y[is_matched], link.select(is_matched)
     if is_matched.all():
         return x, y, matched
-    # The remaining rows have a value whose hash is not unique. The view OTHER contains all rows by their second hashes.
-    # Subtract the rows that are already matched. Among the values of the remaining rows, second hashes are unique.
+    # In each remaining row, the hash of x or of y is not unique. The view OTHER counts all rows by the second hashes of
+    # x and y. Subtract the rows that are already matched. The second hashes are unique among the values that remain.
     second_hashes = [_hash32(k, second=True) for k in keys]
     matched_codes = (second_hashes[X][x] << U8(32)) | second_hashes[Y][y]
     try:
@@ -367,7 +368,7 @@ def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
 
 
 def _find_unique(names: Array, wanted: Array, at: Ints | None = None) -> Ints:
-    """Return the index in `names` of each element of `wanted`; -1 if it occurs there several times or not at all.
+    """Return the index in `names` of each element of `wanted`; -1 if `names` does not contain it exactly once.
 
     If `at` is given, the result contains `at[i]` in place of each index i.
     """

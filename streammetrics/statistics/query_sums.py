@@ -34,12 +34,12 @@ __all__ = ["NO_CUTOFF", "QuerySums", "format_term", "mask_retrieved", "parse_ter
 
 Ints = NDArray[np.int64]
 
-# The value of k that stands for no cut-off: the measure uses the whole ranking. No ranking is this long.
+# The cut-off of measures that use the whole ranking, because no ranking is this long.
 NO_CUTOFF = 1 << 40
 
 
 def format_term(measure: str, k: int | None = None, parameter: float | None = None) -> str:
-    """Return the term of a measure with its cut-off and its parameter, such as "ndcg@10" or "rbp:0.8"."""
+    """Return the name of a term: the measure with its cut-off and its parameter, such as "ndcg@10" or "rbp:0.8"."""
     return measure + (f"@{k}" if k is not None else "") + (f":{parameter!r}" if parameter is not None else "")
 
 
@@ -55,7 +55,10 @@ def parse_term(text: str) -> tuple[str, int, float]:
 
 
 def query_numbers(starts: Ints, n: int) -> Ints:
-    """Return, for each of `n` rows, the index of its query, from the index of the first row of each query."""
+    """Return the index of the query of each of `n` rows.
+
+    `starts` contains the index of the first row of each query.
+    """
     return np.repeat(np.arange(len(starts)), np.diff(starts, append=n))
 
 
@@ -146,8 +149,9 @@ class QuerySums(State):
         return int(order[1:][is_repeated].min()) if is_repeated.any() else None
 
     def steps(self, like: Like) -> Iterable[Step]:
-        # The kernel receives an empty array in place of sums that are not needed: sums of measures that may exceed 1 if
-        # there are no such terms, and sums of squared weights until the first batch with weights.
+        # The kernel receives an empty array in place of sums that are not needed. Sums of terms that may exceed 1 are
+        # not needed if there are no such terms. Sums with squared weights are not needed until the first batch with
+        # weights.
         own = type(self)
         unbounded = np.array([parse_term(t)[0] in self.unbounded for t in self.terms], np.int64)
         exact, heavy = bool(unbounded.any()), like.has_weights or "w2" in like.present
@@ -193,7 +197,7 @@ class QuerySums(State):
                 )
 
     def _is_within(self, measure: str, less: int, more: int) -> bool:
-        """Return whether, in all cells, the sum of the term with index `less` is at most that of the term `more`."""
+        """Return whether the sum of the term with index `less` is at most that of the term `more` in every cell."""
         if measure in self.unbounded:
             large = self.cells.flats.get("large")
             return large is None or are_within(large[:, less], large[:, more])
@@ -269,8 +273,8 @@ class QuerySums(State):
         squared = weight if self.w2 is None else sum(fixed_to_int(self.w2[i]) for i in labels)
         overflowed: Any = False if self.w2 is None else is_saturated(self.w2[0]) | is_saturated(self.w2[1])
         more, more_squared = 0, 0
-        # In the sums, queries without a relevant document have the value 0. To give them the value 1 instead, add their
-        # weight.
+        # The sums contain the value 0 for queries without a relevant document. To give these queries the value 1
+        # instead, add their weight.
         if empty:
             more, more_squared = (
                 self._weight_units(1),

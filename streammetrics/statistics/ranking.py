@@ -32,7 +32,8 @@ ORDERS = (
     "eleven_points", "bpref", "inf_ap", "r_precision_at", "gain_over_cost", "hits_by_misses", "ndcg_of_hits",
     "ndcg_of_levels", "late_ndcg", "smoothed_ap",
 )  # fmt: skip
-# These measures are derived from another measure x and a parameter, the floor: log(max(x, floor)) / log(floor).
+# Each measure on the left is computed from the measure x on the right: log(max(x, floor)) / log(floor), where the floor
+# is its parameter.
 DERIVED = {"log_ap": "ap_relevant", "log_bpref": "bpref"}
 # These measures may exceed 1, so they are summed exactly in superaccumulators.
 UNBOUNDED = ("cg", "dcg", "cg_exp", "dcg_exp", "hits", "relevant")
@@ -61,8 +62,8 @@ LONGEST = 1 << 24
 STEEPEST = 1000.0
 # The smallest positive float64, which is the default level of relevance: any grade above 0 is relevant.
 MIN_POSITIVE = 5e-324
-# The number of keys that are sorted at a time. They take 120 kB, which fits in the cache, and which is small enough for
-# malloc to reuse the memory.
+# The number of keys that are sorted at a time. They take 120 kB, which fits in the cache and is small enough for malloc
+# to reuse the memory.
 BLOCK = 15_000
 NO_INTS, NO_FLOATS, NO_FLAGS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.uint8)
 
@@ -188,7 +189,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
             consistent[self.grades] = np.where((shares > 0) & (shares <= 1), shares, 1).astype(shares.dtype)
         if "relevant" in consistent and n:
             found = np.add.reduceat(consistent[self.grades] >= self._min_relevant_grade, starts)
-            # Some queries get more relevant documents than they have rows, because this is valid.
+            # Some queries get more relevant documents than they have rows, because valid data can contain such queries.
             more = np.where(consistent["relevant"] == 4, 40, 0)
             consistent["relevant"] = np.maximum(consistent["relevant"], found[of_row] + more).astype(
                 consistent["relevant"].dtype
@@ -228,7 +229,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return [grades, columns["y_score"].values, kept, blank]
 
     def _tie_keys(self, columns: Mapping[str, Any], rows: list[Array]) -> list[Array]:
-        """Return the columns by which rows of equal score are sorted, as `numpy.lexsort` expects: last key first.
+        """Return the columns by which rows of equal score are sorted; the last column takes precedence.
 
         The list is empty if rows of equal score keep their order.
         """
@@ -259,17 +260,17 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
         Notes
         -----
-        Queries of similar length form the rows of a table of 64-bit keys, which one call of `sort` sorts. A key
-        contains the score of a document (only its upper half if scores are float64), its row number in the query and,
-        if grades are small integers, its grade. Kernels sort documents with equal upper halves by the full score.
+        Documents are sorted by 64-bit keys. The keys of each query form a row of a table, and one call of `sort` sorts
+        the table of all queries of similar length. A key contains the score of a document (only its upper half if
+        scores are float64), its row number in the query and, if grades are small integers, its grade. Kernels then sort
+        documents with equal upper halves by the full score.
         """
         pack, rank = (
             kernel_registry.find_kernel("ranking:pack_keys"),
             kernel_registry.find_kernel("query_sums:compute_measures"),
         )
         grades, scores, retrieved, blank = rows
-        # The column `relevant` may state more relevant documents than a query has rows. The documents without a row get
-        # this grade.
+        # The column `relevant` may count relevant documents that have no row. These documents get the grade `lowest`.
         lowest = 1.0 if self.relevance_level is None else self.relevance_level
         small = grades.dtype == np.uint8 and (not len(relevant) or (lowest.is_integer() and lowest < 256))
         values = np.arange(256.0) if small else grades.astype(np.float64)
@@ -367,8 +368,8 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         `longest` is the length of the longest list.
         """
         ks = [k for measure, k, _ in map(parse_term, self.terms) if measure in DISCOUNTED]
-        # Compute the discounts for a power of two and truncate them. The cache of `log_discounts` then holds only a few
-        # arrays.
+        # Compute the discounts for a power of two of positions, and truncate them to n. The cache of `log_discounts`
+        # then contains only a few different arrays.
         n = min(longest, max(ks, default=0))
         return log_discounts(1 << max(n - 1, 0).bit_length())[:n]
 

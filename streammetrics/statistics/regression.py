@@ -36,7 +36,7 @@ PLAIN = tuple(term for term in TERMS if term not in WITH_PARAMETER)
 SHARES = ("nonzero", "hit", "either", "below")
 # These terms leave out rows with a target of 0.
 LEFT_OUT = ("relative", "signed_relative")
-# An upper bound on any term. Input checks limit the numbers from which terms are computed.
+# An upper bound on the value of any term. It holds because input checks limit the targets and predictions.
 LARGEST = 2.0**992
 SQUARE = "^2"
 # Kernels identify the square of a term by the index of the term in TERMS plus OFFSET.
@@ -232,7 +232,7 @@ def parse_loss(term: str) -> tuple[str, float]:
     try:
         if (name in PLAIN and not parameter) or (name in WITH_PARAMETER and np.isfinite(float(parameter))):
             return name, float(parameter or 0.0)
-    # The parameter is not a number; the error below covers this case as well.
+    # If the parameter is not a number, raise the error below, which lists the valid terms.
     except ValueError:
         pass
     known = ", ".join([*PLAIN, *(f"{n}@1.5" for n in WITH_PARAMETER)])

@@ -108,7 +108,7 @@ def focal_loss(rows: ClassScores, gamma: float) -> Floats:
 
 
 def is_true_class(rows: ClassScores, which: float) -> Floats:
-    """Return 1 if the true class is the given class, else 0."""
+    """Return 1 if the true class of a row is the class with index `which`, else 0."""
     return np.asarray(rows.true == int(which), np.float64)
 
 
@@ -358,8 +358,8 @@ class LabelRows(RowMeans, tag="label_rows"):
             known, lacking = sums.get(DEFINING_TERMS.get(term, "")), sums.get(_undefined_term(term))
             wrong = known is not None and not are_within(term_sums, known)
             # `lacking` is the weight of the rows in which the term is undefined (0/0). These rows add 0 to the sum of
-            # the term, and other rows at most their weight, so the two sums together are at most the weight of all
-            # rows.
+            # the term, and every other row adds at most its weight. The sum of the term plus `lacking` is therefore at
+            # most the weight of all rows.
             if lacking is not None:
                 both = term_sums + lacking
                 carry_exact(both)

@@ -63,8 +63,8 @@ def _variance(N: Any, P: Any, wins: Any, below: Any, above: Any) -> Any:
     wins : int
         Twice the number of concordant pairs, in which the positive has the higher score; a tie counts one half.
     below, above : int
-        The sum over positives of the squares of twice the number of negatives below, and the sum over negatives of the
-        squares of twice the number of positives above.
+        `below` is the sum over positives of b^2, where b is twice the number of negatives with a lower score. `above`
+        is the sum over negatives of a^2, where a is twice the number of positives with a higher score.
     """
     spread = (P * below - wins * wins) * (N - 1) + (N * above - wins * wins) * (P - 1)
     return to_float(spread, 4 * N * N * P * P * (P - 1) * (N - 1))

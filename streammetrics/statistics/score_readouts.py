@@ -99,7 +99,8 @@ class LabelledEntries(NamedTuple):
     codes : uint64 array
         The score or bucket of each entry, with the label as the last bit.
     negatives, positives : int64 arrays
-        The number of rows of each entry, in the array of the label of the entry. In the other array, this entry is 0.
+        The number of rows of each entry: in `negatives` if the label of the entry is 0, in `positives` if it is 1. The
+        other array contains 0 for this entry.
     """
 
     starts: Ints
@@ -132,7 +133,8 @@ class LabelledEntries(NamedTuple):
         one = self.codes.dtype.type(1)
         same = (self.codes[1:] == self.codes[:-1] + one) & (self.codes[1:] & one == one)
         found[1:] = np.where(same, self.negatives[:-1], 0)
-        # The negatives of a score are in the entry before its positives. The first entry of a cell has none before it.
+        # The negatives of a score are in the entry before its positives. The first entry of a cell has no such entry,
+        # because the entry before it belongs to another cell.
         found[self.starts[:-1][self.entry_counts > 0]] = 0
         return found
 
@@ -263,8 +265,8 @@ def _round_outward(quotient: Floats, divisor: Floats, dividend: Ints, way: int) 
     With `way` = -1 the result is a lower bound, with `way` = 1 an upper bound. `quotient` is dividend / divisor,
     rounded to nearest.
     """
-    # `whole` + `rest` is exactly quotient x divisor (Dekker 1971). `off` is negative if `quotient` is above the exact
-    # quotient and a lower bound is needed, or below it and an upper bound is needed.
+    # `whole` + `rest` is exactly quotient x divisor (Dekker 1971). `off` is negative if `quotient` is not the bound
+    # that is needed: above the exact quotient for a lower bound, or below it for an upper bound.
     whole, rest = two_product(quotient, divisor)
     off = ((whole - dividend) + rest) * way
     return np.where(off < 0, np.nextafter(quotient, way * np.inf), quotient)
@@ -348,7 +350,8 @@ def _read_cells(
         The function that computes the value and its lower and upper bounds for many cells in one call. It is called once
         for the cells with exact scores and once for the cells in buckets.
     alone : callable
-        The function that computes a state of one cell. It is used for cells that need arithmetic beyond int64.
+        The function that computes the value and its bounds for a state of one cell. It is used for cells that need
+        arithmetic beyond int64.
     """
     bounds = CellBounds(*(np.full(len(state), np.nan) for _ in range(3)))
     inexact = state.read_cells_named("off_grid") != 0
@@ -411,11 +414,12 @@ class PositiveScores(NamedTuple):
         """Return certified lower and upper bounds on the average precision of each cell.
 
         The order of the rows within a bucket is unknown. The average precision is highest if the positives of every
-        bucket come first, and lowest if they come last. The lowest value contains, for each bucket, a sum of precisions
-        over its positives. This sum is bounded from below by the integral of the precision over the weight of the
-        positives. If rows have weight 1, the integral may start half a row later, because the precision is a concave
-        function of the number of positives. It is then at least its mean over one row, from half a row before to half a
-        row after. In a bucket with one positive, the sum has a single term, which needs no bound.
+        bucket come before its negatives, and lowest if they come after them. To compute the lowest value, add the
+        precisions at all positives of a bucket. The integral of the precision over the weight of the positives is a
+        lower bound on this sum. If rows have weight 1, the bound becomes tighter: the integral may start half a row
+        later, because the precision is a concave function of the number of positives. The precision at a positive is
+        then at least its mean over one row, from half a row before to half a row after the positive. In a bucket with
+        one positive, the sum has a single term, which needs no bound.
         """
         a, c, tp, fp = (x.high for x in self[:4])
         P = np.repeat(self.P.high, np.diff(self.starts))
@@ -502,9 +506,9 @@ def _ks_distances_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, F
         at.running_sums(at.negatives) - at.negatives - at.tied_negatives(),
     )
     has_entries, begins = at.entry_counts > 0, at.starts[:-1][at.entry_counts > 0]
-    # Compute |TP / P - FP / N| times P N, with integers. `edges` contains the largest of these distances at the boundaries
-    # of buckets. The rows of a bucket may be in any order. The distance within a bucket is largest if all rows of one
-    # class come before those of the other, which `corners` also includes.
+    # Compute |TP / P - FP / N| times P N, with integers. `edges` contains the largest of these distances at the
+    # boundaries of buckets. The order of the rows within a bucket is unknown. The distance within a bucket is largest
+    # if all rows of one class come before those of the other class. `corners` also includes this distance.
     below = tp * all_n - fp * all_p
     own = np.where(at.positives > 0, at.positives * all_n, -at.negatives * all_p)
     edges, corners = np.zeros(len(has_entries), np.int64), np.zeros(len(has_entries), np.int64)

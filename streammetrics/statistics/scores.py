@@ -129,9 +129,9 @@ class ScoresByLabel(State):
 class DistinctScores(NamedTuple):
     """The distinct scores of one cell in ascending order, with row counts by label.
 
-    If rows are in buckets, these are the buckets that have rows and, above each of them, the next bucket. This next
-    bucket is often empty. It stands for a whole run of empty buckets. A cumulative sum over these buckets therefore
-    reaches any given number at the same bucket as a sum over all buckets.
+    If rows are in buckets, the elements are the buckets that have rows and, above each of them, the next bucket. If
+    this next bucket is empty, it stands for all empty buckets up to the next one with rows. A cumulative sum over these
+    buckets therefore reaches any given number at the same bucket as a sum over all buckets.
 
     Parameters
     ----------
@@ -168,9 +168,9 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         log2 of the number of buckets. A bucket with more bits lies within one bucket with fewer bits. With None there
         are no buckets, and every cell keeps all exact scores.
     limit : int, optional
-        The number of rows for which a cell keeps exact scores. If a cell has more rows, it is folded, that is, all of
-        its rows are counted in buckets. The default is 2**16 if `bits` is at least 16, else 0. Cells of real scores may
-        keep the exact scores of more rows (see `select_folded_cells`).
+        The largest number of rows for which a cell keeps exact scores. If a cell has more rows, it is folded, that is,
+        all of its rows are counted in buckets. The default is 2**16 if `bits` is at least 16, else 0. Cells of real
+        scores may keep the exact scores of more rows (see `select_folded_cells`).
     memory_limit : int
         The largest amount of memory that the scores may take, in bytes, if `bits` is None. A state that needs more raises
         MemoryLimitError.
@@ -232,7 +232,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def exact_limit(self) -> int | None:
-        """The number of rows for which a cell keeps exact scores; None if it keeps all of them."""
+        """The largest number of rows for which a cell keeps exact scores; None if every cell keeps them."""
         return default_exact_limit(self.bits) if self.limit is None else self.limit
 
     @property
@@ -291,12 +291,12 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
         Notes
         -----
-        A cell that is converted would also be converted after more rows are added. Whether a cell is in buckets
-        therefore does not depend on how its rows were split into states and merged.
+        If a cell must be converted, more rows never undo this decision. Whether a cell is in buckets therefore does not
+        depend on how its rows were split into states and merged.
         """
-        # Real scores in a narrow range, such as 0.70 to 0.72, fall into few buckets, so using buckets would lose much
-        # precision. Such a cell stays exact until its scores occupy enough buckets, or until it has too many distinct
-        # scores.
+        # If the real scores of a cell lie in a narrow range, such as 0.70 to 0.72, they fall into few buckets, which
+        # would lose much precision. Such a cell stays exact until its scores occupy enough buckets, or until it has too
+        # many distinct scores.
         if self.folds_by_rows or not many.any():
             return many
         assert self.bits is not None
@@ -342,7 +342,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         cells : int64 array
             The cell of each entry.
         place : integer array
-            The code of each entry of `like` in the buckets of its cell, 2 x bucket + label.
+            For each entry of `like`, its new code: twice the index of its bucket, plus its label.
         like : Entries
             The entries whose row counts and weights are used.
         """
@@ -496,8 +496,8 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     def undo(scores: Floats) -> Floats:
         """Return scores corrected for the sampling of negatives.
 
-        Here scores are returned unchanged, because all negatives were kept. `with_sampling_correction` replaces this
-        function in the state that it returns.
+        This version returns scores unchanged, because all negatives were kept. `with_sampling_correction` returns a
+        state in which another function takes the place of this one.
         """
         return scores
 
@@ -511,8 +511,9 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         bits : int
             The new number of bits.
         limit : int, optional
-            The number of rows for which a cell of the new histogram keeps exact scores. It must not be above the
-            current limit. The default is the smaller of the current limit and the default for the new number of bits.
+            The largest number of rows for which a cell of the new histogram keeps exact scores. It must not be above
+            the current limit. The default is the smaller of the current limit and the default for the new number of
+            bits.
 
         Raises
         ------
@@ -577,5 +578,5 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
 
 def default_exact_limit(bits: int | None) -> int | None:
-    """Return the default number of rows for which a cell keeps exact scores; None (all rows) if there are no buckets."""
+    """Return the default for the largest number of rows of a cell with exact scores; None if there are no buckets."""
     return None if bits is None else EXACT if bits >= 16 else 0

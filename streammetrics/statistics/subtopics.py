@@ -90,7 +90,7 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         starts_document : bool array
             For each row in sorted order, whether it is the first row of a document.
         topic_ids : int64 array
-            A number for the topic of each row, in the original order.
+            For each row in the original order, a number that identifies its topic.
         """
         keys, documents = columns["query"], columns["document"].values
         assert isinstance(keys, IdColumn)

@@ -165,7 +165,8 @@ class ScoreSums(TermSums, tag="score_sums"):
     Parameters
     ----------
     unlabelled : bool
-        Whether batches may lack a column of labels, because no metric uses labels. Their rows are counted as negatives.
+        Whether batches may lack a column of labels, because no metric uses labels. Rows without a label are counted as
+        negatives.
     """
 
     unlabelled: bool = setting(default=False, operational=True)
@@ -176,7 +177,8 @@ class ScoreSums(TermSums, tag="score_sums"):
 
     @property
     def derives_columns(self) -> bool:
-        # `derive_columns` of this class only handles missing labels. If it is not overridden, most batches can skip it.
+        # `derive_columns` of this class has an effect only if labels are missing. Batches with labels can skip it,
+        # unless a subclass overrides it.
         return type(self).derive_columns is not ScoreSums.derive_columns
 
     def derive_columns(self, columns: Mapping[str, Column]) -> Mapping[str, Column]:

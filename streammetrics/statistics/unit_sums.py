@@ -26,9 +26,10 @@ from .weighted_rows import RESERVED_ROLES, WeightedRows
 
 __all__ = ["UnitSums"]
 
-# An upper bound on valid numbers; input checks reject larger numbers.
+# An upper bound on the absolute values of input numbers, because input checks reject larger ones.
 LARGEST = 2.0**416
-# Tells the kernel what to sum: column 0 alone (-1 means no second factor) into sum 0, and column 1 alone into sum 1.
+# A kernel argument that lists the products to sum. The first row adds column 0 to sum 0, and the second row adds column
+# 1 to sum 1. The number -1 means that there is no second factor.
 ALONE = np.array([[0, -1, 0], [1, -1, 1]], np.int64)
 
 

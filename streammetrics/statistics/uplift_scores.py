@@ -76,7 +76,7 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
         """Return the weights of both arms, and of their positives, at each score that has rows."""
         each: list[Any] = self.split_classes()
         positive, treated, both = each
-        # The positives of the control arm are all positives except those that are treated.
+        # The positives of the control arm are the positives that are not treated.
         control = Mass.from_digits(_subtract_digits(positive.positives, both.positives))
         kinds = treated.positives, treated.negatives, both.positives, control
         occupied = np.flatnonzero(np.any([m.digits.any(axis=0) for m in kinds], axis=0))[::-1]
@@ -91,7 +91,10 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
 
 
 def _subtract_digits(whole: Mass, part: Mass) -> Any:
-    """Return the digits of `whole` - `part` without borrowing, so digits may be negative; no difference may be."""
+    """Return the digits of `whole` - `part`, subtracted one by one.
+
+    No digit borrows from the next one, so digits may be negative. The differences themselves must not be negative.
+    """
     count = max(len(whole.digits), len(part.digits))
     return whole.pad_digits(count) - part.pad_digits(count)
 

@@ -30,7 +30,7 @@ class BucketWeights(NamedTuple):
 
 
 def bucket_weights(state: ValueHistogram) -> BucketWeights:
-    """Return the occupied buckets of a histogram with one output."""
+    """Return the bounds and the weight of each occupied bucket of a histogram with one output."""
     return BucketWeights(*state.value_bounds(0), state.mass(0).to_floats() / state.unit)
 
 
@@ -49,9 +49,9 @@ def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
     def neighbours(slack: int) -> tuple[int, int]:
         """Return the two buckets whose values are averaged to get the quantile.
 
-        They are the same bucket, unless the cumulative weight of a bucket equals the target. If cumulative weights
-        differ from the unrounded ones by up to `slack` units, the quantile lies between the two buckets or in one of
-        them.
+        The two buckets are the same, unless the cumulative weight up to a bucket equals the target. `slack` is an upper
+        bound on the rounding errors of cumulative weights. With a positive `slack`, the quantile of the unrounded
+        weights lies in one of the two buckets or between them.
         """
         here = _find_bucket(mass, before, target - slack, reach=True)
         return here, _find_bucket(mass, before, target + slack, reach=False)
@@ -73,10 +73,10 @@ def weight_below(
 ) -> NDArray[np.float64] | None:
     """Return three weights of each shard, as an array of shape (3, shards); None if the histogram has several outputs.
 
-    They are the weight below the bucket that contains the quantile of the whole cell, the weight up to the quantile,
-    and the weight up to the end of the bucket. A shard has the rows of a random subset of the units (such as users) of
-    a cell. In the bucket of the quantile, the share of weight below the quantile is assumed to be the same for every
-    shard as for the whole cell.
+    The three weights are the weight below the bucket that contains the quantile of the whole cell, the weight up to
+    this quantile, and the weight up to the end of the bucket. A shard has the rows of a random subset of the units
+    (such as users) of a cell. In the bucket of the quantile, the share of weight below the quantile is assumed to be
+    the same for every shard as for the whole cell.
 
     Parameters
     ----------
@@ -149,7 +149,8 @@ def _find_bucket(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> 
     """
     low, high = 0, mass.digits.shape[1] - 1
     total = mass.total()
-    # Cumulative weights are integers, so the target can be rounded, and integers are compared much faster than fractions.
+    # Cumulative weights are integers, so the target can be rounded to an integer. Integers are compared much faster
+    # than fractions.
     least = max(math.ceil(target) if reach else min(math.floor(target) + 1, total), 1)
     while low < high:
         k = (low + high) // 2

@@ -101,7 +101,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     @property
     def loss_statistic(self) -> RegressionSums:
-        """The statistic whose kernel call and columns this state uses to sum losses into its own arrays."""
+        """The statistic that provides the columns and the kernel call with which this state sums losses."""
         return RegressionSums(terms=self.losses, num_outputs=self.num_outputs)
 
     @property
@@ -185,8 +185,8 @@ class ValueHistogram(State, tag="value_buckets"):
         if math.isnan(least):
             return low, high
         # No value is outside the extremes, so they tighten the bounds of the first and the last bucket. In a state from
-        # forged bytes, an extreme may lie outside all buckets. The outer minimum and maximum then still ensure low <=
-        # high.
+        # forged bytes, an extreme may lie outside all buckets. The outer minimum and maximum below then still ensure
+        # low <= high.
         low = np.minimum(np.maximum(low, least), high)
         return low, np.maximum(np.minimum(high, largest), low)
 

@@ -44,10 +44,11 @@ class WeightedRows(State):
     def value_limits(self, like: Like, terms: int) -> NDArray[np.float64]:
         """Return the valid range of each column of numbers, for a kernel that checks and sums them together.
 
-        A row of the result contains the smallest and the largest absolute value of nonzero numbers, the lower bound of
-        all numbers, and whether this bound is exclusive. Such a kernel is faster than two separate ones, because it
-        reads each column only once. The result is empty if the check must be separate, that is, if the state has
-        several cells, rows have weights, or `terms`, the number of sums, is too large.
+        Such a kernel is faster than two separate ones, because it reads each column only once. A row of the result has
+        four elements: the smallest and the largest valid absolute value of a nonzero number; the lower bound of all
+        numbers; and whether this bound is exclusive. The result is empty if a separate kernel must check the columns.
+        This is the case if the state has several cells, if rows have weights, or if `terms`, the number of sums, is too
+        large.
         """
         kinds = [need.kind for need in self.needs() if isinstance(need.kind, Number)]
         if not like.lone or like.has_weights or not 0 < terms <= MAX_CHECKED_SUMS:

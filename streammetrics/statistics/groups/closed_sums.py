@@ -25,8 +25,9 @@ __all__ = ["GROUP_WEIGHTS", "ClosedSums", "Groups", "SealedGroups", "exact_sum",
 
 GROUP_WEIGHTS = ("impressions", "uniform", "positives", "pairs")
 UNIFORM = GROUP_WEIGHTS.index("uniform")
-# An upper bound on the weight of a group. The largest group weight is the number of pairs. A group has fewer than 2**62
-# rows of either class, each of a weight below 2**31.
+# An upper bound on the weight of a group. The largest group weight is that of all pairs. A group has fewer than 2**62
+# negatives and fewer than 2**62 positives, and each row has a weight below 2**31, so the weight of all pairs is below
+# 2**186.
 HEAVIEST = 2.0**192
 MOMENTS = ("squares", "products", "weights", "lone")
 Floats = NDArray[np.float64]
@@ -196,7 +197,8 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
 
     @cached_property
     def total_row_counts(self) -> Ints:
-        # A state with a sealed partition is not empty, even if the partition has no rows.
+        # Count each sealed partition like a row. A state with a sealed partition is then not empty, even if the
+        # partition has no rows.
         return np.asarray(self.row_counts + self.read_cells_named("sealed").sum(axis=1))
 
     def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:

@@ -42,13 +42,13 @@ __all__ = ["GROUP_WEIGHTS", "SAMPLE", "GroupRows", "WaitingRows", "sample_level"
 Ints = NDArray[np.int64]
 
 HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
-# Up to this many bytes of unsorted rows are sorted in one step. A state with more bytes cannot be saved, because that
-# requires all rows in sorted order. Its results are computed from one partition of the groups at a time.
+# Up to this many bytes of unsorted rows are sorted together. A state with more bytes cannot be saved, because a saved
+# state contains all rows in sorted order. Its results are computed from one partition of the groups at a time.
 SAVED = 1 << 28
 # Sorted entries (row counts) may be expanded to single rows if there are at most this many rows, or at most four rows
 # per entry.
 SPREAD_ROWS = 1 << 22
-# Groups are added to the sums over groups whenever about this many of them are waiting. All groups together could take
+# When groups are closed, about this many groups at a time are added to the sums. All groups together could take
 # gigabytes of memory.
 MANY = 1 << 20
 # The hash salt of group samples. It is part of saved states and must never change.
@@ -76,7 +76,7 @@ class WaitingRows:
     spilled : tuple of Spill
         The rows on disk.
     settled : tuple of GroupRows
-        States whose rows are already sorted into entries, and that were merged with the unsorted rows.
+        States that were merged with the unsorted rows, and whose own rows are already sorted into entries.
     """
 
     raws: tuple[RawRows, ...]
@@ -219,7 +219,8 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         entries : Entries
             The number of rows of each group, score and label.
         waiting : WaitingRows
-            The rows before sorting, from which all other content is taken, such as the number of dropped rows.
+            The rows before sorting. All other content of the state, such as the number of dropped rows, is taken from
+            this object.
         """
         flats: dict[str, Any] = {"kinds": waiting.kinds[None]}
         if waiting.level:
@@ -398,7 +399,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def can_expand_rows(self) -> bool:
         """Return whether the sorted entries may be expanded to single rows.
 
-        They may if rows have no weights, and the expanded rows do not take much more memory than the entries.
+        This is allowed if rows have no weights, and if single rows do not take much more memory than the entries.
         """
         entries = self.cells.tallies["scores"]
         return entries.excess is None and int(entries.int64_counts.sum()) <= max(SPREAD_ROWS, 4 * len(entries))
@@ -426,8 +427,8 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def _close_cells(self) -> SealedGroups:
         cells, entries = self.cells, self.cells.tallies["scores"]
         assert cells.inner_keys is not None
-        # A sealed state records its partition in a cell. A state without axes and without rows therefore also gets one
-        # cell.
+        # A sealed state records its partition in each cell, so it needs at least one cell. A state without axes
+        # therefore gets one cell, even if it has no rows.
         fronts = len(self) if self.axes else 1
         groups = scan_groups(sorted_entries(entries), len(cells))
         bounds = np.searchsorted(cells.inner_keys[:, 0], np.arange(fronts + 1))

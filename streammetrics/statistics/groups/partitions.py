@@ -87,8 +87,9 @@ def partition_rows(
 ) -> tuple[dict[str, Array], NDArray[np.int64]]:
     """Return columns whose rows are ordered by partition, and the index at which each partition begins.
 
-    Rows are read in order and each is written to its place, because the writes to a partition are then sequential in
-    memory. Reading rows in the order of partitions would jump to another place in memory for every row.
+    Rows are read in their original order, and each row is written to its partition. The reads, and the writes to each
+    partition, are then sequential in memory. If rows were read partition by partition instead, each read would jump to
+    another place in memory.
     """
     places, starts = np.empty(len(hashes), np.int64), np.zeros((1 << bits) + 1, np.int64)
     kernel_registry.find_kernel("groups:partition_rows")(hashes, bits, places, starts)
@@ -148,7 +149,7 @@ def weights_of(raw: RawRows) -> Array:
 
 
 def _partition_bits(n: int) -> int:
-    # Kernels shift a hash right by 64 - bits. A shift by 64 is undefined, so return at least one bit.
+    # Kernels shift a hash right by 64 - bits. A shift by 64 is undefined, so the number of bits is at least 1.
     return max(1, min(12, (n // PART_ROWS).bit_length()))
 
 
@@ -181,9 +182,10 @@ def _scan_rows(numbers: Array, count: int, scores: Array, labels: Array, weights
 
 
 def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
-    """Return the result of `_collect_any`, faster, for rows whose IDs have one size, with float32 scores and no weights.
+    """Return the result of `_collect_any` in less time, for rows with a simple layout.
 
-    The score and the label of such a row fit in one 64-bit key, which makes sorting fast.
+    The rows must have IDs of one size, float32 scores and no weights. The score and the label of such a row fit in one
+    64-bit key, which makes sorting fast.
     """
     # The first pass over the rows finds the partition of each row and the size of each partition. The second pass writes
     # the ID and the key of each row to its partition. Partitions are small enough to be sorted within the cache.
@@ -276,7 +278,8 @@ def number_groups(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int
 def map_in_threads(function: Callable[[int], T], parts: int, workers: int) -> Iterator[T]:
     """Yield `function(i)` for each partition i, computed in threads.
 
-    The threads run only a little ahead of the caller, so that only a few results are in memory at a time.
+    Partitions are computed in small batches. A batch begins only after the caller has taken all results of the previous
+    batch, so that only a few results are in memory at a time.
     """
     if min(parts, workers) < 2:
         yield from map(function, range(parts))
@@ -291,7 +294,7 @@ def _can_start_threads(pool: ThreadPoolExecutor) -> bool:
     """Return whether new threads can start. While the interpreter exits, as in `atexit` functions, they cannot."""
     try:
         pool.submit(int)
-    # New threads cannot start because the interpreter exits.
+    # `submit` fails while the interpreter exits, because no new thread can start then.
     except RuntimeError:
         return False
     return True

@@ -43,9 +43,9 @@ def entries_of(raws: Sequence[RawRows], real: bool, fronts: Ints | None = None) 
     entries : Entries
         The sorted entries.
     """
-    # The code of an entry has the bits [group | score | label] in two words: the group in the high word of 32 bits, score
-    # and label in the low word of 64 bits. A real score has one bit too many for the low word. This bit is stored in the
-    # high word, and `top` is then 1; otherwise `top` is 0.
+    # The code of an entry has two words. The high word (32 bits) contains the group, and the low word (64 bits)
+    # contains the score and the label. If scores may be negative, they have one bit too many for the low word. This bit
+    # is stored in the high word, and `top` is then 1; otherwise `top` is 0.
     top = max(count_exact_bits(real) - 64, 0)
     shift = 64 + top
     raws = [r for r in raws if len(r["labels"])]
@@ -84,8 +84,8 @@ def entries_of(raws: Sequence[RawRows], real: bool, fronts: Ints | None = None) 
         high |= columns[1][firsts].astype(np.uint32)
     excess = None
     if any("weights" in r for r in raws):
-        # Entries store the sum of (weight - 1). Fixed-point weights are high * 2**-20 + low * 2**-60, so 1 is 2**20 in the
-        # first of the two integers.
+        # Entries store the sum of (weight - 1). A fixed-point weight has two integers, which stand for high * 2**-20 +
+        # low * 2**-60. To subtract 1 from the weight, subtract 2**20 from `high`.
         pair = fixed_weights(np.concatenate([weights_of(r) for r in raws])[order])
         pair[:, 0] -= 1 << 20
         excess = np.add.reduceat(pair, firsts)

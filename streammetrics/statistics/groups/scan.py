@@ -155,8 +155,8 @@ def _scan_in_numpy(rows: SortedGroupRows) -> Groups:
     tied[1:] = labels[1:] & ~labels[:-1] & (rows.keys[1:] == rows.keys[:-1]) & (numbers[1:] == numbers[:-1])
     mass = rows.counts.astype(np.int64)[:, None] if rows.weights is None else _split_digits(*rows.weights)
     negative, positive = np.where(labels[:, None], 0, mass), np.where(labels[:, None], mass, 0)
-    # `twice` is twice the weight of the negatives that each entry beats: all negatives of its group with a lower score,
-    # and half of the negatives with the same score. The factor 2 avoids fractions.
+    # For each entry, sum the weight of the negatives of its group with a lower score, and half the weight of the
+    # negatives with the same score. `twice` is twice this sum, which avoids fractions.
     run = np.cumsum(negative, axis=0)
     before = run - np.repeat((run - negative)[starts], each, axis=0)
     twice = 2 * before
@@ -171,7 +171,7 @@ def _scan_in_numpy(rows: SortedGroupRows) -> Groups:
 
 
 def _multiply_digits(a: Ints, b: Ints) -> Ints:
-    """Multiply numbers that are given as four 26-bit digits, and return their products as eight digits."""
+    """Multiply numbers that consist of four 26-bit digits, and return each product as eight digits."""
     out = np.zeros((len(a), 8), np.int64)
     for k in range(4):
         out[:, k : k + 4] += a[:, k : k + 1] * b
@@ -187,7 +187,7 @@ def _split_digits(high: Ints, low: Ints) -> Ints:
 
 
 def _carry_digits(numbers: Ints) -> Ints:
-    """Move the bits above the lowest 26 of each digit to the next higher digit, in place."""
+    """Carry between digits, in place: all bits of a digit above the lowest 26 move to the next higher digit."""
     for k in range(numbers.shape[1] - 1):
         numbers[:, k + 1] += numbers[:, k] >> DIGIT
         numbers[:, k] &= MASK

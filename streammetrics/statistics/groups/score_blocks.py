@@ -57,9 +57,9 @@ def group_score_blocks(rows: SortedGroupRows) -> Blocks:
     starts_group[1:] = rows.numbers[1:] != rows.numbers[:-1]
     starts_block = starts_group.copy()
     starts_block[1:] |= rows.keys[1:] != rows.keys[:-1]
-    # Three kinds of sums are needed: over a block, over a block and all higher scores of its group, and over a group.
-    # Each is the difference between the values of a running sum at two indices. For each kind, `cuts` contains these
-    # indices.
+    # Three kinds of sums are needed: the sum over a block; the sum over a block and all blocks of its group with higher
+    # scores; and the sum over a group. Each sum is the difference between two elements of a running sum. `cuts`
+    # contains the indices of these two elements for each kind.
     begins, places = np.flatnonzero(starts_group), np.flatnonzero(starts_block)
     ends, group = np.append(begins[1:], n), (np.cumsum(starts_group) - 1)[places]
     block_ends, group_ends = np.append(places[1:], n)[: len(places)], ends[: len(begins)][group]
@@ -71,10 +71,11 @@ def group_score_blocks(rows: SortedGroupRows) -> Blocks:
 
 
 def _sum_between(run: list[Ints], first: Ints, last: Ints) -> Floats:
-    """Return the weight of the entries from each index in `first` up to, but not including, the index in `last`.
+    """Return the total weight of each range of entries, from the index in `first` up to, but excluding, that in `last`.
 
-    `run` has an integer running sum for each part of the weights (see `_weight_parts`). The differences are exact. Only
-    their conversion to float64, and the addition of the parts, round.
+    The weight of an entry is the sum of several parts (see `_weight_parts`), and `run` contains an integer running sum
+    for each part. The differences of running sums are exact. Only their conversion to float64, and the addition of the
+    parts, round.
     """
     out = np.zeros(len(first))
     for i, part in enumerate(run):
@@ -85,7 +86,7 @@ def _sum_between(run: list[Ints], first: Ints, last: Ints) -> Floats:
 def _weight_parts(rows: SortedGroupRows) -> list[Ints]:
     """Split the weight of each entry into integers that can be summed without rounding.
 
-    Part i is a multiple of 2**(-20 i). Without weights there is only part 0, the row counts.
+    The integers of part i are in units of 2**(-20 i). Without weights there is only part 0, the row counts.
     """
     if rows.weights is None:
         return [np.asarray(rows.counts, np.int64)]

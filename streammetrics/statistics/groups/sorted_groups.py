@@ -28,7 +28,7 @@ SUMS = ("groups", "sums", "weights", "lone", "moments")
 
 
 class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
-    """Sums over all groups except the first and the last of each range of rows; of these two, the scores are kept.
+    """Exact sums over the inner groups of each range of rows, and the scores of its first and its last group.
 
     Parameters
     ----------
@@ -37,9 +37,10 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
 
     Notes
     -----
-    A range is a run of consecutive rows of the log that one accumulator counted. Its first and its last group may have
-    more rows in another range, so the state keeps the scores of both. Merging raises an error if the group IDs of two
-    ranges overlap. Where a log is cut into ranges affects the bytes of a state, but not its results.
+    A range is a run of consecutive rows of the log that one accumulator counted. The first and the last group of a
+    range may have more rows in other ranges, so the state keeps the scores of these groups. Merging raises an error if
+    the group IDs of two ranges overlap. Where a log is cut into ranges affects the bytes of a state, but not its
+    results.
     """
 
     begins = Flat()
@@ -65,8 +66,9 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
 
         Several ranges that consist of the same single group are listed once.
         """
-        # For each kept group, `begins` and `ends` count the ranges that begin and end with it. Groups are sorted by ID. A
-        # range extends from a group with `begins` to the next group with `ends`, or consists of one group that has both.
+        # For each group whose scores are kept, `begins` and `ends` count the ranges that begin and end with it. These
+        # groups are sorted by ID. A range extends from a group with `begins` to the next group with `ends`, or consists
+        # of one group that has both.
         out, first = [], None
         assert self.cells.inner_keys is not None
         columns = self.cells.inner_keys[:, 1], self.cells.flats["begins"], self.cells.flats["ends"]
@@ -128,8 +130,8 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         cells = self.cells
         assert cells.inner_keys is not None
         begins, ends = cells.flats["begins"], cells.flats["ends"]
-        # Go through the groups in order. A range is open from its first to its last group. Ranges do not overlap, so at
-        # most one range is open after each group.
+        # `open_` is the number of ranges that are open after each group. A range is open from its first group until its
+        # last group. Ranges do not overlap, so at most one range is open.
         open_ = np.cumsum(begins - ends)
         before = np.concatenate([[0], open_[:-1]]) if len(open_) else open_
         wrong = (open_ < 0) | (open_ > 1) | (ends > before + begins) | (begins + ends == 0)
