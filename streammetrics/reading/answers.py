@@ -138,12 +138,12 @@ class NamedAnswers(Answer):
     Parameters
     ----------
     answers : mapping of str to Answer
-        The answers by name. If an answer is that of a metric, its number gets the name of the answer. Numbers of any other
-        answer, such as that of a collection inside a collection, get this name as a prefix.
+        The answers by name. The number of a metric gets the name of its answer. The numbers of a collection inside this
+        collection get the name of its answer as a prefix.
     """
 
-    # This is not a `cached_property`, because that acquires a lock in Python 3.11, which takes longer than computing many
-    # of the values.
+    # The value is cached without `cached_property`, which acquires a lock in Python 3.11. Acquiring the lock takes
+    # longer than computing many of the values.
     _value: dict[str, Any] | None = None
 
     def __init__(self, answers: Mapping[str, Answer]) -> None:

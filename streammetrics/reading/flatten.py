@@ -30,7 +30,7 @@ def named_numbers(name: str, value: Any) -> NamedNumbers:
 
 
 def prefix_names(prefix: Any, numbers: NamedNumbers) -> NamedNumbers:
-    """Yield numbers with "prefix/" before their names. The prefix is a name, or the key of a slice."""
+    """Yield named numbers with the prefix and "/" before each name. The prefix is a name, or the key of a slice."""
     atoms = prefix if isinstance(prefix, tuple) else (prefix,)
     first = "/".join(
         "null" if a is None else a.decode(errors="replace") if isinstance(a, bytes) else str(a) for a in atoms

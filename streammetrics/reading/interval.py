@@ -144,7 +144,7 @@ class Estimate(NamedTuple):
         return np.asarray(self.degrees) < (FEW_DEGREES_OF_WEIGHTS if self.scale == "wilson" else FEW_DEGREES)
 
     def label_method(self, is_approximate: Any) -> str:
-        """Return the name of the method, followed by `FEW` if it is approximate in any cell or class."""
+        """Return the name of the method, followed by the text `FEW` if coverage is approximate in any cell or class."""
         return f"{self.method} {FEW}" if np.any(is_approximate) else self.method
 
     @property
@@ -156,7 +156,8 @@ class Estimate(NamedTuple):
         """Return the limits, computed on `scale` and transformed back, before they are clipped to the range."""
         value, error = (np.asarray(x, np.float64) for x in (self.value, self.error))
         reach = critical_value(confidence, INF if self.degrees is None else self.degrees)
-        # NaN, and values that are not on the scale (such as 1 for "logit"), give NaN. numpy need not warn about that.
+        # If the value is NaN, or is not on the scale (such as 1 for "logit"), the limits are NaN, so numpy need not
+        # warn.
         with np.errstate(all="ignore"):
             if self.scale == "wilson":
                 size = np.where(np.isnan(error), NAN, np.asarray(self.size, np.float64))
@@ -245,7 +246,7 @@ def alpha_of(confidence: float) -> float:
 def critical_value(confidence: float, degrees: Any) -> Any:
     """Return the critical value of Student's t distribution, such as 1.96 for 95 % and infinite degrees of freedom.
 
-    It is the distance of the confidence limits from the value, in standard errors.
+    The critical value is the distance of the confidence limits from the estimate, in standard errors.
     """
     if np.ndim(degrees) == 0:
         return _critical_value(confidence, float(degrees))
@@ -272,7 +273,7 @@ def _critical_values(confidence: float, degrees: bytes) -> NDArray[np.float64]:
 
 @functools.lru_cache(maxsize=64)
 def _normal_quantile(confidence: float) -> float:
-    """Return the critical value of the normal distribution (1.96 for 95 %). The one of Student's t is computed from it."""
+    """Return the critical value of the normal distribution (1.96 for 95 %). That of Student's t is computed from it."""
     # In floating point, 1 - 0.95 is not exactly 0.05, so it is rounded to 15 decimals first (see `alpha_of`).
     return float(normal_quantile(1.0 - round(1.0 - confidence, 15) / 2.0))
 
@@ -283,7 +284,7 @@ def _critical_value(confidence: float, degrees: float) -> float:
 
 
 def _clip_degrees(degrees: Any) -> Any:
-    """Return degrees of freedom, increased to at least 1; from NORMAL_DEGREES on, infinity (a normal distribution)."""
+    """Raise degrees of freedom below 1 to 1, and those from NORMAL_DEGREES on to infinity (a normal distribution)."""
     return np.where(degrees >= NORMAL_DEGREES, INF, np.maximum(degrees, 1.0))
 
 

@@ -1,9 +1,9 @@
 """Link functions: scales on which the sampling distribution of an estimate is closer to Student's t distribution.
 
-Proportions and areas use the logit, ratios the logarithm, correlations Fisher's z (artanh), and relative differences the
-difference of two logarithms. Confidence limits are computed on this scale and transformed back, so they never leave the
-range of the value. By the delta method, the standard error on the scale is that of the value divided by the slope of the
-inverse function. All functions work elementwise on numbers or arrays.
+Proportions and areas use the logit, ratios the logarithm, correlations Fisher's z (artanh), and relative differences
+the difference of two logarithms. Confidence limits are computed on this scale and transformed back, so they never leave
+the range of the value. By the delta method, the standard error on the scale is the standard error of the value divided
+by the slope of the inverse function. All functions work elementwise on numbers or arrays.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def _logit(x: Any) -> Any:
 
 
 def _clipped_exp(x: Any) -> Any:
-    # An infinite x is the logarithm of a ratio whose denominator is 0, so the result stays infinite.
+    # Limit x, so that the result stays finite. Only an infinite x, the logarithm of a ratio with denominator 0, gives
+    # infinity.
     return np.where(np.isposinf(x), INF, exp(np.minimum(x, LARGEST_EXPONENT)))[()]
 
 

@@ -128,8 +128,8 @@ class Reading:
             copy.__dict__[f"_{name}"] = part
         return copy
 
-    # These are not `cached_property`, because that acquires a lock in Python 3.11, which takes longer than computing many
-    # of the values.
+    # The values are cached without `cached_property`, which acquires a lock in Python 3.11. Acquiring the lock takes
+    # longer than computing many of the values.
     _cached_raw_value: Any = UNKNOWN
     _cached_value: Any = UNKNOWN
 
@@ -276,9 +276,9 @@ def _round_value(raw_value: Any) -> Any:
 
 
 def widen_for_rounding(value: Any, state: State) -> tuple[Any, Any]:
-    """Return bounds of a value whose only error is the rounding of weights (and of products of weights and terms)."""
-    # If a state has fixed-point sums, each product of weight and term was rounded as well. This changes a mean by at most
-    # `least`.
+    """Return bounds on a value whose only error is the rounding of weights, and of products of weights and terms."""
+    # In a state with fixed-point sums, each product of weight and term was rounded as well. This rounding changes a
+    # mean by at most `least`.
     slip = 8 * state.weight_rounding
     least = slip if state.has_fixed_point_terms else Fraction(0)
     return (_spread(value, -slip, -least), _spread(value, slip, least)) if slip else (value, value)

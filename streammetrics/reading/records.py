@@ -42,8 +42,8 @@ def explanation_of(metric: Any, reading: Reading) -> dict[str, Any]:
         "formula": metric.about.formula,
         "settings": metric.settings,
         **{k: to_float(v) if isinstance(v, Fraction) else v for k, v in reading.state.facts().items()},
-        # The hint advises passing logits rather than probabilities. It is given only for rank-based metrics, because the
-        # values of other metrics would change.
+        # The hint advises passing logits rather than probabilities. Only rank-based metrics give this hint, because
+        # logits would change the values of other metrics.
         **({"hint": SATURATED} if metric.about.rank_based and getattr(reading.state, "is_saturated", False) else {}),
         **reading.details,
         "dropped": dropped_of(reading.state),

@@ -28,15 +28,15 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ShardStates:
-    """The states of the shards of n cells, to find out whether two samples have the same data.
+    """The states of the shards of n cells, which show whether two samples have the same data.
 
     Parameters
     ----------
     state : State
         The shards of all cells; its last axis is the shard.
     bounds : int64, shape (n, 2)
-        The shards of cell i are the cells of `state` from bounds[i, 0] to bounds[i, 1], without the latter. Inner cells
-        of the state, such as classes, do not count.
+        The shards of cell i are the cells of `state` from bounds[i, 0] up to, but not including, bounds[i, 1]. These
+        indices do not count inner cells of the state, such as classes.
     """
 
     state: State
@@ -44,7 +44,8 @@ class ShardStates:
 
     def find_equal(self, other: ShardStates, candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return a mask of the cells in the mask `candidates` whose shards have the same states in both samples."""
-        # Comparing all cells at once is much faster. It suffices if the shards of all cells are equal.
+        # First compare all cells at once, which is much faster. If all of them are equal, no cell has to be compared
+        # alone.
         if np.array_equal(self.bounds, other.bounds) and self.state == other.state:
             return candidates
         equal = np.zeros(len(candidates), bool)
@@ -75,7 +76,7 @@ class Shards:
         cell; its negatives, if a metric needs both and the cell has fewer of them; or its rows, if the metric has no
         positives.
     below : float64, shape (K, n), optional
-        Only for a quantile: the weight of those values in each shard that are at most the quantile.
+        Only for a quantile: the weight of the values up to the quantile in each shard.
     edges : float64, shape (2, K, n), optional
         Only for a quantile: the weight of the values in each shard below the bucket that contains the quantile, and the
         weight up to the end of this bucket.
@@ -96,15 +97,19 @@ class Shards:
 
     @cached_property
     def leave_one_out(self) -> Floats:
-        """The values without shard k, as an array of shape (K, n); NaN where they are undefined.
+        """The values without each shard in turn, as an array of shape (K, n); NaN where they are undefined.
 
-        If shard k is empty, this is the value of all shards together, computed from the histogram buckets of the shards,
-        which may be coarser than those of `Sample.values`. The values are computed when they are first needed.
+        Row k contains the values of the n cells without the rows of shard k. If shard k is empty, these are the values
+        of all shards together. They are computed from the histogram buckets of the shards, which may be wider than
+        those of `Sample.values`. The array is computed when it is first needed.
         """
         return self.replicate(len(self.weights))
 
     def fold(self, count: int) -> Shards:
-        """Return the same units in `count` shards, a divisor of K, as if they had been counted with this number."""
+        """Return the same units in `count` shards, as if they had been counted with this number of shards.
+
+        `count` must be a divisor of K.
+        """
         unit, _, kind = self.plan
         fold = partial(_fold_rows, count=count)
         below, edges = (None if x is None else fold(x) for x in (self.below, self.edges))
@@ -202,7 +207,7 @@ def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
     values = [whole.value] if whole else cells.values
     limits = [whole.bounds] if whole else cells.bounds
     numbers = numbers_of(name, values)
-    # If there are no cells, `limits` is empty, and cannot be split into lower and upper bounds.
+    # If there are no cells, `limits` is empty, so there are no lower and upper bounds to split.
     low, high = ([numbers_of(name, side) for side in zip(*limits, strict=True)]) or ({}, {})
     keys, rows = ([()] if is_single_cell else keys_of(state)), state.row_counts
     rows = np.zeros(1, np.int64) if is_single_cell and not len(rows) else rows

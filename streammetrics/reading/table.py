@@ -61,7 +61,7 @@ def check_levels(levels: Sequence[str]) -> None:
 
 
 class TableLayout(NamedTuple):
-    """The columns of a table, except for the slicing columns, which come first, and how they are printed.
+    """The columns of a table that follow its slicing columns, and how they are printed.
 
     Parameters
     ----------
@@ -298,7 +298,7 @@ def _unify_key_types(keys: list[Any]) -> list[Any]:
 
 
 def _arrow_array(values: list[Any]) -> Any:
-    """Return an Arrow array. Keys can be integers that are too large for int64, which need a wider type."""
+    """Return an Arrow array. Its type is wider than int64 if a value is an integer that is too large for int64."""
     import pyarrow as pa
 
     whole = [v for v in values if type(v) is int]

@@ -120,18 +120,19 @@ def are_wide(metric: Any, values: Any, lows: Any, highs: Any) -> NDArray[np.bool
 
 
 def largest_width(metric: Any, size: Any) -> Any:
-    """Return the largest width that bounds may have without being too wide. `size` is the absolute value, or an array."""
+    """Return the largest width that bounds may have. `size` is the absolute value of the metric, or an array."""
     length = range_length_of(metric)
     if length is not None:
         return LARGEST_SHARE * length
-    # If the value is smaller than the best value (such as 1 for a calibration slope), the best value takes its place.
+    # The width is compared with the value or with the best value (such as 1 for a calibration slope), whichever is
+    # larger.
     best = about_of(metric).best
     least = abs(best) if isinstance(best, float) else 0.0
     return np.maximum(LARGEST_SHARE * np.maximum(size, least), NEGLIGIBLE)
 
 
 def sentence_of(metric: Any) -> str:
-    """Return the part of a sentence that says what is wrong with a value that has wide bounds."""
+    """Return the words of a message that say why the certified bounds of a value are too wide."""
     what = "value" if range_length_of(metric) is None else "metric's range"
     return f"the certified bounds are wider than 5 % of the {what}"
 
@@ -237,8 +238,8 @@ def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stack
 def wide_of(metric: Any, name: str, reading: Reading) -> list[WideValue]:
     """Return a list with one `WideValue` if the bounds of a reading are wide, otherwise an empty list.
 
-    Bounds are computed only if cheaper checks do not rule out that they are wide. Most values are exact, or have narrow
-    bounds before rounding, so the checks usually suffice.
+    Cheaper checks come first. Most values are exact, or have narrow bounds before rounding, so these checks usually
+    suffice. The bounds are computed only if they can still be wide.
     """
     if not may_be_wide(metric, reading.state) or reading.is_certain or not _is_roughly_wide(metric, reading):
         return []
@@ -278,7 +279,7 @@ def may_be_wide(metric: Any, state: State) -> bool:
 
 
 def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
-    """Return whether bounds may be too wide, judging by the bounds before rounding, which are known already."""
+    """Return whether bounds may be too wide, according to the bounds before rounding, which are known already."""
     if reading.has_bounds or "rounded" in reading.state.cells.flats:
         return True
     for limits in reading.numbers:
@@ -295,10 +296,10 @@ def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
 
 
 def exactness_part(state: Any) -> str:
-    """Return the name of the part of a state that says whether each cell is exact; "" if it has none.
+    """Return the name of the array of a state that tells whether each cell is exact; "" if there is no such array.
 
-    This part is the flag "off_grid" (1 if a number was rounded to its bucket), or a level that is 0 as long as all
-    numbers are exact, and higher for wider buckets.
+    The array is either "off_grid", which contains 1 for a cell in which a number was rounded to its bucket, or an array
+    of levels. The level of a cell is 0 as long as all numbers are exact, and rises when its buckets become wider.
     """
     kind: Any = type(state)
     return _exactness_part(kind)
@@ -312,7 +313,7 @@ def _exactness_part(kind: Any) -> str:
 
 def is_off_grid(state: Any) -> bool:
     """Return whether any cell contains numbers that its buckets do not represent exactly."""
-    # Some states, such as those whose rows are on disk, have no such part. They have no buckets to check.
+    # Some states, such as those whose rows are on disk, have no buckets, and therefore no such array.
     name = exactness_part(state)
     if not name:
         return False
