@@ -138,8 +138,8 @@ class NamedAnswers(Answer):
     Parameters
     ----------
     answers : mapping of str to Answer
-        The answers by name. The number of a metric gets the name of its answer. The numbers of a collection inside this
-        collection get the name of its answer as a prefix.
+        The answers by name. For a metric, the name is also that of its number. For a collection inside this collection,
+        the name is a prefix of the names of its numbers.
     """
 
     # The value is cached without `cached_property`, which acquires a lock in Python 3.11. Acquiring the lock takes

@@ -216,7 +216,7 @@ def no_interval(value: Any, confidence: float, reason: str) -> Interval:
 
 
 class DefaultConfidence(float):
-    """The type of the default confidence level, which lets functions tell whether the caller passed one.
+    """The type of the default confidence level, which lets functions tell whether the caller passed a level.
 
     If the caller passed no level, tables print intervals only for `Sharded` metrics. These intervals assume that units,
     such as users, are independent, rather than rows.
@@ -284,7 +284,7 @@ def _critical_value(confidence: float, degrees: float) -> float:
 
 
 def _clip_degrees(degrees: Any) -> Any:
-    """Raise degrees of freedom below 1 to 1, and those from NORMAL_DEGREES on to infinity (a normal distribution)."""
+    """Return degrees of freedom of at least 1; NORMAL_DEGREES or more become infinity (a normal distribution)."""
     return np.where(degrees >= NORMAL_DEGREES, INF, np.maximum(degrees, 1.0))
 
 

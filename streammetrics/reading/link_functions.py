@@ -1,9 +1,9 @@
 """Link functions: scales on which the sampling distribution of an estimate is closer to Student's t distribution.
 
 Proportions and areas use the logit, ratios the logarithm, correlations Fisher's z (artanh), and relative differences
-the difference of two logarithms. Confidence limits are computed on this scale and transformed back, so they never leave
-the range of the value. By the delta method, the standard error on the scale is the standard error of the value divided
-by the slope of the inverse function. All functions work elementwise on numbers or arrays.
+the difference of two logarithms. Confidence limits are computed on such a scale and transformed back, so they never
+leave the range of the value. By the delta method, the standard error on the scale is the standard error of the value
+divided by the slope of the inverse function. All functions work elementwise on numbers or arrays.
 """
 
 from __future__ import annotations

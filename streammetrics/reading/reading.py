@@ -141,7 +141,7 @@ class Reading:
         return self._cached_raw_value
 
     def preset(self, raw_value: Any) -> None:
-        """Set the raw value if it has been computed already, so that it is not computed again."""
+        """Set the raw value to a value that has been computed already, so that it is not computed again."""
         self._cached_raw_value = raw_value
 
     @property

@@ -144,7 +144,7 @@ class Sample:
     name : str
         The name of the number in the collection.
     metric : Metric
-        The metric, which declares the scale for intervals, and which values are better.
+        The metric. It declares the scale for intervals, and whether high or low values are better.
     keys : sequence of tuple
         The values of the slicing columns for each cell. Without slices there is one empty tuple.
     values : float64, shape (n,)

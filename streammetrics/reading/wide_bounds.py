@@ -62,7 +62,7 @@ class WideValue(NamedTuple):
     name : str
         The name of the metric.
     size : int
-        The number of these values.
+        The number of values whose bounds are too wide.
     value, low, high : float
         The first of these values and its certified bounds.
     sentence : str
@@ -313,7 +313,7 @@ def _exactness_part(kind: Any) -> str:
 
 def is_off_grid(state: Any) -> bool:
     """Return whether any cell contains numbers that its buckets do not represent exactly."""
-    # Some states, such as those whose rows are on disk, have no buckets, and therefore no such array.
+    # A state without buckets, such as one whose rows are on disk, has no array that tells which cells are exact.
     name = exactness_part(state)
     if not name:
         return False

@@ -108,8 +108,8 @@ class ScoreBins(State, tag="score_bins"):
         rows = self.rows[:, bins].tolist()
         if self.excess is not None:
             extra = self.excess[:, bins].tolist()
-            # `excess` contains sums of (weight - 1). Two integers, high and low, stand for the sum high * 2**-20 + low
-            # * 2**-60.
+            # `excess` contains sums of (weight - 1). Each sum is stored as two integers, which stand for high * 2**-20
+            # + low * 2**-60.
             rows = [
                 [r * UNIT + (high << LOW_BITS) + low for r, (high, low) in zip(*pair, strict=True)]
                 for pair in zip(rows, extra, strict=True)

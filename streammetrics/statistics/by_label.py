@@ -67,10 +67,10 @@ class ByLabel(KnownClasses):
 
     Notes
     -----
-    In a state with slices, kernels treat each label of a row as a separate row in a cell of its own. A state of one cell
-    counts the labels one after the other with a faster kernel, such as `count_bins_multilabel` for `count_bins` (see
-    `kernels.multilabel`). This kernel reads columns with all values of the first label, then those of the second, and so
-    on.
+    In a state with slices, kernels treat each label of a row as a separate row, and each label of a slice as a separate
+    cell. A state of one cell counts the labels one after the other with a faster kernel, such as
+    `count_bins_multilabel` for `count_bins` (see `kernels.multilabel`). This kernel reads columns with all values of
+    the first label, then those of the second, and so on.
     """
 
     binary: ClassVar[type[State]]
@@ -128,7 +128,7 @@ class ByLabel(KnownClasses):
 
     @property
     def empty_binary(self) -> State:
-        """An empty state of the binary statistic, with the settings that both statistics share."""
+        """An empty state of the binary statistic, with those settings of this statistic that it also has."""
         ours = {f: v for f, v in self.settings.items() if f not in OWN_SETTINGS}
         return self.binary(**ours)
 
@@ -202,7 +202,7 @@ class ByLabel(KnownClasses):
 
     def facts(self) -> dict[str, Any]:
         parts = count_distinct_states(self.split_classes())
-        # Labels may have different weights, so the weight of a row is the mean over its labels.
+        # A row may have a different weight for each label. Its weight in the summary is the mean of these weights.
         weight = sum(times * Fraction(one.facts()["weight"]) for one, times in parts)
         whole = {"rows": self._first_class().facts()["rows"], "weight": weight / self.width}
         for name in ("off_grid", "clipped"):

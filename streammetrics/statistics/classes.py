@@ -59,13 +59,13 @@ class ClassTable(NamedTuple):
         return self.fn + self.tp
 
     def margins(self) -> Margins:
-        """Return the diagonal and the marginal sums of the 2 x 2 matrix, with the rest as class 0."""
+        """Return the diagonal and the marginal sums of this 2 x 2 matrix; class 0 stands for all other classes."""
         return Margins(
             [self.tn, self.tp], [self.tn + self.fp, self.fn + self.tp], [self.tn + self.fn, self.fp + self.tp]
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return a summary of the counted rows, as `State.facts` does; here only their total."""
+        """Return a summary of the counted rows, as `State.facts` does. It contains only their total."""
         return {"rows": sum(self)}
 
 

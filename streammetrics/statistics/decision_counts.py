@@ -126,7 +126,7 @@ class DecisionCounts(State, tag="decisions"):
         return Fraction(fn + tp, self.unit)
 
     def counts_at(self, threshold: float) -> tuple[NDArray[np.int64], NDArray[np.int64] | None]:
-        """Return the 2 x 2 matrix of row counts (label x decision) at a threshold, and that of sums of (weight - 1).
+        """Return two 2 x 2 matrices (label x decision) at a threshold: row counts, and sums of (weight - 1).
 
         The second matrix is None if rows have no weights.
         """

@@ -33,10 +33,10 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
     Notes
     -----
-    Each key is hashed. The first `precision` bits of the hash select a register. Over all keys of a register, the
-    register stores the largest number of leading zeros, plus 1, in the other bits of the hash. Registers merge by
-    maximum, so a repeated key changes nothing. The hash function never changes, because the registers of saved states
-    depend on it. A register takes one byte.
+    Each key is hashed. The first `precision` bits of the hash select a register. For each key that selects a register,
+    count the leading zeros in the other bits of the hash. The register stores the largest of these counts, plus 1.
+    Registers merge by maximum, so a repeated key changes nothing. The hash function never changes, because the
+    registers of saved states depend on it. A register takes one byte.
     """
 
     precision: int = setting(default=14, low=4, high=18)
@@ -111,7 +111,7 @@ def _sigma(x: float) -> float:
 
 
 def _tau(x: float) -> float:
-    """Return Ertl's correction for saturated registers, where `x` is the share of the other registers."""
+    """Return Ertl's correction for saturated registers, where `x` is the share of registers that are not saturated."""
     if x in (0.0, 1.0):
         return 0.0
     y, z, before = 1.0, 1.0 - x, -1.0

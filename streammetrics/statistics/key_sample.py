@@ -27,7 +27,7 @@ __all__ = ["SALT", "KeySample", "hashes_at_one_level", "thin_keys"]
 # other salts, so that a sample of keys is independent of other random choices by key, such as the choice of a shard.
 SALT = 0x44495354494E4354
 ALL = np.uint64((1 << 64) - 1)
-# The largest level (number of leading zeros of kept hashes). Only 16 of all 2**64 hashes have this many leading zeros.
+# The largest level, where only hashes with at least this many leading zeros are kept: 16 of all 2**64 hashes.
 DEEPEST = 60
 Hashes = NDArray[np.uint64]
 

@@ -91,7 +91,7 @@ class PairScores(LabelScores, tag="pair_scores"):
         """
         entries, off_grid = self._entries, self.cells.flats["off_grid"]
         within = self._strip_labels(entries)
-        # Keep only the positives of each histogram (the last bit of their code is 1). With C classes, those of
+        # Keep only the positives of each histogram (the last bit of their code is 1). With C classes, the positives of
         # histogram C i + j are the rows of class i by their score for class j.
         own = (within.codes & within.codes.dtype.type(1)) == 1
         ends = np.searchsorted(self._labels_of(entries), np.arange(self.width + 1))

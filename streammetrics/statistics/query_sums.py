@@ -34,7 +34,7 @@ __all__ = ["NO_CUTOFF", "QuerySums", "format_term", "mask_retrieved", "parse_ter
 
 Ints = NDArray[np.int64]
 
-# The cut-off of measures that use the whole ranking, because no ranking is this long.
+# Measures that use the whole ranking have this cut-off. No ranking is this long.
 NO_CUTOFF = 1 << 40
 
 

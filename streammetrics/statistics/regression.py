@@ -36,7 +36,7 @@ PLAIN = tuple(term for term in TERMS if term not in WITH_PARAMETER)
 SHARES = ("nonzero", "hit", "either", "below")
 # These terms leave out rows with a target of 0.
 LEFT_OUT = ("relative", "signed_relative")
-# An upper bound on the value of any term. It holds because input checks limit the targets and predictions.
+# An upper bound on the value of any term. The bound holds because input checks limit the targets and predictions.
 LARGEST = 2.0**992
 SQUARE = "^2"
 # Kernels identify the square of a term by the index of the term in TERMS plus OFFSET.

@@ -148,10 +148,10 @@ class RowMeans(WeightedRows):
 
     Notes
     -----
-    For standard errors the state also keeps sums of squares, where w is the weight of a row and x is one of its terms:
-    `squares` contains the sums of (w x)^2. If rows have weights, `more_w2` contains the sum of w^2 - 1, and `more_w2x`
-    the sums of w^2 x - w x, which are all 0 for weights of 1. Each number is rounded to 26 bits before it is added to
-    one of these sums.
+    For standard errors the state also keeps sums of squares, where w is the weight of a row and x is one of its terms.
+    The array `squares` contains the sum of (w x)^2 for each term. If rows have weights, `more_w2` contains the sum of
+    w^2 - 1, and `more_w2x` contains the sum of w^2 x - w x for each term. A row of weight 1 adds 0 to both. Each number
+    is rounded to 26 bits before it is added to one of these sums.
     """
 
     terms: tuple[str, ...] = union(default=())

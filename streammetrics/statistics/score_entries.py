@@ -22,7 +22,7 @@ def count_distinct(cells: Ints, numbers: Array, count: int) -> Ints:
     Parameters
     ----------
     cells, numbers : integer arrays
-        The cell of each number and the number, sorted by cell, then by number.
+        `cells` contains the cell of each element of `numbers`. Both are sorted by cell, then by number.
     count : int
         The number of cells.
     """

@@ -50,8 +50,9 @@ NAN = float("nan")
 # computed with 106 bits (pairs of float64).
 ROUNDING = 2.0**-45
 OFF = 2.0**-92
-# `count_pairs_without` counts the rows of a cell in an array with a counter for every bucket and label, if all cells
-# together have at most MANY_PLACES such counters, or at most DENSE counters for each entry of the shards.
+# `count_pairs_without` can count the rows of a cell in an array with a counter for every bucket and label. It does so
+# only if all cells together have at most MANY_PLACES such counters, or at most DENSE counters for each row count that
+# the shards contain.
 MANY_PLACES = 1 << 20
 DENSE = 16
 # An upper bound on the rounding error of a difference between two shares (numbers from 0 to 1) in float64.
@@ -165,7 +166,7 @@ def _count_pairs(state: ScoreHistogram) -> Ints:
     """Return, for each cell, the numbers of negatives, of positives, of concordant pairs and of tied pairs.
 
     In a concordant pair, the positive has a higher score than the negative. The third column is twice the number of
-    these pairs, where ties count one half.
+    concordant pairs, where a tied pair counts one half.
     """
     out = np.zeros((len(state), 4), np.int64)
     for name in state.row_parts:
@@ -186,7 +187,7 @@ def _count_pairs(state: ScoreHistogram) -> Ints:
 
 
 def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[Ints, Ints] | None:
-    """Return the counts that determine the AUC of each cell, with all rows and with the rows of each shard left out.
+    """Return the counts from which the AUC of each cell is computed, with all rows and without each shard in turn.
 
     A shard has the rows of a random subset of the units (such as users) of a cell. The jackknife leaves out one shard
     at a time.
@@ -213,7 +214,8 @@ def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[I
     cell has so many rows that the number of its pairs does not fit in an int64.
     """
     e, starts = shards.cells.tallies["rows"], shards.entry_starts("rows")
-    # `bincount` adds in float64, which is exact for sums up to FEW. Larger cells are rejected below.
+    # `bincount` adds in float64. Its sums are exact in cells with fewer than FEW rows, and larger cells are rejected
+    # below.
     rows = np.bincount(at, shards.row_counts, cells)
     if shards.exact_rows_limit != 0 or e.excess is not None or (rows >= FEW).any():
         return None
@@ -233,9 +235,10 @@ def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[I
         ends, codes.view(np.uint64), np.where(positive, 0, all_rows), np.where(positive, all_rows, 0)
     )
     total[:, 0], total[:, 1] = both.sums(both.negatives), both.sums(both.positives)
-    # To get the concordant pairs without a shard, take those of the whole cell, subtract the pairs of each row of the
-    # shard with all rows of the cell, and add the pairs within the shard, which were subtracted twice. For each code,
-    # `wins` is twice the number of concordant pairs of one positive, and `above` is the same for one negative.
+    # To get the number of concordant pairs without a shard, begin with the number in the whole cell. Subtract the pairs
+    # of each row of the shard with any row of the cell. Then add the pairs within the shard, which were subtracted
+    # twice. For each code, `wins` is twice the number of concordant pairs of one positive, and `above` is the same for
+    # one negative.
     wins = 2 * both.running_sums(both.negatives) - both.tied_negatives()
     total[:, 2] = both.sums(both.positives * wins)
     # Positives that are tied with the negatives of an entry are in the next entry.
@@ -381,7 +384,7 @@ class PositiveScores(NamedTuple):
     P : DoubleDouble
         The weight of all positives of each cell.
     step : float
-        The number of rows at which the integral in `limits` starts: 0.5, or 0 if rows have weights.
+        The number of rows by which the integral in `limits` starts later: 0.5, or 0 if rows have weights.
     """
 
     a: DoubleDouble
@@ -395,7 +398,7 @@ class PositiveScores(NamedTuple):
     def quotients(self) -> DoubleDouble:
         """Return the average precision of each cell, with a relative error below `OFF`.
 
-        This is the sum of (a / P) (tp + a) / (tp + fp + a + c) over the scores of the cell.
+        The average precision is the sum of (a / P) (tp + a) / (tp + fp + a + c) over the scores of the cell.
         """
         above = self.tp + self.a
         terms = self.a * above / (above + (self.fp + self.c))

@@ -107,7 +107,8 @@ class ScoresByLabel(State):
     def thresholds(self, index: Ints) -> Floats:
         """Return the threshold at each of the scores or buckets with these indices.
 
-        This is the smallest score of the bucket, so `score >= threshold` selects the bucket and all higher buckets.
+        The threshold of a bucket is its smallest score, so `score >= threshold` selects the bucket and all higher
+        buckets.
         """
         raise NotImplementedError
 
@@ -496,8 +497,8 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     def undo(scores: Floats) -> Floats:
         """Return scores corrected for the sampling of negatives.
 
-        This version returns scores unchanged, because all negatives were kept. `with_sampling_correction` returns a
-        state in which another function takes the place of this one.
+        This version returns scores unchanged, because no negatives were left out. The state that
+        `with_sampling_correction` returns has another version, which corrects them.
         """
         return scores
 

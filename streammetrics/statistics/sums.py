@@ -36,7 +36,7 @@ SMALLEST_EPS = 2.0**-52
 
 
 class ScoreTerms(State):
-    """The base of states with exact sums of terms of scored rows: their settings, and checks of states read from bytes.
+    """The base of states that sum terms of rows with scores: their settings, and checks of states read from bytes.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ class ScoreTerms(State):
 
 
 class TermSums(ScoreTerms):
-    """Exact sums of terms, and the number and weight of rows, by label in each cell, with the settings of `ScoreTerms`.
+    """Exact sums of terms, row counts and weights, by label in each cell; the settings are those of `ScoreTerms`.
 
     Notes
     -----

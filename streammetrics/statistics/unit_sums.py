@@ -28,8 +28,8 @@ __all__ = ["UnitSums"]
 
 # An upper bound on the absolute values of input numbers, because input checks reject larger ones.
 LARGEST = 2.0**416
-# A kernel argument that lists the products to sum. The first row adds column 0 to sum 0, and the second row adds column
-# 1 to sum 1. The number -1 means that there is no second factor.
+# A kernel argument that lists the products to sum. The number -1 means that a product has no second factor, so the
+# first row adds column 0 to sum 0, and the second row adds column 1 to sum 1.
 ALONE = np.array([[0, -1, 0], [1, -1, 1]], np.int64)
 
 

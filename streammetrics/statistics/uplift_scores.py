@@ -118,8 +118,8 @@ def _are_consistent(histogram: Ints, cells: Ints, within: Entries) -> bool:
     table = np.zeros((len(counts), 3, 2, int(at.max()) + 1), np.int64)
     table[:, histogram, labels, at] = counts
     # The weights of the combinations of outcome and treatment are differences between the histograms. `same` contains
-    # the differences between the totals of the histograms at each score. Each histogram counts all rows, so these must
-    # be 0.
+    # the differences between the totals of the histograms at each score. Each histogram counts all rows, so the
+    # differences in `same` must be 0.
     positive, treated, both = (table[:, i] for i in range(3))
     control_positives, treated_negatives = positive[:, 1] - both[:, 1], treated[:, 1] - both[:, 1]
     control_negatives = positive[:, 0] - treated_negatives
@@ -131,9 +131,10 @@ def _are_consistent(histogram: Ints, cells: Ints, within: Entries) -> bool:
 
 
 def _weight_digits(entries: Entries) -> Ints:
-    """Return the row count of each entry and, if rows have weights, also its weight, as rows of one array.
+    """Return an array with the row count of each entry and, if rows have weights, with its weight.
 
-    The weight takes two rows: its integer part, and its fraction in units of 2**-60.
+    The first row of the array contains the row counts. If rows have weights, the second row contains the integer part
+    of each weight, and the third row its fraction in units of 2**-60.
     """
     if entries.excess is None:
         return entries.int64_counts[None]

@@ -115,7 +115,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     @property
     def places(self) -> int:
-        """The number of possible buckets over all outputs."""
+        """The number of possible buckets of all outputs together."""
         return 2 * levels.ZERO if self.outputs == 1 else self.outputs * tally.WIDEST
 
     def needs(self) -> tuple[Need, ...]:
@@ -223,8 +223,9 @@ class ValueHistogram(State, tag="value_buckets"):
             )
         if bits == self.bits:
             return self
-        # The edge of a bucket that is nearer to 0 belongs to the bucket, so the wider bucket that contains this edge
-        # contains the whole bucket. `canonicalize` raises the level of a cell if its values occupy too many buckets.
+        # Each bucket is converted by means of its edge nearer to 0. This edge belongs to the bucket, so the wider
+        # bucket that contains the edge contains the whole bucket. `canonicalize` raises the level of a cell if its
+        # values occupy too many buckets.
         new, entries = self.with_settings(bits=bits), self.cells.tallies["rows"]
         level = self.read_cells_named("level").reshape(-1)[levels.number_groups(entries, self.outputs)]
         buckets = levels.find_buckets(levels.compute_near_edges(entries.codes, level, self.bits), level, bits)

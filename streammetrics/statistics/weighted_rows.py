@@ -17,7 +17,7 @@ from .step import NOTHING, Like
 __all__ = ["WeightedRows", "check_columns"]
 
 # A kernel that checks values while it sums them first copies all sums, so that it can restore them if it finds an
-# invalid value. To limit the cost of this copy, it is used only if a state has at most this many sums.
+# invalid value. To limit the cost of this copy, such a kernel is used only if a state has at most this many sums.
 MAX_CHECKED_SUMS = 16
 RESERVED_ROLES = ("sample_weight", "at", "front", "ones")
 

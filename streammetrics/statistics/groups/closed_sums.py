@@ -129,8 +129,8 @@ class ClosedSums(State):
         Parameters
         ----------
         name : {"sums", "weights", "lone"}
-            The sum of w AUC, of w over groups with both classes, or of w over groups with only one class, where w is the
-            weight of a group.
+            Which sum to return, where w is the weight of a group: the sum of w AUC ("sums"); the sum of w over groups
+            with both classes ("weights"); or the sum of w over groups with only one class ("lone").
         by : str
             The way to weight groups, one of GROUP_WEIGHTS.
         """
@@ -142,8 +142,9 @@ class ClosedSums(State):
         Parameters
         ----------
         name : {"squares", "products", "weights", "lone"}
-            The sum of (w AUC)^2, of (w AUC) w, of w^2, or of w^2 over groups with only one class, where w is the weight of
-            a group.
+            Which sum to return, where w is the weight of a group: the sum of (w AUC)^2 ("squares"), of (w AUC) w
+            ("products"), of w^2 over groups with both classes ("weights"), or of w^2 over groups with only one class
+            ("lone").
         by : str
             The way to weight groups, one of GROUP_WEIGHTS.
         """
@@ -151,7 +152,7 @@ class ClosedSums(State):
 
 
 class SubtractableSums(ClosedSums):
-    """Sums over closed groups from which the sums over some of the groups can be subtracted.
+    """Exact sums over closed groups; the sums over some of these groups can be subtracted later.
 
     Unlike `SealedGroups`, the state does not record which partitions of groups it contains.
     """
@@ -218,7 +219,7 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         return SubtractableSums().with_cells(replace(self.cells, flats=flats))
 
     def seal(self, partition: tuple[int, int] | None = None) -> SealedGroups:
-        """Return the same sums, marked as those of one partition.
+        """Return the same sums, with a record that they are those of one partition of the groups.
 
         Parameters
         ----------
@@ -267,7 +268,7 @@ def add_sums(a: Sums, b: Sums) -> Sums:
 
 
 def _sum_in_numpy(groups: Groups, sums: Sums) -> None:
-    """Compute the sums with numpy. The result is bit for bit that of the kernel."""
+    """Compute the sums with numpy. The result equals that of the kernel bit for bit."""
     has_rows = [g > 0 for g in groups[:2]]
     two_classes, one_class = has_rows[0] & has_rows[1], has_rows[0] ^ has_rows[1]
     sums["groups"][:] = two_classes.sum(), one_class.sum(), len(two_classes) - two_classes.sum() - one_class.sum()

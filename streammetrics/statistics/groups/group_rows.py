@@ -45,8 +45,8 @@ HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal"
 # Up to this many bytes of unsorted rows are sorted together. A state with more bytes cannot be saved, because a saved
 # state contains all rows in sorted order. Its results are computed from one partition of the groups at a time.
 SAVED = 1 << 28
-# Sorted entries (row counts) may be expanded to single rows if there are at most this many rows, or at most four rows
-# per entry.
+# Sorted entries (row counts) may be expanded to single rows if there are at most this many rows, or on average at most
+# four rows per entry.
 SPREAD_ROWS = 1 << 22
 # When groups are closed, about this many groups at a time are added to the sums. All groups together could take
 # gigabytes of memory.
@@ -72,7 +72,7 @@ class WaitingRows:
     rounded : bool
         Whether a weight was rounded to a multiple of 2**-60.
     level : int
-        The smallest number of leading zero bits in the hash of a kept group, if the state is a sample of groups.
+        If the state is a sample of groups: only groups whose hash begins with at least this many zero bits are kept.
     spilled : tuple of Spill
         The rows on disk.
     settled : tuple of GroupRows
@@ -355,7 +355,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return Groups.concat(self._iter_groups())
 
     def _iter_groups(self) -> Iterator[Groups]:
-        """Yield the weights of negatives, positives and pairs of all groups, in several parts if rows are on disk.
+        """Yield the weights of negatives, positives and pairs of all groups; by partition if rows are on disk.
 
         Rows are sorted by one thread per processor.
         """

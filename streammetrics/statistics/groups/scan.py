@@ -79,9 +79,9 @@ def compare_rows(keys: NDArray[np.uint64], starts: Ints) -> Groups:
 
 def fixed_weights(weights: NDArray[np.float64]) -> Ints:
     """Return weights as fixed-point numbers: w = high * 2**-20 + low * 2**-60, rounded once, as kernels do."""
-    # Adding 1.5 * 2**32 rounds a float64 to a multiple of 2**-20, because this is the last bit of the sum. The difference
-    # between the bits of the sum and those of the constant is the multiple, as an integer. The remainder is rounded to a
-    # multiple of 2**-60 in the same way.
+    # Adding 1.5 * 2**32 rounds a float64 to a multiple of 2**-20, because the last bit of the sum stands for 2**-20. If
+    # the bits are read as integers, the bits of the sum minus those of the constant give this multiple. The remainder
+    # is rounded to a multiple of 2**-60 in the same way.
     high = weights + 1.5 * 2.0**32
     low = (weights - (high - 1.5 * 2.0**32)) + 1.5 * 2.0**-8
     pair = np.stack([high.view(np.int64) - 0x41F8000000000000, low.view(np.int64) - 0x3F78000000000000], axis=-1)

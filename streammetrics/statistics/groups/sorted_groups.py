@@ -135,7 +135,8 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         open_ = np.cumsum(begins - ends)
         before = np.concatenate([[0], open_[:-1]]) if len(open_) else open_
         wrong = (open_ < 0) | (open_ > 1) | (ends > before + begins) | (begins + ends == 0)
-        # Every range has a row in its first and in its last group, so a group has at least as many rows as ranges.
+        # Each range that begins or ends with a group contains a row of this group, so a group has at least as many rows
+        # as such ranges.
         wrong |= np.maximum(begins, ends) > self.inner_row_counts
         # No range may be open after the last group of a slice.
         last = np.diff(cells.inner_keys[:, 0], append=-1) != 0

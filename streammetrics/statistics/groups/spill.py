@@ -257,7 +257,7 @@ class Spill:
 
 
 def spill_rows(folder: str, raws: Sequence[RawRows], before: tuple[Spill, ...]) -> tuple[Spill, ...]:
-    """Write rows to a folder, and return the spills `before` together with the new rows.
+    """Write rows to a folder, and return the spills `before`, extended by these rows.
 
     If writing fails, an error is raised and nothing changes.
     """
