@@ -116,7 +116,8 @@ def aa(
     """Assign the units of a log to random arms many times, and count how often the arms seem to differ.
 
     All arms are equal, so valid intervals exclude 0 in a fraction 1 - confidence of the comparisons. The function needs
-    rows: sharded states no longer contain units, and shuffling shards would not detect a wrong unit.
+    the rows of the log: sharded states no longer contain units, and random arms of whole shards would not detect a
+    wrong unit.
 
     Parameters
     ----------
@@ -194,7 +195,7 @@ def aa(
     salts = hashes_of(np.arange(runs, dtype=np.int64) + seed * runs, SALT).tolist()
     first = 0
     for batch, ids in _batches(table, unit):
-        # An update without rows raises an error for missing columns.
+        # Update a copy without rows, which raises an error if a column is missing.
         sharded.copy().update({n: _slice_column(batch.raw(n), slice(0, 0)) for n in batch.names})
         for some in _split_rows(batch, len(ids), blocks):
             columns = {name: _slice_column(batch.raw(name), some) for name in batch.names}

@@ -170,7 +170,7 @@ class AxisDefinition(Definition):
         return dict(cache[cache_key][1])
 
     def find_places(self, states: Sequence[State]) -> Places:
-        """Compute the result of `places`, which caches it."""
+        """Find the indices of the cells of each key in each state; `places` calls this method and caches the result."""
         width, none = len(self.axis.names), np.zeros(0, np.int64)
         cells: Places = {}
         # The number of keys found in the first state. If later states add keys, the keys must be sorted again.
@@ -329,7 +329,10 @@ def object_of_cells(definition: AxisDefinition, states: Sequence[State]) -> Any:
 
 
 def _drop_axes(definition: Any, names: set[str], first: bool = True) -> Any:
-    """Return the definition without inner slices and windows by the columns `names`; the outermost (`first`) stays."""
+    """Return the definition without inner slices and windows by the columns `names`; the outermost axis stays.
+
+    `first` says whether the axis of this definition is the outermost one.
+    """
     if not isinstance(definition, AxisDefinition):
         return definition
     inner = _drop_axes(definition.inner, names, False)
@@ -337,7 +340,7 @@ def _drop_axes(definition: Any, names: set[str], first: bool = True) -> Any:
 
 
 def _user_keys(state: State, keys: Ints) -> list[tuple[Any, ...]]:
-    """Convert stored keys to tuples of Python values, and the keys of cells that are not kept to `REST`."""
+    """Convert stored keys to tuples of Python values, or to `REST` for the sum of all cells that are not kept."""
     columns = []
     for i in range(keys.shape[1]):
         words = state.cells.vocabularies[i]

@@ -140,14 +140,15 @@ class CellAnswers(Answer):
         return self.records_of(self.definition.places(self.states), confidence)
 
     def records_of(self, places: Places, confidence: float | None) -> list[dict[str, Any]]:
-        """Return the rows of a table for these keys as dicts, in the order of the keys."""
+        """Return the rows of a table for the keys of `places` as dicts, in the order of these keys."""
         check_levels(self.definition.axis.names)
         metrics, readings = self.metrics or {}, self.readings
         values, bounds = {n: c.values for n, c in readings.items()}, {n: c.bounds for n, c in readings.items()}
         intervals = {} if confidence is None or not metrics else self._intervals_of_cells(confidence)
         out = []
         for key, at in places.items():
-            # A key, such as `REST`, may lack a cell in the state of some metric. Its rows are then computed separately.
+            # A key, such as `REST`, may have no cell in the state of some metric. The table rows of this key are then
+            # computed separately.
             if metrics and all(len(at[m.place]) for m in metrics.values()):
                 rows = self._build_rows(metrics, values, bounds, intervals, at)
             else:

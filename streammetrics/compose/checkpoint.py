@@ -1,6 +1,6 @@
 """Checkpoint: the state of an unfinished pass over a log, from which the pass can continue.
 
-A checkpoint also has the parts of the log that were counted, and the identity of the log.
+A checkpoint also records which parts of the log were counted, and the identity of the log.
 """
 
 from __future__ import annotations

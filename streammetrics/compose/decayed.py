@@ -37,7 +37,7 @@ NO_SAMPLE = "rows weighted by age are not a sample; use Decayed(Sharded(..., uni
 
 
 class DecayedAnswer(PooledAnswer):
-    """Values, bounds and intervals with decay. The numbers of rows in tables and explanations are without decay."""
+    """Values, bounds and intervals with decay. Tables and explanations show numbers of rows without decay."""
 
     @property
     def _undecayed_answer(self) -> Any:

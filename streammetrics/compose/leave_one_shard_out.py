@@ -1,7 +1,7 @@
 """Leave-one-shard-out values: the value of a metric without each shard of units, for the delete-one-group jackknife.
 
-The total of all shards is computed once. It is then repeated for each shard, and all shards are subtracted from it in one
-operation. States that cannot subtract are merged again from all other shards, which takes longer.
+The total of all shards is computed once and copied for each shard. Each shard is then subtracted from its copy, all in
+one operation. If the states do not support subtraction, all other shards are merged for each shard, which takes longer.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ def merge_shards(shards: State) -> State:
 
 
 def fold_shards(shards: State, count: int) -> State:
-    """Return the state that the same units would give in `count` shards, a divisor of their number.
+    """Return the state that the same units would give with only `count` shards, a divisor of the current number.
 
-    The shard of a unit is the integer part of K h, where h is its hash as a fraction, so adjacent shards are added up.
+    With K shards, the shard of a unit is the integer part of K h, where h is the hash of the unit as a fraction below
+    1. Each of the fewer shards is therefore a sum of adjacent shards.
     """
     axes, words, keys = shards.axes, shards.cells.vocabularies, shards.cells.keys.copy()
     if axes[-1].size == count or not len(keys):
@@ -74,7 +75,7 @@ def fold_shards(shards: State, count: int) -> State:
 
 
 def reduce_groups(metric: Any, shards: Any, *, is_group: bool) -> Any:
-    """Return the shards with sums over groups in place of the rows of each group, if the metric needs only such sums.
+    """Replace the rows of each group in the shards by sums over groups, if the metric needs only such sums.
 
     The sums of one shard can be subtracted from the total if each group has all of its rows in one shard. This is the
     case if the unit is the group (`is_group`). Metrics that can be sealed need only sums over groups; other metrics of
@@ -100,10 +101,11 @@ def split_by_cell(shards: State, cells: int) -> ShardStates:
 
 
 def count_events(counted: Any, shards: State, count: int, cells: int) -> tuple[Floats, NDArray[np.str_]]:
-    """Return the events in each shard and cell, on which the precision of an interval depends, and what they are.
+    """Return the number of events in each shard and cell, and what an event is in each cell (such as "positives").
 
-    These are the positives; or the negatives, if a metric needs both and the cell has fewer of them; or the rows, if
-    `counted`, the state of `shards` before `reduce_groups`, does not count positives.
+    The precision of an interval depends on the number of events. Events are the positives, with two exceptions: the
+    negatives, if the metric needs both classes and the cell has fewer negatives; and the rows, if the state does not
+    count positives. `counted` is the state of `shards` before `reduce_groups`.
     """
     rows, positives = (
         table_by_shard(shards, each, count, cells) for each in (counted.row_counts, counted.positive_counts)
@@ -183,7 +185,7 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
     # A shard without rows does not change the value.
     tables = {n: np.repeat(x[None], count, axis=0) for n, x in _read_numbers(name, metric, binding, total).items()}
     # If a shard contains all rows of a slice, the slice has no value without this shard. Without slices, the value is
-    # then that of no rows.
+    # then that of the metric without rows.
     is_only = shards.total_row_counts == total.total_row_counts[at]
     of_no_rows = _read_numbers(name, metric, binding, total.empty_copy()) if is_only.any() and not total.axes else {}
     for number, table in tables.items():

@@ -374,7 +374,7 @@ def _parse_id(partition_id: Any) -> tuple[str, Any] | None:
         parsed = None if partition_id is None else to_stored_key(partition_id)
         # Reject an ID that cannot be saved, such as an integer of more than 64 bits.
         fit = parsed is not None and (KINDS[parsed[0]] or are_stored_keys(parsed[0], np.array([parsed[1]], object)))
-    # The ID is a string that is not valid Unicode, or the NaT of pandas.
+    # The ID cannot be converted, because it is a string that is not valid Unicode, or the NaT of pandas.
     except ValueError:
         return None
     return parsed if fit else None

@@ -96,8 +96,7 @@ class ShardedDefinition(Definition):
     on_invalid, memory_limit
         As for `Sharded`.
     unknown : tuple of State
-        The states of the shards of metrics whose class this process has not imported, if a saved file contains such
-        metrics.
+        The empty states of the shards, if a saved file contains metrics whose class this process has not imported.
     """
 
     kind = "sharded"
@@ -176,7 +175,8 @@ class ShardedDefinition(Definition):
         check_settings(header["unit"], shards, bits, missing)
         values = check_missing_values("Sharded", decode_setting(header.get("missing_values", [])))
         known = all(not isinstance(s, OpaqueState) for s in states[:half])
-        # A state whose class is not imported cannot be coarsened here, so use its saved states by shard as they are.
+        # If the class of a state is not imported, `reads` cannot derive the state by shard from it. Keep an empty copy
+        # of the saved state by shard instead.
         unknown = () if known else tuple(s.empty_copy(s.axes[:-1]) for s in states[half:])
         return cls(inner, Unit(header["unit"], Ids(missing, values)), shards, bits, unknown=unknown)
 
@@ -237,7 +237,7 @@ class ShardedDefinition(Definition):
     def _shards(
         self, whole: Sequence[State], parts: Sequence[State], samples: dict[str, Sample]
     ) -> Iterator[tuple[str, Shards]]:
-        """Yield the name of each number (a metric may have several), and its values without each shard, as `Shards`."""
+        """Yield the name of each number of each metric, and a `Shards` object with its values without each shard."""
         totals_by_place: dict[int, tuple[Any, ...]] = {}
         for name, (metric, place, binding) in (self.metric_reads() or {}).items():
             shards = reduce_groups(metric, parts[place], is_group=binding.column("group") == self.unit)
@@ -258,7 +258,7 @@ class ShardedDefinition(Definition):
                 events = count_events(parts[place], shards, self.shards, cells)
                 totals_by_place[place] = weights, *events, split_by_cell(parts[place], cells)
             weights, events, events_names, states_by_cell = totals_by_place[place]
-            # Several tasks may contain the same metric object, so the name decides, too.
+            # Compare names, too, because several tasks may contain the same metric object.
             own = [n for n, s in samples.items() if s.metric is metric and (n == name or n.startswith(f"{name}/"))]
             for number in own:
                 plan = self.unit, self.shards, parts[place].cells.vocabularies[-1].kind.removeprefix("shard of ")
@@ -447,7 +447,7 @@ def check_inner(inner: Definition) -> None:
 
 
 def _leave_out_each(name: str, metric: Any, binding: Any, shards: State, count: int) -> dict[str, Floats]:
-    """Return the numbers of a metric without each shard, after folding the shards to `count` shards."""
+    """Merge the shards to `count` shards, and return the numbers of a metric without each of them."""
     return leave_one_out(name, metric, binding, fold_shards(shards, count), count)
 
 
@@ -456,7 +456,7 @@ def _no_numbers(count: int) -> dict[str, Floats]:
 
 
 def _select_number(numbers: Callable[[int], dict[str, Floats]], name: str, cells: int, count: int) -> Floats:
-    """Return one of the numbers without each of `count` shards; NaN in all cells if the metric has no such number."""
+    """Return the number `name` of a metric without each of `count` shards; NaN if it has no such number."""
     found = numbers(count)
     return found[name] if name in found else np.full((count, cells), np.nan)
 

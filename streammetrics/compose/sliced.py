@@ -1,4 +1,4 @@
-"""Sliced: a metric for every value of some columns, with exact totals and roll-ups (GROUP BY)."""
+"""Sliced: a metric for every combination of values of some columns, with exact totals and roll-ups (GROUP BY)."""
 
 from __future__ import annotations
 
@@ -368,7 +368,7 @@ def _sortable(inner: Any) -> dict[str, Any]:
 
 
 def _sum_inner_cells(slices: Sliced) -> Any:
-    """Return the slices with the slices and windows inside of them summed; None if there are none inside."""
+    """Return a copy in which the slices and windows inside each slice are summed; None if there are none inside."""
     inner = definition_of(slices).inner
     return slices.across(*inner.levels) if isinstance(inner, AxisDefinition) and inner.levels else None
 
@@ -396,9 +396,9 @@ def _sort_values(
 
 
 def _stored_key(definition: SlicedDefinition, states: Sequence[State], key: Any) -> Any:
-    """Return a key with the types that `keys` has, such as int rather than a numpy integer type.
+    """Convert a key to the types that `keys` returns, such as int instead of a numpy integer.
 
-    If a value of the key occurs in no slice, return `REST`, which is not the key of a slice.
+    If a value of the key occurs in no slice, return `REST`, which is never the key of a slice.
     """
     atoms = key if isinstance(key, tuple) else (key,)
     for state in states if len(atoms) == len(definition.axis.names) else ():

@@ -56,7 +56,8 @@ class WindowAnswers(CellAnswers):
         if not young or latest is None:
             return super().records_of(places, confidence)
         size = definition.axis.size
-        # The latest start of a window that is old enough, that is, whose rows are all at least `mature_after` old.
+        # Windows that start at this time or earlier are not provisional: all of their rows are at least `mature_after`
+        # old.
         last = (latest + size if self._now is None else self._now) - young - size
         records = []
         for key, at in places.items():
@@ -111,7 +112,7 @@ class WindowedDefinition(AxisDefinition):
 
     def find_places(self, states: Sequence[State]) -> Places:
         places = super().find_places(states)
-        # Rows without a time are invalid and were left out, so this key does not stand for a window.
+        # The key (None,) is not that of a window: rows without a time are invalid and were left out.
         places.pop((None,), None)
         return places
 
@@ -355,7 +356,7 @@ def axis_of(time: Any, width: Any, keep: Any, what: str = "width=") -> Axis:
     """
     if not isinstance(time, str) or not time:
         raise TypeError(f"time= must be the name of a column, not {time!r}")
-    # numpy counts timedelta64 among its integers. Do not convert it, so that it stays a duration.
+    # In numpy, timedelta64 is an integer type. Do not convert it to an integer, because it is a duration.
     width = width if isinstance(width, np.timedelta64) else to_python_int(width)
     keep = to_python_int(keep)
     if keep is not None and (type(keep) is not int or keep < 1):

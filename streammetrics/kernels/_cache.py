@@ -50,9 +50,10 @@ def user_folder() -> Path | None:
 
 
 def temporary_folder() -> Path | None:
-    """Return a cache folder for temporary files, which processes of a user without a home share.
+    """Return the cache folder inside the system's folder for temporary files, such as /tmp.
 
-    It is None if the folder cannot be created, or if other users can write to it or replace it.
+    All processes of a user without a home share it. The result is None if the folder cannot be created, or if other
+    users can write to it or replace it.
     """
     base = Path(tempfile.gettempdir())
     folder = base / f"streammetrics-kernels-{os.geteuid()}"
@@ -60,12 +61,13 @@ def temporary_folder() -> Path | None:
         mode = base.stat().st_mode
     except OSError:
         return None
-    # In a folder with the sticky bit, such as /tmp, other users cannot replace a folder of this user.
+    # Users who can write to the parent folder could replace the cache folder. The sticky bit, which /tmp has, prevents
+    # this.
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         return None
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
-    # Another user may have created a link to a folder of this user.
+    # Reject a symbolic link: another user may have created it, to redirect the cache to another folder of this user.
     return folder if not folder.is_symlink() and _is_private(folder) else None
 
 
@@ -89,8 +91,8 @@ def _is_private(folder: Path) -> bool:
 def cache_folders() -> list[Path]:
     """Return the folders that are searched for cached kernels, in this order.
 
-    New files are written to the first folder that is writable: the folder of NUMBA_CACHE_DIR, or else the folder in the
-    user's home, or else the folder for temporary files. Folders after it are not used.
+    There are up to three: the folder of NUMBA_CACHE_DIR, the folder in the user's home, and the folder for temporary
+    files. The list ends with the first folder that is writable, because new files are written to this folder.
     """
     folders = list[Path]()
     for find in (configured_folder, user_folder, temporary_folder):
@@ -115,7 +117,7 @@ def writable_folder() -> Path | None:
 
 
 class KernelCache:
-    """The cached files of one kernel, with the methods that numba calls on a cache.
+    """The files of one kernel in the cache, with the interface that numba expects of a cache.
 
     Parameters
     ----------

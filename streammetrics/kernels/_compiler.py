@@ -160,8 +160,8 @@ class StepLowering(NativeLowering):
             lower = VectorLower(context, library, descriptor, state.func_ir, metadata=state.metadata)
             lower.lower()
         library.finalize()
-        # numba expects a function that Python can call, but a step has none. Register the method `index` of a string
-        # instead, because it raises TypeError for array arguments.
+        # numba needs an object that Python can call, but a step is not compiled for Python. Register the method `index`
+        # of a string instead: calling it with arrays raises TypeError.
         function = f"{descriptor.qualname} is a step, which only kernels can call".index
         context.insert_user_function(function, descriptor, [library])
         state["cr"] = _LowerResult(descriptor, lower.call_helper, cfunc=function, env=lower.env)
@@ -190,7 +190,7 @@ class StepCompiler(KernelCompiler):
     replacements: ClassVar[dict[type, type]] = {NativeLowering: StepLowering, NopythonTypeInference: StepTyping}
 
 
-# The types that numba has inferred for a function and its argument types. All kernels share them.
+# The signature that numba has chosen for each pair of a function and its argument types. All kernels share this cache.
 _CALL_TYPES: dict[Any, Any] = {}
 
 
@@ -240,7 +240,7 @@ def compile_overloads_as_steps(options: dict[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def pause_garbage_collector() -> Iterator[None]:
-    """Pause Python's garbage collector, which otherwise takes a fifth of the time of a compilation."""
+    """Pause Python's garbage collector, which otherwise takes a fifth of the compilation time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

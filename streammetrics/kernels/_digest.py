@@ -99,7 +99,8 @@ class DigestBuilder:
 
     def add_function(self, function: FunctionType) -> None:
         """Add a function: its code, globals, closure variables and defaults."""
-        # Functions may call each other. To end the recursion, add only the number of a function that was added before.
+        # Functions may call each other recursively. If a function was added before, add only its number, so that the
+        # recursion ends.
         if function in self._numbers:
             self.add("met before", self._numbers[function])
             return
@@ -138,7 +139,7 @@ class DigestBuilder:
         self.add(sorted((name, getattr(value, "__qualname__", repr(value))) for name, value in options.items()))
 
     def add_value(self, name: str, value: Any) -> None:
-        """Add a value that compiled code may contain."""
+        """Add a value that the compiled code may contain, such as a constant; `name` says where it comes from."""
         if isinstance(value, (NoneType, bool, int, float, complex, str, bytes, EllipsisType)):
             self.add(name, type(value).__name__, value)
         elif isinstance(value, (tuple, frozenset)):

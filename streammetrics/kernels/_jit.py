@@ -75,7 +75,7 @@ class BusyError(Exception):
 
 @contextmanager
 def raise_if_busy() -> Iterator[None]:
-    """Raise BusyError rather than wait while another process compiles a kernel."""
+    """Within this context, raise BusyError instead of waiting for another process that compiles a kernel."""
     global _waits_for_others
     _waits_for_others = False
     try:
@@ -132,10 +132,10 @@ def _compile_step(function: Any, *, forceinline: bool) -> Any:
 
 
 def choose_by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Return a function of one number, for use in kernels, that calls `float32` or `float64`, by the number's dtype."""
+    """Return a function of one number, for kernels: it calls `float32` or `float64`, depending on the number's dtype."""
 
     def step(z: Any) -> Any:
-        """Do nothing if Python calls this. In compiled code, numba calls the overload for the dtype of the argument."""
+        """Do nothing. In compiled code, numba replaces a call of this function by the overload for the dtype of z."""
 
     def choose(z: Any) -> Callable[..., Any]:
         return float32 if z.bitwidth == 32 else float64
@@ -146,7 +146,7 @@ def choose_by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any])
 
 
 def replace_function(step: Callable[..., Any], replacement: Callable[..., Any]) -> None:
-    """Let kernels that call the Python function `step` instead run `replacement`, a function of one number x."""
+    """Make kernels run `replacement`, a function of one number x, wherever they call the Python function `step`."""
     overload(step, jit_options=_STEP | {"forceinline": True})(lambda x: replacement)
     STEPS[step] = (replacement,)
 
@@ -185,8 +185,8 @@ class Kernel:
         self.find_entry_point(*arguments)
         try:
             return self.dispatcher(*arguments)
-        # While another thread compiles this kernel for other types, numba may also try to compile it for these types,
-        # and fail. Call again after the other thread has finished.
+        # The call failed because another thread was compiling this kernel for other types, so that numba also tried to
+        # compile it here. Wait for the other thread, and call again.
         except RuntimeError:
             with _COMPILING:
                 return self.dispatcher(*arguments)
@@ -278,7 +278,7 @@ def _is_locked_elsewhere(file: int) -> bool:
     """Try to acquire the lock, and return whether another process has it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    # Another process has the lock.
+    # The lock cannot be acquired, because another process has it.
     except BlockingIOError:
         return True
     except OSError:  # some file systems have no locks

@@ -1,4 +1,4 @@
-"""Functions for kernels: working memory on the stack, views, prefetching, loads of words, and fixed-point addition."""
+"""Low-level functions for kernels: arrays on the stack, views, prefetching, 64-bit loads and fixed-point addition."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _add_limbs(_: Any, numbers: Any, at: Any, high: Any, low: Any) -> Any:
         for k, limb in enumerate(added):
             limbs = builder.insert_element(limbs, limb, number(k))
         total = builder.add(total, limbs)
-        # The second limb carries into the first one; nothing carries into the second one.
+        # Only the second limb can have a carry, which is added to the first limb.
         carries = builder.ashr(total, pair([LIMB, LIMB]))
         carries = builder.shuffle_vector(carries, pair([0, 0]), ir.VectorType(number, 2)([1, 2]))
         total = builder.and_(total, pair([-1, (1 << LIMB) - 1]))

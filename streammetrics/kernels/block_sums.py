@@ -1,4 +1,4 @@
-"""Exact sums over a block of scored rows: sums by label of terms, such as log-loss, and sums of their squares.
+"""Exact sums over a block of scored rows: the sum of a term, such as log-loss, for each label, and of its squares.
 
 Sums are fixed-point numbers that consist of two integers ("limbs"): high * 2**-20 + low * 2**-60. Adding a large
 constant (a "magic number") to a float rounds it, so that the low bits of the result form an integer. Integer sums do not
@@ -25,15 +25,19 @@ from .score_terms import HIGH, HIGH_BITS, LARGE, LOW, LOW_BITS, add_fixed, may_c
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 CHUNKS = u8(68)
-# The first limb of a sum of squares that is too large for fixed point (2**41 or more), and whose exact value is unknown.
+# If a sum of squares is too large for fixed point (2**41 or more), its first limb is set to this value, which means
+# that the exact sum is unknown.
 CEILING = i8(1 << 61)
-# Adding these magic numbers rounds squares below 1 to a multiple of 2**-52, and squares below 2**11 to one of 2**-41.
+# Adding ONE rounds a square below 1 to a multiple of 2**-52. Adding LOSS rounds a square below 2**11 to a multiple of
+# 2**-41.
 ONE, LOSS = 1.0, 2.0**11
 ONE_BITS, LOSS_BITS = i8(0x3FF0000000000000), i8(0x40A0000000000000)
-# A mask of the 32 bits below 2**-20 of a number in units of 2**-52; these bits belong to the second limb.
+# For an integer in units of 2**-52, this mask selects the lowest 32 bits. They stand for values below 2**-20, which
+# belong to the second limb.
 UNITS = i8((1 << 32) - 1)
-# Adding these magic numbers rounds the remainder after the first limb to a multiple of 2**-52 or, for log-loss, of 2**-41.
-# The remainder may be negative, and the factor 1.5 keeps the exponent of the sum the same in this case.
+# Splitting off the first limb of a number leaves a remainder. Adding FINE rounds it to a multiple of 2**-52, and adding
+# FINE_LOSS (for log-loss) to a multiple of 2**-41. Because of the factor 1.5, the exponent of the sum is the same for a
+# negative remainder.
 FINE, FINE_LOSS = 1.5, 1.5 * 2.0**11
 FINE_BITS, FINE_LOSS_BITS = i8(0x3FF8000000000000), i8(0x40A8000000000000)
 
@@ -62,7 +66,7 @@ def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
 def large_limb(q: Any) -> Any:
     """Return the first limb, in units of 2**-20, of a number of 2**31 or more; CEILING if the number is 2**41 or more.
 
-    The caller uses 0 as the second limb, because such a number has at most one bit below 2**-20.
+    The caller uses 0 as the second limb: the last bit of such a float64 is at least 2**-21, so hardly anything is lost.
     """
     return i8(q * 2.0**20) if q < 2.0**41 else CEILING
 
@@ -93,7 +97,7 @@ def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
 
 @outline
 def is_any_from(v: Any, least: Any) -> Any:
-    """Return whether any number of a block is at least `least`."""
+    """Return whether any number of the block v is `least` or larger."""
     found = i8(0)
     for j in range(v.shape[0]):
         found |= i8(v[j] >= least)
@@ -105,7 +109,8 @@ def add_bits(x: Any, positive: Any, h: Any, l: Any, h1: Any, l1: Any) -> Any:  #
     """Add the limbs of the number x to sums over all rows (h, l) and, if `positive`, to sums over positives (h1, l1).
 
     Each limb is added together with the bits of its magic number, which saves a subtraction for each row. The function
-    `subtract_magic` removes these bits once per block. Sums are modulo 2**64.
+    `subtract_magic` removes these bits once per block. Sums may wrap around at 2**64, which does not change the final
+    result.
     """
     t = x + HIGH
     high, low = f8(t).view(i8), f8((x - (t - HIGH)) + LOW).view(i8)
@@ -137,9 +142,10 @@ def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
 
 @outline
 def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any) -> Any:
-    """Return the result of `sum_by_class`, and the sum of all squares as an integer.
+    """Return the sums of the values v over negatives and over positives, and the sum of all squares.
 
-    The unit of this integer is the value of the last bit of the magic number `magic`: 2**-52 or 2**-41.
+    Each of the first two sums has two limbs (see `sum_by_class`). The sum of squares is an integer, whose unit is the
+    value of the last bit of the magic number `magic`: 2**-52 or 2**-41.
     """
     h, l, h1, l1, q = i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -151,9 +157,10 @@ def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any
 
 @outline
 def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
-    """Do what `sum_with_squares` does, but faster, for scores that are multiples of 2**-52.
+    """Return the sums of scores over negatives and over positives, and of all squares, for multiples of 2**-52.
 
-    Such a score is an integer number of units of 2**-52, and need not be split into two limbs for each row.
+    The result is that of `sum_with_squares`. This function is faster, because such a score is an integer number of
+    units of 2**-52, and need not be split into two limbs.
     """
     # Adding 1.0 to such a score is exact, and the low bits of the sum are the number of units.
     h, h1, q = i8(0), i8(0), i8(0)
@@ -232,8 +239,8 @@ def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits:
 def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
     """Add the values v of 2**31 or more to an exact sum of any size, and set them to 0.
 
-    `large` holds these exact sums (superaccumulators), and `at` is the index of one. The sum squares[square] is set to
-    CEILING, because the square of such a value is too large for it.
+    The exact sum is the superaccumulator at index `at` of `large`. A sum of squares cannot hold the square of such a
+    value, so squares[square] is set to CEILING.
     """
     for j in range(v.shape[0]):
         if v[j] >= LARGE:
@@ -245,7 +252,7 @@ def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
 
 @outline
 def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
-    """Add a block of squares v of any size to the saturating sum at index `at`.
+    """Add the squares v of a block, which may have any size, to the saturating sum at index `at` of `numbers`.
 
     Squares of 2**31 or more are added one by one, and set to 0 in `v`.
     """
@@ -384,10 +391,10 @@ def count_square_units(v: Any, loss: Any, units: Any) -> None:
 
 @outline
 def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, units: Any) -> None:
-    """Add squares of log-losses v that are 2**11 or more to the sums of their cells, and set them to 0 in `units`.
+    """Add the squares of log-losses v that are 2**11 or more to the sums of their cells, and set their `units` to 0.
 
-    Such squares are too large for `count_square_units`. `here` holds the cell of each row. A cell has `n_terms` terms, of
-    which log-loss is number t.
+    `units` holds the squares as integers. Squares of this size are too large for `count_square_units`, which computes
+    the integers. `here` holds the cell of each row. A cell has `n_terms` terms, of which log-loss is number t.
     """
     for j in range(v.shape[0]):
         q = v[j] * v[j]

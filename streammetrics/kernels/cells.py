@@ -66,10 +66,10 @@ def find_cells_in_range(
     row_parents: Any, row_codes: Any, code_of: Any, low: Any, extent: Any, table: Any, parents: Any, codes: Any,
     count: Any, out: Any,
 ) -> Any:  # fmt: skip
-    """Do what `find_cells` does, without hashing, for codes from `low` to `low + extent - 1`.
+    """Write the cell of each row and add new cells, like `find_cells`, but without hashing.
 
-    If this range is small, `table` can have a slot for every pair of parent and code. If `code_of` is not empty,
-    `row_codes` contains indices into `code_of` rather than codes.
+    All codes are from `low` to `low + extent - 1`. This range is small, so `table` has a slot for every pair of a
+    parent and a code. If `code_of` is not empty, `row_codes` contains indices into `code_of` rather than codes.
     """
     is_lone, is_direct = row_parents.shape[0] == 0, code_of.shape[0] == 0
     for i in range(row_codes.shape[0]):
@@ -90,11 +90,12 @@ def find_cells_in_range(
 def find_cells_by_id(
     row_parents: Any, first: Any, second: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any
 ) -> Any:  # fmt: skip
-    """Do what `find_cells` does for IDs of 128 bits in two words, or of 64 bits if `second` is empty.
+    """Write the cell of each row and add new cells, like `find_cells`, for keys that are IDs of 64 or 128 bits.
 
-    `codes` holds two words per cell. There may be many cells, so that most accesses miss the cache. A large table is
-    therefore accessed in three steps for each block of rows: prefetch the slots of the table, prefetch the IDs of the
-    cells in these slots, and compare the IDs.
+    The words of an ID are in `first` and `second`; if IDs have one word, `second` is empty. `codes` holds two words per
+    cell. If there are many cells, most accesses miss the cache of the processor. A large table is therefore accessed in
+    three steps for each block of rows: prefetch the slots of the table, prefetch the IDs of the cells in these slots,
+    and compare the IDs.
     """
     mask = u8(table.shape[0] - 1)
     is_lone, one_word = row_parents.shape[0] == 0, second.shape[0] == 0
@@ -135,7 +136,7 @@ def find_known_cells(
     row_parents: Any, values: Any, stored: Any, slots: Any, low: Any, extent: Any, table: Any, parents: Any, codes: Any,
     out: Any,
 ) -> Any:  # fmt: skip
-    """Write the cell of each row, given its parent and its key, an integer; return 1 if a row needs a new cell, else 0.
+    """Write the cell of each row, given its parent cell and integer key; return 1 if a row needs a new cell, else 0.
 
     `values` holds the key of each row. `stored` and `slots` are the keys that have a code, and their hash table (see
     `encode_ints`). If `extent` is 0, `table` is a hash table; otherwise it has a slot for every pair of a parent and a

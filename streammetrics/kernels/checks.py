@@ -52,7 +52,8 @@ def has_bad_weight(mass: Any, w: Any) -> Any:
         prefetch(w, a + BLOCK, LONG)
         for j in range(ww.shape[0]):
             bits = f8(ww[j] + 0.0).view(i8)  # adding 0.0 turns -0.0 into 0.0
-            # The sign bit of this number is set if the weight is above 0. The range does not apply to a weight of 0.
+            # The sign bit of this number is set unless the weight is 0. A weight of 0 is valid, although it is out of
+            # range.
             is_nonzero = ~(bits - i8(1))
             wrong |= bits | (((bits - least) | (most - bits)) & is_nonzero)
             small |= (bits - exact) & is_nonzero

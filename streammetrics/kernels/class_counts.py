@@ -13,7 +13,8 @@ from .score_terms import add_fixed, split_limbs
 
 i4, i8, u8 = np.int32, np.int64, np.uint64
 
-# The number of rows in a block: their highest scores are found before the rows are counted.
+# The number of rows in a block. The class with the highest score is found for all rows of a block before they are
+# counted.
 BLOCK = 64
 
 
@@ -58,11 +59,11 @@ def count_class_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, 
 
 @kernel(out=("counts", "excess"))
 def count_top_classes(t: Any, s: Any, w: Any, at: Any, width: Any, counts: Any, excess: Any) -> Any:
-    """Count rows like `count_class_pairs`, given the score of every class.
+    """Count rows by true and predicted class, like `count_class_pairs`, given the score of every class.
 
-    The predicted class is the one with the highest score, or the first of them if several classes have this score.
-    Scores are checked during the search for the highest score, so they are read only once. If a score is invalid, undo
-    the counts of earlier blocks and return 1.
+    The predicted class is the class with the highest score, or the first of several classes with this score. Scores are
+    checked during the search for the highest score, so they are read only once. If a score is invalid, undo the counts
+    of earlier blocks and return 1.
     """
     lone, top = at.shape[0] == 0, u8(width)
     if lone and has_bad_class(t, top):

@@ -13,7 +13,7 @@ from .score_terms import score_bits, score_of_bits
 
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
-# A row with at least this many scores is long, and is searched in spans.
+# A row with LONG or more scores is searched in spans of SPAN scores.
 LONG, SPAN = 32, 512
 # The codes of the terms that `compute_class_terms` can compute.
 LOG_LOSS, BRIER, TOP = 0, 1, 2
@@ -37,8 +37,8 @@ def compute_log_odds(s: Any, odds: Any) -> Any:
     Log-odds sort rows as the probabilities do, but still differ where the probabilities are rounded to 0 or 1.
     """
     for j in range(s.shape[0]):
-        # Compute exp of differences from the highest score, so that no sum overflows. For the best class, use differences
-        # from the second highest score, so that small probabilities are not lost next to one close to 1.
+        # Compute exp of differences from the highest score, so that no sum overflows. For the odds of the best class,
+        # use differences from the second highest score, so that exp does not underflow for all other classes.
         best, first, second = 0, f8(s[j, 0]), -np.inf
         for k in range(1, s.shape[1]):
             score = f8(s[j, k])
@@ -62,11 +62,12 @@ def compute_log_odds(s: Any, odds: Any) -> Any:
 
 @outline
 def find_highest_of_many(row: Any) -> Any:
-    """Do what `find_highest` does for long rows, in loops that vectorise.
+    """Return the class with the highest score (the first of several) in a long row, or -1 if a score is not finite.
 
-    The first loop finds the span that contains the highest score, and the second finds the score in this span. The first
-    one compares bits: as signed integers, the bits of numbers of 0 and more sort like the numbers, and those of negative
-    numbers in reverse order; as unsigned integers, those of negative numbers are larger than all others.
+    One loop finds the span of the row that contains the highest score, and another loop finds the score in this span;
+    both vectorise. The first loop compares the bits of scores as integers. As signed integers, the bits of positive
+    numbers sort like the numbers, and those of negative numbers in reverse order. As unsigned integers, the bits of
+    negative numbers are larger than those of positive numbers.
     """
     top, at, bad = row[0], 0, False
     for a in range(0, row.shape[0], SPAN):
@@ -84,8 +85,8 @@ def find_highest_of_many(row: Any) -> Any:
             top, at = best, a
     if bad:
         return i8(-1)
-    # Compare numbers here rather than bits, because 0.0 and -0.0 are equal. The first index is the smallest one, and a
-    # minimum needs no branch.
+    # Compare numbers rather than bits, because 0.0 and -0.0 are equal but have different bits. The first class with
+    # this score is the minimum of their indices, which needs no branch.
     span, first = row[at : at + SPAN], i4(SPAN)
     for k in range(span.shape[0]):
         here = i4(k) if span[k] == top else i4(SPAN)
@@ -198,10 +199,13 @@ def compute_class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: An
 def compute_label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
     """Write the requested multilabel ranking terms of each row, given its labels and scores.
 
-    The codes of terms are 0 for coverage, 1 for average precision and 2 for ranking loss. Codes 3 (average precision)
-    and 5 (AUC) are 0 in rows where these terms are undefined; codes 4 and 6 are 1 in rows where 3 and 5, respectively,
-    are defined. `rising` holds the labels of each row in ascending order of their scores. As in scikit-learn, tied labels
-    all get the last of their ranks, and tied pairs count as pairs in the wrong order, but one half in the AUC.
+    The codes of terms are 0 for coverage, 1 for average precision and 2 for ranking loss. Code 3 is average precision
+    and code 5 is AUC, both with the value 0 in rows where they are undefined. Codes 4 and 6 are 1 in rows where codes 3
+    and 5, respectively, are defined, else 0.
+
+    `rising` holds the labels of each row in ascending order of their scores. As in scikit-learn, all tied labels get
+    the last of their ranks. A tied pair of labels counts as wrongly ordered, except in the AUC, where it counts one
+    half.
     """
     width = s.shape[1]
     for j in range(s.shape[0]):

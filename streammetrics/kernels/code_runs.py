@@ -1,8 +1,8 @@
 """Group the exact rows of many cells by cell, and sort them when they are read.
 
-The exact score and label of a row are encoded in a low word, and its cell in a high word (see module `exact_rows`). A run
-is a range of low words whose codes have the same high word. Many batches add rows to each cell, so the runs of a high word
-lie in several arrays until they are united.
+A row is encoded as two words: the low word holds its exact score and its label, and the high word its cell (see module
+`exact_rows`). A run is a range of low words that have the same high word. A cell gets rows from many batches, so its
+runs lie in several arrays until they are merged.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def scatter_codes(high: Any, low: Any, weights: Any, starts: Any, out: Any, out_
 
 @kernel(out=("out",))
 def move_runs(values: Any, first: Any, last: Any, order: Any, to: Any, out: Any) -> Any:
-    """Copy the runs with the high words `order` to `out`, where run k begins at index to[k].
+    """Copy the values of each high word in `order` to `out`, where those of order[k] begin at index to[k].
 
-    The run with high word h is values[first[h]:last[h]]; a high word beyond the end of `first` has no run.
+    The values of the high word h are values[first[h]:last[h]]. A high word beyond the end of `first` has no values.
     """
     for k in range(order.shape[0]):
         h = u8(order[k])
@@ -87,24 +87,25 @@ def unite_runs(
     old: Any, rows: Any, excess: Any, first: Any, last: Any, order: Any, fresh: Any, weights: Any, ends: Any,
     high: Any, lows: Any, counts: Any, sums: Any, bounds: Any,
 ) -> Any:  # fmt: skip
-    """Merge sorted entries (distinct codes with their numbers of rows) and sorted codes of single rows, run by run.
+    """Merge sorted entries (distinct codes with row counts) and sorted codes of single rows, one run at a time.
 
-    Run k of the result, whose high word is k, merges two ranges:
+    Run k of the result has the high word k, and merges two ranges:
 
-    - The entries old[first[h]:last[h]], where h = order[k]. `rows` holds their numbers of rows, and `excess` their sums of
-      w - 1, or is empty.
-    - The codes of single rows in `fresh` from ends[k - 1] (or 0) to ends[k]. `weights` holds their weights, or is empty.
+    - The entries old[first[h]:last[h]], where h = order[k] is their old high word. `rows` holds their row counts.
+      `excess` holds their sums of w - 1, or is empty.
+    - The codes of single rows in `fresh`, from ends[k - 1] (from 0 if k is 0) to ends[k]. `weights` holds their
+      weights, or is empty.
 
-    The result is written to `high`, `lows`, `counts` and `sums`, and the end of run k in it to bounds[k]. If there are no
-    entries, `lows` may be the array `fresh`.
+    The result is written to `high`, `lows`, `counts` and `sums`; bounds[k] is the end of run k in these arrays. If
+    there are no entries, `lows` may be the same array as `fresh`.
     """
     m, j = u8(0), u8(0)
     for k in range(order.shape[0]):
         h, end, i, stop = u8(order[k]), u8(ends[k]), u8(0), u8(0)
         if h < u8(first.shape[0]):
             i, stop = u8(first[h]), u8(last[h])
-        # Each iteration copies the entries below the next code x, then adds the rows with this code. The last iteration of
-        # a run, which has no code, copies the remaining entries.
+        # Each iteration copies the entries below the next code x, then adds the rows with this code. In the last
+        # iteration of a run no code is left, and the remaining entries are copied.
         while True:
             x, begin = u8(0), i
             if j < end:

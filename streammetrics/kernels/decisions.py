@@ -17,7 +17,7 @@ BLOCK = 2048
 
 @outline
 def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
-    """Do the work of `count_decisions`, which `count_decisions_multilabel` repeats for each label of a multilabel task."""
+    """Count rows by cell, threshold, label and decision. `count_decisions` describes the parameters."""
     n, n_thresholds, lone = s.shape[0], thresholds.shape[0], at.shape[0] == 0
     if (
         lone and w.shape[0] == 0 and has_bad_value(True, y, s)
@@ -69,7 +69,7 @@ def count_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: An
 def count_decisions_multilabel(
     width: Any, y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any
 ) -> Any:
-    """Do what `count_decisions` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
+    """Count rows like `count_decisions`, separately for each of the `width` labels of a multilabel task."""
     for i in range(width):
         yy, ss = slice_label(y, i, width), slice_label(s, i, width)
         add_decisions(

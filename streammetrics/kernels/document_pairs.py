@@ -82,9 +82,9 @@ def count_pairs(worth: Any, end: Any, n: Any, length: Any, one: Any, other: Any,
     `worth` holds the gains of all `length` documents of a query. The first n were returned, and are in rank order; a group
     of tied documents that starts at `a` ends before end[a]. All others were not returned, and rank below the first n.
 
-    These two numbers are written to `counts` three times: for pairs of returned documents, for pairs with at least one
-    returned document, and for all pairs. A pair of documents that were not returned counts as wrong. `one` and `other`
-    are scratch. On return, the gains beyond the first n are sorted.
+    Both numbers (of pairs, and of pairs in the right order) are written to `counts` three times: for pairs of returned
+    documents, for pairs with at least one returned document, and for all pairs. A pair of documents that were not
+    returned counts as wrong. `one` and `other` are scratch. On return, the gains beyond the first n are sorted.
     """
     wrong = count_rising_pairs(worth, n, one, other) + count_tied_pairs(worth, end, n) / 2.0
     counts[0] = count_unequal_pairs(one, i8(0), n)

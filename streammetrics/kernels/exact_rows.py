@@ -53,8 +53,9 @@ def buffer_lone_rows(
 ) -> Any:  # fmt: skip
     """Append the rows of a state with one cell to the buffer. If a value is invalid, append nothing and return 1.
 
-    Scores are real numbers if `real`, else probabilities. `high`, `low` and `weights` are the buffer, and used[0] is its
-    length. `folded` is not used: all kernels that append to the buffer get the same arrays.
+    Scores are real numbers if `real`, else probabilities. `high`, `low` and `weights` are the buffer, and used[0] is
+    its length. `folded` is not used; it is a parameter because all kernels that append to the buffer get the same
+    arrays.
     """
     m, n = u8(used[0]), u8(s.shape[0])
     # Write and check rows in one pass. If a row is invalid, the length of the buffer stays the same.
@@ -137,9 +138,9 @@ def scatter_low_words(high: Any, low: Any, starts: Any, out: Any) -> Any:
 def count_few_codes(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> Any:
     """Count equal codes in a hash table, provided that few codes are distinct; return the number of distinct codes.
 
-    The codes are `high` and `low`; an empty `high` means that all high words are 0. `highs`, `lows` and `counts` are the
-    hash table. In the end, its first elements are the distinct codes and their counts. Return -1 if more than half of the
-    slots would be used.
+    A code has a high word, in `high`, and a low word, in `low`; an empty `high` means that all high words are 0. The
+    hash table consists of `highs`, `lows` and `counts`. On return, its first elements are the distinct codes and their
+    counts. Return -1 if more than half of the slots would be used.
     """
     size, used = u8(lows.shape[0]), u8(0)
     for k in range(size):
@@ -189,7 +190,7 @@ def count_sorted_codes(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, 
 
 @kernel(out=("l", "c"))
 def insert_sorted(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  # noqa: E741 - low words, and counts
-    """Merge a long sorted array of codes (`la`, with counts `ca`) and a short one (`lb`, `cb`), and add equal codes.
+    """Merge a long sorted array of codes (`la`) and a short one (`lb`); add the counts (`ca`, `cb`) of equal codes.
 
     The merged codes and counts are written to `l` and `c`; return their number.
     """
@@ -230,8 +231,8 @@ def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
         for i in range(starts[cell], starts[cell + 1]):
             x, n = u8(low[u8(i)]), i8(counts[u8(i)])
             positive = i8(x & u8(1))
-            # The codes of a score differ only in the last bit, the label. A positive is tied only with the negatives of
-            # the code directly before its own code.
+            # The codes of a score differ only in the last bit, the label. A positive is tied only with negatives whose
+            # code is directly before its own code; `here` is their number.
             here = here if x == last + u8(1) else i8(0)
             twice += positive * n * (i8(2) * negatives - here)
             ties += positive * n * here
@@ -249,14 +250,14 @@ def count_pair_wins_without(
 ) -> Any:  # fmt: skip
     """Count the rows and pairs of each group of cells, and of the group without each of its cells.
 
-    The three numbers are negatives, positives and twice the concordant pairs (a tie counts one half).
-    A group is, for example, a slice, and its cells are shards. `firsts` holds the first cell of each group. `places`
-    holds the place of each count: twice its bucket, plus its label.
+    For AUC, three numbers are computed: the negatives, the positives, and twice the concordant pairs, where a tie
+    counts one half. A group is, for example, a slice, and its cells are shards. `firsts` holds the first cell of each
+    group. `places` holds the place of each count: twice its bucket, plus its label.
 
-    The number U of concordant pairs is a sum over pairs of a positive and a negative. Leaving cell k out of the total T
-    therefore requires no second pass: U(T - k) = U(T) - U(positives of k, T) - U(T, negatives of k) + U(k). For each
-    place, `gain`, which is scratch, has twice the number of rows of the other label with a lower score (a tie counts one
-    half).
+    Let U(a, b) be the number of concordant pairs of a positive in a and a negative in b. Leaving cell k out of the
+    whole group T needs no second pass over the other cells: U(T - k, T - k) = U(T, T) - U(k, T) - U(T, k) + U(k, k).
+    The scratch array `gain` holds, for each place, twice the number of rows with the other label and a lower score (a
+    tie counts one half).
     """
     for group in range(firsts.shape[0] - 1):
         first, last = firsts[group], firsts[group + 1]

@@ -26,10 +26,10 @@ MANTISSA_MASK = i8(0xFFFFFFFFFFFFF)
 # either sign does not change the exponent, so the low bits of the sum are the smaller number as an integer.
 HALF = i8(1) << i8(51)
 SPLIT = 2.0**27 + 1.0
-# The smallest biased exponent with which a block is split, even if its largest number has a smaller one, so that the
-# exponents of the magic numbers, which are up to 97 lower, stay positive.
+# If all numbers of a block have smaller biased exponents than this one, the block is split with this exponent instead.
+# The exponents of the magic numbers, which are up to 97 lower, are thus always positive.
 LEAST = i8(120)
-# The position, counted from the lowest bit, of the bit of a superaccumulator that has the value 1.
+# The position of the bit of a superaccumulator that has the value 1, counted from the lowest bit.
 UNITS = i8(1088)
 # The largest number of blocks that may be added before carries are propagated: a chunk can hold the sum of up to 2**29
 # numbers below 2**33.
@@ -131,7 +131,7 @@ def largest_exponent_in_range(v: Any, smallest: Any, most: Any) -> Any:
 
 @outline
 def copy_in_range(v: Any, out: Any, smallest: Any, most: Any) -> Any:
-    """Copy a block as float64 to `out`, and return the result of `largest_exponent_in_range`."""
+    """Copy a block as float64 to `out`; return its largest biased exponent, or -1 if a number is out of range."""
     top, least = i8(0), ~u8(0)
     for j in range(v.shape[0]):
         out[j] = f8(v[j])
@@ -147,10 +147,10 @@ def magic_bits(e: Any) -> Any:
 
 @inline
 def split_number(x: Any, magic1: Any, magic2: Any) -> Any:
-    """Return the two parts of a number, as the bits of floats that include the magic numbers, and the remainder.
+    """Split a number into two integers, each of which includes the bits of a magic number, and a remainder.
 
-    Adding magic1 rounds the number to a multiple of the last bit of magic1 (t). Adding magic2 to the exact remainder
-    rounds it in the same way (u).
+    Adding magic1 rounds the number to a multiple of the last bit of magic1; the bits of this float are the first
+    integer. Adding magic2 to what the rounding left gives the second integer in the same way.
     """
     t = x + magic1
     rest = x - (t - magic1)
@@ -160,9 +160,10 @@ def split_number(x: Any, magic1: Any, magic2: Any) -> Any:
 
 @inline
 def add_parts(first: Any, second: Any, n: Any, e: Any, numbers: Any, at: Any) -> None:
-    """Add the sums of both parts of n numbers (see `split_number`), minus the bits of the magic numbers in each part.
+    """Add n numbers to a superaccumulator, given the sums of the two integers into which each was split.
 
-    e is the biased exponent with which the numbers were split.
+    These integers include the bits of the magic numbers (see `split_number`), which are subtracted here. e is the
+    biased exponent with which the numbers were split.
     """
     bits1, bits2 = magic_bits(e)
     add_integer(numbers, at, first - n * bits1, e + i8(16))
@@ -188,7 +189,8 @@ def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at
     largest, low = exponents_in_range(top, least, smallest, most)
     if largest < 0:
         return largest
-    # If the guess is too low, or some numbers may have bits below the last bit of magic2, these sums are wrong.
+    # If the guess is too low, or some numbers may have bits below the last bit of magic2, these sums are wrong. Sum the
+    # block again.
     if largest > e or low < e - i8(47):
         add_bounded_block(v, largest, numbers, at)
         return largest
@@ -231,7 +233,7 @@ def add_block(v: Any, numbers: Any, at: Any) -> None:
 def split_halves(v: Any, out: Any, high: Any, low: Any, smallest: Any, most: Any) -> Any:
     """Copy a block as float64 to `out`, and split each number into two halves of 26 bits, whose products are exact.
 
-    This is Veltkamp's split. Return the result of `exponents_in_range`.
+    This is Veltkamp's split. Return the largest and the smallest biased exponent (see `exponents_in_range`).
     """
     top, least = i8(0), ~u8(0)
     for j in range(v.shape[0]):
@@ -251,10 +253,10 @@ def halves_product_error(product: Any, a_high: Any, a_low: Any, b_high: Any, b_l
 
 @inline
 def split_product(x: Any, x_high: Any, x_low: Any, y: Any, y_high: Any, y_low: Any, magics: Any) -> Any:
-    """Return the three parts of a product, as the bits of floats that include the magic numbers, and two remainders.
+    """Split a product into three integers, each of which includes the bits of magic numbers, and two remainders.
 
-    The product is the sum of its rounded value and a rounding error, which is at least 2**53 times smaller. The value is
-    split with magic1 and magic2, and the error with magic2 and magic3.
+    The exact product is the sum of its rounded value and a rounding error, which is at least 2**53 times smaller. The
+    value is split with magic1 and magic2, and the error with magic2 and magic3.
     """
     magic1, magic2, magic3 = magics
     product = x * y

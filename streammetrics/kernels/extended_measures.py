@@ -106,7 +106,7 @@ def first_relevant_place(hit: Any, end: Any, n: Any) -> Any:
 def count_measure(
     code: Any, k: Any, p: Any, n: Any, R: Any, irrelevant: Any, hit: Any, judged: Any, sums: Any, info: Any, end: Any
 ) -> Any:
-    """Return the measure with this code, which must be one that depends only on counts or sums over documents.
+    """Return the measure with the number `code`, one of those that depend only on counts or sums over documents.
 
     k is the cut-off, n the number of returned documents, and p the parameter of the measure. For each tie group, `hit`
     holds the number of relevant documents, `judged` the number of judged documents, `sums` the sum of gains, and `info`
@@ -224,8 +224,8 @@ def compute_extended_measures(
       may be empty.
     - `unjudged` holds a number for each row, or is empty: 0 for a judged document, 1 for an unjudged document of the pool,
       2 for a document outside the pool.
-    - `numbers` and `places` are scratch arrays of zeros, with eight and five rows that are longer than a query and than
-      `discount`.
+    - `numbers` and `places` are scratch arrays of zeros, with eight and five rows. A row is longer than any query and
+      than `discount`.
     """
     n_terms = codes.shape[0]
     worth, info, sums, infosum = numbers[0], numbers[1], numbers[2], numbers[3]

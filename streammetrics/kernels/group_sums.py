@@ -107,9 +107,11 @@ def count_group_wins(
 def sum_group_wins(
     numbers: Any, keys: Any, labels: Any, high: Any, low: Any, negatives: Any, positives: Any, wins: Any, pairs: Any
 ) -> Any:  # fmt: skip
-    """Do what `count_group_wins` does for weighted rows, and also write the total weight of all pairs.
+    """Write the total weights of the negatives, positives, concordant pairs and all pairs of each group.
 
-    The weight of element j is high[j] * 2**-20 + low[j] * 2**-60. Each of the four results is rounded once.
+    A tied pair counts one half. The elements of the inputs are those of `count_group_wins`, with the weight of their
+    rows instead of the number. The weight of element j is high[j] * 2**-20 + low[j] * 2**-60. Each of the four results
+    is rounded once.
     """
     neg, pos, here, tied = scratch(4, i8), scratch(4, i8), scratch(4, i8), scratch(4, i8)
     above, won = scratch(4, i8), scratch(8, i8)

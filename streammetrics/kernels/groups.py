@@ -21,7 +21,8 @@ f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, 
 FETCH_ROWS = 256
 # A group with at most this many positives, or at most this many negatives, is not sorted: all pairs of rows are compared.
 MAX_RARE = 64
-# The array of rare rows has one more element, because a loop without branches also writes after the last rare row.
+# The array of rare rows has one element more than MAX_RARE, because a loop without branches also writes after the last
+# rare row.
 RARE_SIZE = MAX_RARE + 1
 # Rows are prefetched this many rows ahead. Hashing this many rows takes longer than loading a row from memory.
 AHEAD = 1024
@@ -173,9 +174,10 @@ def sort_by_group(numbers: Any, keys: Any, starts: Any, out: Any) -> Any:
 
 @outline
 def count_twice_won(keys: Any, rare: Any, n_rare: Any, label: Any) -> Any:
-    """Return twice the number of pairs in which a rare row has the higher score; a tie counts one half.
+    """Return twice the number of pairs in which the row with the rarer label has the higher score.
 
-    `rare` holds the scores of the rows with the less frequent `label`. The other row of a pair has the other label.
+    A tie counts one half. `label` is the rarer label, and `rare` holds the scores of the rows with this label. Each of
+    them forms a pair with every row of the other label in `keys`.
     """
     twice = i8(0)
     for j in range(keys.shape[0]):

@@ -1,9 +1,9 @@
 """Count rows by score bucket and label. AUC, average precision and KS are computed from such a histogram.
 
-A bucket is the leading bits of the score. The other bits are dropped, never rounded, so a higher score never has a lower
-bucket, and equal scores of float32 and float64 have the same bucket. The place of a row is the index of its counter: twice
-its bucket, plus its label. A score that has bits which its bucket drops is called off the grid. A histogram with such
-scores is inexact: it only bounds the metrics.
+A bucket is the leading bits of the score. The other bits are dropped, never rounded, so a higher score never has a
+lower bucket, and equal scores of float32 and float64 have the same bucket. The place of a row is the index of its
+counter: twice its bucket, plus its label. A score is called off the grid if its bucket drops bits that are not 0. A
+histogram with such scores is inexact: it gives only bounds of the metrics.
 
 Each block of rows is converted to places first, in a loop that vectorises, and counted afterwards. Rows of a single cell
 are checked while they are counted. If a value is invalid, all counts are undone.
@@ -30,8 +30,8 @@ u1, u4, u8 = np.uint8, np.uint32, np.uint64
 BLOCK = 128
 # Rows are prefetched this many rows ahead. Counting this many rows takes longer than loading a row from memory.
 AHEAD = 1024
-# This bit is set in the place of a row whose score has bits that its bucket drops (off the grid). It is cleared once the
-# cell of the row has been marked as inexact.
+# This bit is set in the place of a row whose score is off the grid (its bucket drops bits that are not 0). The bit is
+# cleared once the cell of the row has been marked as inexact.
 OFF_GRID = u4(1 << 31)
 # The bits of the largest float32 number, as an integer.
 LARGEST = i4(0x7F7FFFFF)
@@ -46,7 +46,8 @@ def _half_word64(z: Any) -> Any:
     """Return the bits of the float64 z truncated to float32, and whether this drops bits that are not 0."""
     bits = f8(z).view(i8)
     top = (bits >> i8(29)) - i8(896 << 23)
-    # A number below the normal range of float32 is in the lowest bucket, as 0. If it is not 0, bits are dropped.
+    # A number below the normal range of float32 is in the lowest bucket, like 0. Unless it is 0, the bucket drops its
+    # bits.
     tiny = top <= i8(0)
     lost = i4((bits & i8(0x1FFFFFFF)) != 0) | i4(tiny & (bits != 0))
     return i4(i8(0) if tiny else top), lost
@@ -89,8 +90,8 @@ def smaller_probability(p: Any) -> Any:
 def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
     """Write the places (twice the bucket plus the label) of n rows from row a, whose scores are probabilities.
 
-    A score is off the grid if it has bits that its bucket of `bits` bits drops; `mark` is added to its place. Return
-    whether any value is invalid, and whether any score is off the grid.
+    If the bucket of a score, which has `bits` bits, drops bits that are not 0, the score is off the grid, and `mark` is
+    added to its place. Return whether any value is invalid, and whether any score is off the grid.
     """
     shift = i4(23 - (bits - 6))
     base = i4(94 << 23) >> shift  # the bits of 2**-33
@@ -102,8 +103,8 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
     yy, ss = y[a : a + n], s[a : a + n]
     most = score_bits(smaller_probability(ss[0])[0])
     for j in range(n):
-        # Above 1/2, find the bucket of 1 - p, which is subtracted from the number of buckets at the end (`top - b`), so
-        # that probabilities close to 1 have buckets as narrow as probabilities close to 0.
+        # For a probability p above 1/2, find the bucket of 1 - p, and mirror it at the end of the loop (`top - b`).
+        # Buckets close to 1 are thus as narrow as buckets close to 0.
         z, up = smaller_probability(ss[j])
         w, lost = half_word(z)
         labels |= u4(yy[j])
@@ -122,7 +123,10 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
 
 @inline
 def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Do what `find_probability_places` does for scores that are any finite real numbers."""
+    """Write the places (twice the bucket plus the label) of n rows from row a, whose scores are real numbers.
+
+    The parameters and the result are those of `find_probability_places`. A score is invalid if it is not finite.
+    """
     shift = i4(32 - bits)
     half = i4(1) << i4(bits - 1)
     mask = (i4(1) << shift) - i4(1)
@@ -145,7 +149,7 @@ def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place
 
 @outline
 def find_probability_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
-    """Do what `find_probability_places` does with the mark 0, without being inlined.
+    """Call `find_probability_places` with the mark 0, in a separate function that is not inlined.
 
     A kernel inlines `find_probability_places` where speed matters, and calls this function in all other places, because
     the kernel then compiles faster.
@@ -155,7 +159,7 @@ def find_probability_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, 
 
 @outline
 def find_real_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
-    """Do what `find_real_places` does with the mark 0, without being inlined, as `find_probability_places_outlined`."""
+    """Call `find_real_places` with the mark 0, in a separate function that is not inlined, to speed up compilation."""
     return find_real_places(y, s, a, n, bits, u4(0), place)
 
 
@@ -221,7 +225,7 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Do what `count_probabilities` does for scores that are any finite real numbers."""
+    """Count rows of a single cell by place, like `count_probabilities`; scores are finite real numbers."""
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
@@ -311,8 +315,8 @@ def count_scores_multilabel(
 def are_all_marked(last: Any, rows: Any, marks: Any) -> Any:
     """Return whether all cells from 0 to `last` have a mark in `marks`: as inexact (off the grid), or as folded.
 
-    If so, which is usual after some batches, the caller need not read or write the mark of the cell of each row. If there
-    are more cells than `rows`, checking them takes longer than it saves, so the result is False.
+    If so, which is usual after some batches, the caller need not access the marks for each row. If there are more cells
+    than `rows`, checking them takes longer than it saves, so the result is False.
     """
     sure = last < rows
     for i in range(last + 1 if sure else 0):
@@ -328,9 +332,9 @@ def count_scores(
 ) -> Any:  # fmt: skip
     """Count valid rows of several cells, by score bucket or by exact score.
 
-    If a cell is folded, its rows are counted by bucket (`shift` to `waiting`, see module `tally_codes`). Otherwise exact
-    scores are appended to a buffer (`high` to `used`, see module `exact_rows`). An empty `folded` means that all cells
-    are folded.
+    If a cell is folded, its rows are counted by bucket, in the tally that consists of the arguments from `shift` to
+    `waiting` (see module `tally_codes`). Otherwise its exact scores are appended to the buffer that consists of the
+    arguments from `high` to `used` (see module `exact_rows`). An empty `folded` means that all cells are folded.
     """
     place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, f8)
     lone, weighted, last = at.shape[0] == 0, w.shape[0] != 0, i8(0)
@@ -394,8 +398,8 @@ def find_coarse_places(
     The result, `here`, includes the offset of the row's cell, which is `stride` times the cell number. The cells of the n
     rows start at at[a]. Return the largest cell number.
     """
-    # A bucket above 1/2 is the mirror image of the bucket of 1 - p. Dropping bits of 1 - p means rounding the bucket of
-    # p up.
+    # The bucket of a probability p above 1/2 is the mirror image of the bucket of 1 - p. If bits of 1 - p are dropped,
+    # the bucket of p is therefore rounded up.
     half, up = u4(1) << u4(bits - 1), u4(0) if real else (u4(1) << u4(down)) - u4(1)
     cells, last = at[a : a + n], i8(0)
     for j in range(n):
@@ -443,8 +447,8 @@ def count_with_shards(
 ) -> Any:  # fmt: skip
     """Count rows twice: in a single cell with buckets of `bits` bits, and by shard `at` with buckets of `fewer` bits.
 
-    If a value is invalid, undo all counts and return 1. `shift` to `waiting` count the rows of shards (see module
-    `tally_codes`).
+    If a value is invalid, undo all counts and return 1. The arguments from `shift` to `waiting` are the tally that
+    counts the rows of the shards (see module `tally_codes`).
     """
     place, here, full = scratch(BLOCK, u4), scratch(BLOCK, u4), scratch(BLOCK, u4)
     down, m, before, last = bits - fewer, u8(waiting[0]), off_grid[0], i8(0)
@@ -537,7 +541,7 @@ def count_label_scores(
 def find_buckets(high: Any, low: Any, real: Any, bits: Any, place: Any, is_lossy: Any) -> Any:
     """Convert the codes of exact rows to places (buckets and labels), and write whether each bucket drops score bits."""
     y, s, here = scratch(BLOCK, u1), scratch(BLOCK, f8), scratch(BLOCK, u4)
-    # Arrays of rows are read-only in all kernels, so numba translates `find_places` only once for each dtype.
+    # Pass read-only views. All kernels pass read-only arrays, so numba compiles `find_places` only once for each dtype.
     yy, ss = flatten(y), flatten(s)
     for a in range(0, low.shape[0], BLOCK):
         n = min(BLOCK, low.shape[0] - a)

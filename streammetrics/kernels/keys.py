@@ -178,8 +178,8 @@ def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
         # also read as 0.
         zeros = ~(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS)
         while zeros:
-            # Find the number k of the byte that contains the lowest bit of `zeros`. This bit, moved to the start of its
-            # byte and multiplied by BYTE_NUMBERS, moves the number k to the highest byte.
+            # Find the number k of the byte that contains the lowest bit of `zeros` that is 1. This bit, moved to the
+            # start of its byte and multiplied by BYTE_NUMBERS, moves the number k to the highest byte.
             k = at + i8((((zeros & (~zeros + u8(1))) >> u8(7)) * BYTE_NUMBERS) >> u8(56))
             if k >= size:
                 break

@@ -92,8 +92,8 @@ def log_cosh(d: Any) -> Any:
 def fill_rare_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
     """Write one of the less common terms for every row of a block; k is its parameter, such as the exponent.
 
-    y holds the targets and p the predictions. HIT, EITHER and BELOW are 1 or 0: whether both numbers reach the threshold
-    k, whether at least one of them does, and whether the target is at most the prediction.
+    y holds the targets and p the predictions. Three terms are 1 or 0: HIT is 1 if the target and the prediction are
+    both at least k, EITHER is 1 if at least one of them is, and BELOW is 1 if the target is at most the prediction.
     """
     n = out.shape[0]
     if term == LOG_COSH:

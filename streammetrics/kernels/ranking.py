@@ -2,8 +2,9 @@
 
 A query is one row of uint64 keys, one key for each document. From the highest bit on, a key has 32 bits that sort by
 descending score, 24 bits of the document's number in the query, and 8 bits of its grade. numpy sorts the keys, so
-documents with equal scores stay in the order of their rows. For float64 scores, keys have only the upper half of the bits,
-and `sort_by_full_score` completes the sort. Documents that were judged but not returned come last, and then padding.
+documents with equal scores stay in the order of their rows. For float64 scores, keys have only the upper half of the
+bits, and `sort_by_full_score` completes the sort. Documents that were judged but not returned come last in a row,
+followed by padding.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ average_group = outline(ties.average_group)
 
 @kernel(out=("keys",))
 def pack_keys(grades: Any, s: Any, returned: Any, which: Any, starts: Any, keys: Any) -> None:
-    """Write the keys of the documents of each of the queries `which` to one row of `keys`.
+    """Write one row of `keys` for each of the queries `which`: the keys of its documents.
 
     `starts` holds the first document of each query. `grades` holds the grade of each document if grades are small
     integers; otherwise it is empty. `returned` is 0 for documents that were not returned; it is empty if all of them

@@ -40,11 +40,11 @@ from .loss_terms import RELATIVE, SIGNED_RELATIVE, SQUARE, fill_squared_term, fi
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
-# In a block of `sum_products`: the index of the column of weights, of a product (followed by its rounding error) and of
-# scratch, and the number of columns.
+# Columns of a block in `sum_products`: WEIGHT holds the weights; BOTH holds a product, and the next column its rounding
+# error; SPARE is scratch. COLUMNS is the number of columns.
 WEIGHT, BOTH, SPARE, COLUMNS = 6, 7, 9, 11
-# The largest number of sums with which rows are checked while they are added. The sums are copied first, and restored if
-# a row is invalid.
+# With at most this many sums, rows are checked while they are added. The sums are copied first, which is fast for few
+# sums, and restored if a row is invalid.
 MOST_CHECKED = 16
 CHECKED_CHUNKS = MOST_CHECKED * 68
 # The number of rows in a block. It is not a power of two, because then all columns of a block would compete for the same

@@ -88,7 +88,7 @@ def count_bins(
 def count_bins_multilabel(
     width: Any, y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
 ) -> Any:  # fmt: skip
-    """Do what `count_bins` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
+    """Count rows and add scores by bin, like `count_bins`, separately for each of `width` labels."""
     for i in range(width):
         counts, extra, scores = slice_label(rows, i, width), slice_label(excess, i, width), slice_label(sums, i, width)
         yy, ss = slice_label(y, i, width), slice_label(s, i, width)

@@ -100,7 +100,7 @@ def count_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
 
 @kernel(out=("rows", "excess"))
 def count_labels_multilabel(width: Any, y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
-    """Do what `count_labels` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
+    """Count rows by cell and label (0 or 1), like `count_labels`, separately for each of `width` label columns."""
     for i in range(width):
         yy = slice_label(y, i, width)
         add_labels(
@@ -224,7 +224,7 @@ def sum_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def sum_scores_multilabel(
     width: Any, y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Do what `sum_scores` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
+    """Add the terms of unweighted rows of one cell, like `sum_scores`, separately for each of `width` labels."""
     for i in range(width):
         yy, ss = slice_label(y, i, width), slice_label(s, i, width)
         counts, total, square = slice_label(rows, i, width), slice_label(sums, i, width), slice_label(squares, i, width)
@@ -236,10 +236,10 @@ def sum_scores_multilabel(
 def sum_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Do what `sum_scores` does for terms of any size, such as the log-loss of logits.
+    """Add terms of any size (such as the log-loss of logits) of unweighted rows of one cell, and count the rows.
 
-    Scores are logits if `logit`. Values of 2**31 or more are added to `large`. If a value is invalid, return 1 and add
-    nothing.
+    The parameters are those of `sum_scores`, with two additions: scores are logits if `logit`, and values of 2**31 or
+    more are added to `large`. If a value is invalid, return 1 and add nothing.
     """
     return add_unbounded(y, s, terms, logit, eps, rows, sums, large, squares, clipped)
 
@@ -249,7 +249,7 @@ def sum_unbounded_multilabel(
     width: Any, y: Any, s: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, sums: Any, large: Any, squares: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Do what `sum_unbounded` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
+    """Add terms of any size of unweighted rows of one cell, like `sum_unbounded`, for each of `width` labels."""
     for i in range(width):
         yy, ss, counts, total = (
             slice_label(y, i, width),
@@ -271,9 +271,10 @@ def sum_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Do what `sum_unbounded` does for weighted rows; the caller has checked all values.
+    """Add terms of any size of weighted rows of one cell, and count the rows; the caller has checked all values.
 
-    For a term x, the sums of w x, (w x)**2, w**2 and w**2 x are added to `sums`, `squares`, `w2` and `w2x`.
+    Other parameters are those of `sum_unbounded`. For a term x and a weight w, the sums of w x, (w x)**2, w**2 and w**2
+    x are added to `sums`, `squares`, `w2` and `w2x`.
     """
     return add_weighted(y, s, w, terms, logit, eps, rows, excess, sums, large, squares, w2, w2x, clipped)
 
@@ -283,7 +284,7 @@ def sum_weighted_multilabel(
     width: Any, y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Do what `sum_weighted` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
+    """Add terms of weighted rows of one cell, like `sum_weighted`, separately for each of `width` labels."""
     for i in range(width):
         yy, ss, counts, weights = (
             slice_label(y, i, width),

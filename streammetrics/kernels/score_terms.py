@@ -25,13 +25,14 @@ BLOCK = 3 * PART
 # Rows are prefetched this many rows ahead.
 AHEAD = 5 * PART
 SCORE, LOG_LOSS, BRIER = 0, 1, 2
-# A call computes at most this many terms, whose sums have at most this many limbs.
+# A call computes at most MOST terms, and the sums of these have at most LIMBS limbs.
 MOST, LIMBS = 3, 6
 # A term of this size or more is too large for a fixed-point sum.
 LARGE = 2.0**31
 
 # The last bit of the float64 1.5 * 2**32 has the value 2**-20, and that of 1.5 * 2**-8 has the value 2**-60. Adding one
-# of these magic numbers to a positive or negative number rounds the number to a multiple of the value of its last bit.
+# of these magic numbers to a positive or negative number rounds it to a multiple of the value of the magic number's
+# last bit.
 HIGH, LOW = 1.5 * 2.0**32, 1.5 * 2.0**-8
 HIGH_BITS, LOW_BITS = i8(0x41F8000000000000), i8(0x3F78000000000000)
 # All bits of a low limb.

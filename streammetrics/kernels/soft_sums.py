@@ -1,8 +1,8 @@
 """Exact sums over rows whose target is a number between 0 and 1 (a soft label): the same terms as in `score_sums`.
 
 The log-loss of target t is t L(1) + (1 - t) L(0), where L(y) is the loss for the label y. A target of 0 or 1 therefore
-gives the same terms as this label, bit for bit. Rows are added block by block if there is one cell, otherwise one by
-one.
+gives the same terms as the label 0 or 1, bit for bit. Rows are added block by block if there is one cell, otherwise one
+by one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def fill_soft_term(
         for j in range(n):
             out[j] = y[j]
     elif term == LOG_LOSS:
-        # Compute both losses for every row, even if the target is 0 or 1, because 0 times a finite loss is 0.
+        # Compute the losses for both labels in every row, even if the target is 0 or 1: one loss then has the factor 0.
+        # It is finite, so it adds exactly 0.
         fill_term(term, logit, eps, clip, labels[0, :n], s, k, f, out)
         fill_term(term, logit, eps, clip, labels[1, :n], s, k, f, other)
         for j in range(n):
@@ -184,7 +185,8 @@ def add_soft(
             if weighted:
                 add_product_rows(xx, to, lone, w2x)
             for j in range(m if loss and clip else 0):
-                # A row counts as clipped if the probability of a label that has a weight above 0 (t or 1 - t) is clipped.
+                # The log-loss of target t gives label 1 the weight t, and label 0 the weight 1 - t. A row counts as
+                # clipped if the probability of a label with a weight above 0 is clipped.
                 is_outside = is_clipped(eps, 1, ss[j]) if yy[j] > 0.0 else i8(0)
                 is_outside |= is_clipped(eps, 0, ss[j]) if yy[j] < 1.0 else i8(0)
                 clipped[to[j]] += is_outside
@@ -211,7 +213,7 @@ def sum_soft_multilabel(
     width: Any, y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, crossed: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Do what `sum_soft` does, for each of `width` labels in turn (see `kernels.multilabel`)."""
+    """Add the terms of rows with soft labels, like `sum_soft`, separately for each of `width` labels."""
     for i in range(width):
         yy, ss = slice_label(y, i, width), slice_label(s, i, width)
         total, wide, square, cross = (

@@ -1,8 +1,8 @@
 """Kernels for tallies, which count rows by code. A code encodes a cell and a place (bucket and label).
 
-A tally keeps sorted distinct codes with their counts (its entries). New rows are first counted in a byte for each place of
-each cell, or their codes are appended to a buffer. When a byte overflows, its code is appended to the buffer once for
-256 rows, rather than once for each row.
+A tally keeps sorted distinct codes with their counts (its entries). New rows are first counted in one byte for each
+place of each cell. When a byte overflows, its code is appended to a buffer, where it stands for 256 rows. In a tally
+without bytes, the code of every row is appended to the buffer.
 
 A kernel that counts rows in a tally has seven arguments for the tally: the number of bits of a place (`shift`), the
 number of places in a cell (`stride`), the byte counters (or an empty array), the sums of w - 1, and the codes, weights
@@ -21,15 +21,16 @@ from .score_terms import add_fixed, split_limbs
 
 f4, f8, i8, u1, u4, u8 = np.float32, np.float64, np.int64, np.uint8, np.uint32, np.uint64
 
-# The largest number of bits of a digit of the radix sort. The sort writes to as many places at a time as a digit has
-# values: with 11 bits these are too many for the fastest cache, and the sort takes 1.5 times as long.
+# The largest number of bits of a digit of the radix sort. The sort writes to as many memory locations in turn as a
+# digit has values. With 11 bits these are too many for the fastest cache, and the sort takes 1.5 times as long.
 DIGIT = 10
 DIGITS = 1 << DIGIT
 # The largest number of bits of a digit for codes with weights. Codes and weights go to different arrays, so the sort
-# writes to twice as many places. With 11 bits they are on more pages than the processor can find quickly, and the sort
-# takes twice as long.
+# writes to twice as many memory locations. With 11 bits they are on more memory pages than the processor can look up
+# quickly, and the sort takes twice as long.
 WEIGHTED_DIGIT = 8
-# Codes are converted to 32 bits in blocks of this many. A block that cannot be converted ends the attempt.
+# Codes are converted to 32 bits in blocks of this many codes. If a code does not fit into 32 bits, the conversion ends
+# after its block.
 BLOCK = 1024
 
 # Counters are loaded into the cache this many rows before the row that changes them.
@@ -160,7 +161,8 @@ def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
     """
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(old.shape[0]), u8(fresh.shape[0])
     last, run = min(old[0], fresh[0]), u4(0)
-    # Take the smaller of the two next codes. `ours` is 1 or 0, so the loop needs no branch.
+    # Take the smaller of the two next codes. `ours` is 1 if the code comes from `old`, else 0; multiplying by it avoids
+    # a branch.
     while i < na and j < nb:
         x, y = old[i], fresh[j]
         code, ours = min(x, y), u4(x <= y)
@@ -210,7 +212,11 @@ def merge_codes(a: Any, b: Any, out: Any, in_a: Any, in_b: Any) -> Any:
 
 @kernel(out=("high", "low", "in_a", "in_b"))
 def merge_two_word_codes(ha: Any, la: Any, hb: Any, lb: Any, high: Any, low: Any, in_a: Any, in_b: Any) -> Any:
-    """Do what `merge_codes` does for codes of two words, which are sorted by the high word, then by the low word."""
+    """Write the union of two sorted arrays of distinct codes of two words, and return its length.
+
+    Codes are sorted by the high word (`ha`, `hb`), then by the low word (`la`, `lb`). The index in the union of each
+    code of a and of b is written to `in_a` and `in_b`.
+    """
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(la.shape[0]), u8(lb.shape[0])
     while i < na and j < nb:
         p, q, x, y = ha[i], hb[j], la[i], lb[j]
@@ -262,7 +268,7 @@ def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> A
 def move_by_digit(codes: Any, weights: Any, to: Any, to_weights: Any, starts: Any, shift: Any, width: Any) -> None:
     """Copy codes, and their weights if there are any, sorted by the digit of `width` bits at bit `shift`.
 
-    Codes with equal digits keep their order. In the end, `starts` holds the end of the codes with each digit.
+    Codes with equal digits keep their order. On return, starts[d] is the end of the codes with the digit d.
     """
     mask, n, weighted = (u8(1) << width) - u8(1), codes.shape[0], weights.shape[0] > 0
     for k in range(mask + u8(1)):
@@ -323,8 +329,8 @@ def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
 def inverted_bits(code: Any) -> Any:
     """Return the mask of the bits that are inverted in the code of an exact score: all of them for a negative score.
 
-    If the score is a float32, the 29 bits of its code above the label are all 0 or, if they are inverted, all 1. The
-    function therefore looks at one of them.
+    If the score is a float32, the 29 bits of its code above the label are all 0 or, if they are inverted, all 1. It is
+    therefore enough to look at one of these bits.
     """
     return u8(0) - ((u8(code) >> u8(29)) & u8(1))
 
@@ -351,7 +357,7 @@ def narrow_codes(codes: Any, words: Any) -> Any:
 
 @kernel(out=("codes",))
 def widen_codes(words: Any, like: Any, codes: Any) -> Any:
-    """Convert integers of 32 bits back to codes; do the reverse of `narrow_codes`. `like` is any of the codes."""
+    """Convert integers of 32 bits back to codes; do the reverse of `narrow_codes`. `like` is any original code."""
     inverted = inverted_bits(like)
     for i in range(words.shape[0]):
         short = u4((words[i] ^ u4(inverted)) >> u4(1)) & u4(0x7FFFFFFF)

@@ -75,7 +75,7 @@ def mean_precision_sum(c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
 
 
 def mean_precision_per_hit(sums: Any, c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
-    """Return the expected average precision, over the relevant documents found, for a cut-off within a tie group.
+    """Return the expected mean of the precisions at the relevant documents found, for a cut-off within a tie group.
 
     `sums` is the sum of precisions above the group. For each possible number x of relevant documents among the first m
     places of the group, the average precision is (sums + expected sum of precisions in the group) / (h + x). The result is

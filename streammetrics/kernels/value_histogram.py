@@ -20,8 +20,9 @@ from .score_terms import add_fixed, split_limbs
 f8, i8, u4, u8 = np.float64, np.int64, np.uint32, np.uint64
 
 BLOCK = 256
-# ZERO is the bucket of the number 0. The bucket of any other number is ZERO plus or minus a number of steps, by its sign.
-# For numbers close to 0 the steps would be negative; OFFSET is added to them, so that they are always positive.
+# ZERO is the bucket of the number 0. The bucket of a positive number is ZERO plus a number of steps, and that of a
+# negative number is ZERO minus a number of steps. Close to 0 the number of steps would be negative; OFFSET is added to
+# it, so that it is always positive.
 ZERO = i8(1 << 62)
 OFFSET = i8(1 << 53)
 # The biased exponent of the bucket width at level 0, 2**-512.
@@ -72,8 +73,8 @@ def edge_bits(place: Any, level: Any, bits: Any) -> Any:
     elif steps < i8(1) << bits:
         octave, fraction = (steps >> bits) + bits - i8(1), (steps & ((i8(1) << bits) - i8(1))) << (FRACTION - bits)
     else:
-        # The edge is this number of steps times the width. Find the position of the leading bit of the number: it is the
-        # exponent of the number as a float64.
+        # The edge is `steps` times the width. The position of the leading bit of `steps` is the exponent of `steps` as
+        # a float64.
         octave = (f8(steps).view(i8) >> FRACTION) - i8(1023)
         fraction = (steps - (i8(1) << octave)) << (FRACTION - octave)
     word = ((octave + level + FIRST) << FRACTION) | fraction
@@ -137,8 +138,8 @@ def update_value_extremes(
 def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, rest: Any, place: Any) -> Any:
     """Write the slot of each of n values in a hash table of exact numbers, or `rest` if the value is not in the table.
 
-    `slot_words` holds the bits of the number in each slot. The slot of a number consists of the first bits of the product
-    of its bits and `multiplier`. Return the largest result.
+    `slot_words` holds the bits of the number in each slot. The slot of a number consists of the first bits of the
+    product of its bits and `multiplier`. Return the largest number written to `place`.
     """
     most = i8(0)
     for j in range(n):
@@ -163,7 +164,7 @@ def find_in_window(value: Any, n: Any, own: Any, bits: Any, rest: Any, place: An
     # other numbers would lose bits.
     strict = own[1] != 0
     scale = i8((i8(1023 + 512) - own[0]) << FRACTION).view(f8)
-    # Adding MAGIC is exact only for numbers below 2**51. Larger numbers are replaced by this number, which has no counter.
+    # Adding MAGIC is exact only for numbers below 2**51. Larger numbers are replaced by 2**51, which has no counter.
     up, down = own[2] - OFFSET, own[4] - OFFSET
     ups, downs = u8(max(min(own[3], i8(FAR) - up), i8(0))), u8(max(min(own[5], i8(FAR) - down), i8(0)))
     up_first, down_first = i8(1) - up, i8(1) + own[3] - down
@@ -286,7 +287,7 @@ def list_counted_buckets(counters: Any, own: Any, positions: Any, buckets: Any) 
     """
     up, ups, down, downs = own[2], own[3], own[4], own[5]
     m = u8(0)
-    # Always write, and advance only where a counter is not 0. Branches would be mispredicted.
+    # Write every counter, but advance the index only if the counter is not 0. A branch would often be mispredicted.
     for i in range(ups + downs, ups, -1):
         positions[m], buckets[m] = i, u8(ZERO - (i - i8(1) - ups + down))
         m += u8(counters[i] != 0)
@@ -317,10 +318,11 @@ def joining_level(a: Any, b: Any, bits: Any) -> Any:
 
 @inline
 def select_level(counts: Any, most: Any) -> Any:
-    """Return the level of the pair with the `most`-th highest level, given the number of pairs at each level.
+    """Return the lowest level (bucket width) at which sorted numbers are in at most `most` buckets.
 
-    At this level, sorted numbers are in at most `most` buckets, because fewer than `most` adjacent pairs are still in
-    different buckets. If there are fewer pairs, return 0. The counts are set to 0.
+    counts[L] is the number of adjacent pairs of numbers that are in the same bucket from level L on. The result is the
+    `most`-th highest level of a pair, because at this level fewer than `most` pairs are still in different buckets. If
+    there are fewer pairs, return 0. The counts are set to 0.
     """
     passed, level = i8(0), i8(0)
     for k in range(LEVELS - 1, -1, -1):

@@ -25,8 +25,9 @@ GROUPS, TABLE = 1 << GROUP_BITS, 1 << TABLE_BITS
 
 @inline
 def add_to_run(same: Any, rows: Any, high: Any, low: Any, run: Any, run_high: Any, run_low: Any) -> Any:
-    """Return the count and the sum of w - 1 of a run of equal codes, extended by an entry.
+    """Add an entry to a run of equal codes; return the count of the run, and the two limbs of its sum of w - 1.
 
+    The count and the limbs are `rows`, `high` and `low` for the entry, and `run`, `run_high` and `run_low` for the run.
     If `same` is 0, the entry begins a new run.
     """
     part = run_low * same + low
@@ -84,17 +85,19 @@ def add_dense_weighted_codes(
     old: Any, rows: Any, excess: Any, fresh: Any, weights: Any, bits: Any,
     grouped: Any, grouped_weights: Any, table: Any, codes: Any, counts: Any, sums: Any,
 ) -> Any:  # fmt: skip
-    """Do what `add_weighted_codes` does for codes that are not sorted. Each code has at most `bits` bits.
+    """Merge sorted entries and unsorted codes of rows with weights; return the number of merged codes.
 
-    This is faster if there are not many more possible codes than rows. The codes are moved to `grouped`, grouped by their
-    highest bits. The rows of one group at a time are counted in `table`, which holds a count and the two limbs of a sum
-    for each value of the lower bits. The table contains zeros before and after the call.
+    The parameters and the result are those of `add_weighted_codes`, with more working memory. Each code has at most
+    `bits` bits. This function is faster than sorting if there are not many more possible codes than rows. The codes are
+    moved to `grouped`, grouped by their highest bits. The rows of one group at a time are counted in `table`, which
+    holds a count and the two limbs of a sum for each value of the lower bits. The table contains zeros before and after
+    the call.
     """
     starts, m, i, a = scratch(GROUPS, i8), u8(0), u8(0), u8(0)
     width = u8(max(bits - TABLE_BITS, 0))
     move_by_digit(fresh, weights, grouped, grouped_weights, starts, u8(TABLE_BITS), width)
     for group in range(u8(1) << width):
-        # Moving the codes has increased the start of each group to its end.
+        # `move_by_digit` has advanced starts[group] to the end of the group.
         first, end = u8(group) << u8(TABLE_BITS), u8(starts[group])
         while i < u8(old.shape[0]) and u8(old[i]) - first < u8(TABLE):
             k = u8(3) * (u8(old[i]) - first)
