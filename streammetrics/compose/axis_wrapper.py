@@ -376,7 +376,10 @@ def check_dense_size(definition: Any) -> None:
 
 
 def _dense_bytes(state: State) -> int:
-    """Return the size in bytes of a state with rows in all windows and shards, except arrays that grow with the rows."""
+    """Return the size in bytes of a state that has rows in all windows and shards.
+
+    Arrays that grow with the number of rows are not included.
+    """
     cells = 1
     for axis in state.axes:
         cells *= axis.size if axis.kind == "shard" else 1 + (axis.keep or 0) if axis.kind in EPOCHS else 1

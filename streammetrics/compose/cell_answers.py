@@ -182,5 +182,5 @@ class CellAnswers(Answer):
 
 
 def unwrap_key(key: tuple[Any, ...]) -> Any:
-    """Return the only element of a key of one column, and keys of several columns unchanged."""
+    """Return the only element of a key that has one column; return a key of several columns unchanged."""
     return key[0] if len(key) == 1 else key

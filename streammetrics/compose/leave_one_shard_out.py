@@ -95,7 +95,7 @@ def cells_of_shards(shards: State) -> Ints:
 
 
 def split_by_cell(shards: State, cells: int) -> ShardStates:
-    """Return the shards of each cell (slice); `cells` is the number of cells without shards."""
+    """Return the shards of each slice; `cells` is the number of slices."""
     starts = np.searchsorted(cells_of_shards(shards), np.arange(cells + 1))
     return ShardStates(shards, np.stack([starts[:-1], starts[1:]], axis=1))
 
@@ -120,7 +120,7 @@ def count_events(counted: Any, shards: State, count: int, cells: int) -> tuple[F
 def table_by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int) -> Floats:
     """Arrange the numbers, one for each cell (slice and shard), as a table of shape (shards, slices).
 
-    A shard without rows gets 0. `count` is the number of shards, and `cells` the number of cells without shards.
+    A shard without rows gets 0. `count` is the number of shards, and `cells` the number of slices.
     """
     out = np.zeros((count, cells))
     out[shard_of(shards), cells_of_shards(shards)] = numbers
@@ -168,7 +168,7 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
         The values by the name of the number. Element (k, i) is the value of cell i without shard k, or NaN if it is
         undefined.
     """
-    # For each cell of `shards`, `of` is its shard (the row of the result) and `at` its cell without shards (the column).
+    # For each cell of `shards`, `of` is its shard (the row of the result) and `at` its slice (the column).
     of, at = shard_of(shards), cells_of_shards(shards)
     cells = int(at.max(initial=-1)) + 1 if len(shards.axes) > 1 else 1
     statistic = about_of(metric).pair_statistic

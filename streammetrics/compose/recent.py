@@ -82,7 +82,8 @@ class RecentAccumulator(Accumulator):
     def _count(self, rows: int, count: Callable[[dict[str, Any]], Any]) -> None:
         """Count a batch, and drop old updates or rows from time to time.
 
-        The function `count` receives one more column: the number of the update, or the numbers of the rows.
+        `count` is the function that counts the batch. It is called with one more column: the number of the update, or
+        the numbers of the rows.
         """
         definition: Any = self.definition
         column, by_row, size = definition.axis.names[0], definition.count_unit == "rows", definition.axis.keep

@@ -135,7 +135,10 @@ class DigestBuilder:
                 self.add_value(name, value)
 
     def add_options(self, options: dict[str, Any]) -> None:
-        """Add options of numba. A compiler is added by name: its source is part of `describe_environment`."""
+        """Add options of numba.
+
+        A compiler class is added only by its name, because `describe_environment` already contains its source.
+        """
         self.add(sorted((name, getattr(value, "__qualname__", repr(value))) for name, value in options.items()))
 
     def add_value(self, name: str, value: Any) -> None:

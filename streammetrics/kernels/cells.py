@@ -205,8 +205,8 @@ def find_shard_cells(unit: Any, salt: Any, cells: Any, out: Any) -> Any:
 def set_cell_flags(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> Any:
     """Set flag number `which` of the cell of each row; `flags` holds `width` flags for each cell.
 
-    If `at` is empty, the state has one cell, whose flag is set if there are any `rows`. Cells are those of the outer axes,
-    such as slices, not of an inner axis.
+    If `at` is empty, the state has one cell, whose flag is set if there are any `rows`. Flags belong to the cells of
+    the outer axes, such as slices; an inner axis, such as the classes, has none.
     """
     if at.shape[0] == 0 and rows.shape[0] > 0:
         flags[which] = 1
@@ -219,7 +219,8 @@ def set_cell_flags(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> An
 def count_dropped_rows(dropped: Any, at: Any, width: Any, reason: Any, n: Any) -> Any:
     """Count n dropped (invalid) rows by cell and reason; `dropped` holds `width` counters for each cell.
 
-    If `at` is empty, the state has one cell. Cells are those of the outer axes, such as slices, not of an inner axis.
+    If `at` is empty, the state has one cell. Counters belong to the cells of the outer axes, such as slices; an inner
+    axis, such as the classes, has none.
     """
     if at.shape[0] == 0:
         dropped[reason] += n

@@ -84,8 +84,8 @@ def ordered_bits32(x: Any) -> Any:
 def find_partitions(ids: Any, bits: Any, where: Any, counts: Any) -> Any:
     """Write the partition of each row to `where`, and count the rows of each partition.
 
-    The partition is the number in the first `bits` bits of the hash of the ID. `ids` holds one or two integers for each
-    row, in two dimensions.
+    The partition is the number in the first `bits` bits of the hash of the ID. `ids` is a matrix with one or two
+    integers (the ID) in each row.
     """
     shift, n, width = u8(64) - u8(bits), ids.shape[0], ids.shape[1]
     for start in range(0, n, FETCH_ROWS):
@@ -123,7 +123,7 @@ def scatter_rows(where: Any, ids: Any, s: Any, y: Any, ends: Any, out_a: Any, ou
 
 @kernel(out=("slots", "ids", "numbers"))
 def number_groups(a: Any, b: Any, bits: Any, n_known: Any, slots: Any, ids: Any, numbers: Any) -> Any:
-    """Write the number of each row's group, in order of appearance, and return the number of groups.
+    """Number the groups in order of appearance, write the number of each row's group, and return the count of groups.
 
     An ID is the integer a[j], with the second integer b[j] unless `b` is empty. `slots` is a hash table of group numbers,
     -1 where free; its length is a power of two. `ids` holds both integers of the ID of each group; `n_known` groups exist

@@ -194,10 +194,11 @@ def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
 
 @kernel(out=("starts", "stops"))
 def find_view_bounds(sizes: Any, first: Any, step: Any, starts: Any, stops: Any) -> Any:
-    """Write where the string of each Arrow string view begins and ends; return the size of the longest string.
+    """Write where the string in each Arrow string view begins and ends; return the size of the longest string.
 
-    A view, a row of `sizes`, has the size of its string in the first column, and contains the string itself if it is
-    short. The string of the first view begins at `first`, and each string begins `step` bytes after the one before.
+    Each row of `sizes` is a view, and its first column is the size of the string. A view contains its string only if
+    the string is short, so the caller must check the returned size. The string of the first view begins at `first`, and
+    each other string `step` bytes after the one before.
     """
     at, longest = i8(first), i8(0)
     for j in range(starts.shape[0]):

@@ -189,9 +189,9 @@ def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any,
         if code in (HIT, MRR):
             if r:
                 return 1.0 - probability_of_no_hit(size, r, m) if code == HIT else mean_reciprocal_rank(a, size, r, m)
-            # A group without relevant documents cannot contain the first one, so continue with the next group. The
-            # result always comes from the first group with a relevant document, because its mean includes orders in
-            # which all relevant documents are beyond the cut-off.
+            # A group without relevant documents cannot contain the first relevant document, so continue with the next
+            # group. The result always comes from the first group with a relevant document, because its mean includes
+            # orders in which all relevant documents are beyond the cut-off.
         elif code == ERR:
             total += going * mean_reciprocal_stop(stop, top, a, b, m, mean)
             going *= mean[size]

@@ -31,7 +31,10 @@ def leading_run_of_top(top: Any) -> Any:
 
 @inline
 def leading_run(rest: Any, precision: Any) -> Any:
-    """Return 1 plus the number of leading zeros of the 64 - `precision` bits of a hash that do not choose the register."""
+    """Return 1 plus the number of leading zeros in `rest`, the bits of a hash that follow its register number.
+
+    The first `precision` bits of the hash are the register number; `rest` holds the other 64 - `precision` bits first.
+    """
     top = i8(rest >> u8(11))
     if top:
         return leading_run_of_top(top)
@@ -47,8 +50,8 @@ def leading_run(rest: Any, precision: Any) -> Any:
 def update_registers(words: Any, at: Any, precision: Any, rows: Any, registers: Any) -> Any:
     """Update the register of the key of each row, and count rows.
 
-    `words` holds one or two integers for each key, in two dimensions. `registers` is flat, with 2**precision registers for
-    each cell.
+    `words` is a matrix with one or two integers (the key) in each row. `registers` is flat, with 2**precision registers
+    for each cell.
     """
     n, width, known = words.shape[0], words.shape[1], at.shape[0] > 0
     hashes, runs = scratch((BLOCK,), u8), scratch((BLOCK,), u1)
