@@ -78,8 +78,8 @@ def reduce_groups(metric: Any, shards: Any, *, is_group: bool) -> Any:
     """Replace the rows of each group in the shards by sums over groups, if the metric needs only such sums.
 
     The sums of one shard can be subtracted from the total if each group has all of its rows in one shard. This is the
-    case if the unit is the group (`is_group`). Metrics that can be sealed need only sums over groups; other metrics of
-    groups need the rows.
+    case if the unit is the group (`is_group`). A metric that has the method `sealed_metric` needs only sums over
+    groups; other metrics of groups need the rows.
     """
     return shards.to_subtractable() if is_group and hasattr(metric, "sealed_metric") else shards
 
@@ -182,7 +182,7 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
             return {name: table}
     # For all other metrics, compute the states without each shard, a group of shards at a time.
     total = merge_shards(shards)
-    # A shard without rows does not change the value.
+    # Leaving out a shard without rows does not change the value, so start with the value of all shards.
     tables = {n: np.repeat(x[None], count, axis=0) for n, x in _read_numbers(name, metric, binding, total).items()}
     # If a shard contains all rows of a slice, the slice has no value without this shard. Without slices, the value is
     # then that of the metric without rows.

@@ -88,8 +88,8 @@ def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
         add_saturating(numbers, at, large_limb(q), i8(0))
     else:
         t = q + HIGH
-        # t is q rounded to 2**-20, plus the magic number HIGH. The remainder is exact, and a second magic number rounds
-        # it to a multiple of 2**-41 or 2**-52.
+        # t is q, rounded to a multiple of 2**-20, plus the magic number HIGH. The remainder is exact, and a second
+        # magic number rounds it to a multiple of 2**-41 or 2**-52.
         rest = q - (t - HIGH)
         fine = f8(rest + FINE_LOSS).view(i8) - FINE_LOSS_BITS if loss else f8(rest + FINE).view(i8) - FINE_BITS
         add_saturating(numbers, at, f8(t).view(i8) - HIGH_BITS, fine << (i8(19) if loss else i8(8)))
@@ -132,7 +132,8 @@ def subtract_magic(n: Any, positives: Any, h: Any, l: Any, h1: Any, l1: Any) -> 
 def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
     """Return the sums of the values v of a block over negatives and over positives, each as two limbs.
 
-    The second limb may be 2**40 or more; the caller propagates the carry.
+    The limbs of a sum are integers in units of 2**-20 and 2**-60. The second limb may be 2**40 or more; the caller
+    propagates the carry.
     """
     h, l, h1, l1 = i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -357,7 +358,11 @@ def may_clip_block(eps: Any, s: Any) -> Any:
 
 @outline
 def split_block(v: Any, high: Any, low: Any) -> None:
-    """Write the two limbs of each number v, which must be below 2**31, in a separate loop, so that it vectorises."""
+    """Write the two limbs of each number v, which must be below 2**31.
+
+    The limbs are integers in units of 2**-20 and 2**-60. This loop is separate from the additions, so that it
+    vectorises.
+    """
     for j in range(v.shape[0]):
         high[j], low[j] = split_limbs(v[j])
 

@@ -32,7 +32,7 @@ HASH_SALT = u8(0x9E3779B97F4A7C15)
 
 @inline
 def hash_id(a: Any, b: Any) -> Any:
-    """Hash an ID of two integers. If the second integers of two different IDs are 0, their hashes differ."""
+    """Hash an ID of two integers. Different IDs whose second integers are 0 always have different hashes."""
     return finalize_hash(u8(a) ^ HASH_SALT ^ finalize_hash(u8(b)))
 
 
@@ -135,7 +135,7 @@ def number_groups(a: Any, b: Any, bits: Any, n_known: Any, slots: Any, ids: Any,
         first, second = a[j], b[j] if two else i8(0)
         # Pass the constant 0 if there is no second integer, so that the compiler removes half of the computation.
         hashed = hash_id(first, second) if two else hash_id(first, i8(0))
-        # The leading bits are the same for the whole partition, so use the bits below them for the slot.
+        # The leading bits of the hash are the same in the whole partition, so use the bits below them to find the slot.
         at = ((hashed << u8(bits)) >> u8(20)) & mask
         number = slots[at]
         while number >= 0 and ((two and ids[2 * number + 1] != second) or ids[2 * number] != first):
@@ -162,7 +162,7 @@ def pack_scores(s: Any, y: Any, keys: Any) -> Any:
 
 @kernel(out=("starts", "out"))
 def sort_by_group(numbers: Any, keys: Any, starts: Any, out: Any) -> Any:
-    """Write the keys of the rows sorted by group number to `out`, and the start of each group to `starts`."""
+    """Write the keys of the rows to `out`, sorted by group number, and the start of each group to `starts`."""
     for j in range(keys.shape[0]):
         starts[numbers[j]] += 1
     accumulate_counts(starts)

@@ -38,7 +38,7 @@ LARGEST = i4(0x7F7FFFFF)
 
 
 def _half_word32(z: Any) -> Any:
-    """Return the bits of the float32 z, and 0, because the conversion to float32 drops no bits."""
+    """Return the bits of the float32 z, and 0, which means that no bits were dropped."""
     return f4(z).view(i4), i4(0)
 
 
@@ -54,7 +54,7 @@ def _half_word64(z: Any) -> Any:
 
 
 def _real_word32(z: Any) -> Any:
-    """Return the bits of the absolute value of a float32, and 0, because the conversion to float32 drops no bits."""
+    """Return the bits of the absolute value of a float32, and 0, which means that no bits were dropped."""
     return f4(z).view(i4) & i4(0x7FFFFFFF), i4(0)
 
 
@@ -249,7 +249,7 @@ def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> None:
     """Count valid rows of one cell by place (bucket and label), and add w - 1 of each row to `excess`.
 
-    off_grid[0] becomes 1 if a score has bits that its bucket drops, unless its weight is 0.
+    off_grid[0] becomes 1 if a bucket drops bits of a score, unless the weight of the row is 0.
     """
     place, highs, lows = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, i8)
     for a in range(0, s.shape[0], BLOCK):
@@ -412,7 +412,7 @@ def find_coarse_places(
 
 @outline
 def mark_off_grid(y: Any, s: Any, at: Any, real: Any, bits: Any, off_grid: Any) -> None:
-    """Mark as inexact the cells that have a score off the grid (a score with bits that its bucket drops)."""
+    """Mark the cells that have a score off the grid (its bucket drops bits that are not 0) as inexact."""
     place = scratch(BLOCK, u4)
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)

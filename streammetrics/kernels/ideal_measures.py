@@ -19,7 +19,7 @@ f8, i8 = np.float64, np.int64
 
 @outline
 def gain_over_cost(worth: Any, n: Any, best: Any, n_best: Any) -> Any:
-    """Return the sum over documents of gain / log2(2 + I - A), the sum of gains discounted by how much was missed.
+    """Return the sum over documents of gain / log2(2 + I - A), which discounts gains by the gain missed so far.
 
     I and A are the sums of the gains up to the document's rank, in the ideal order (`best`) and in the actual one
     (`worth`). An ideal gain below 1 counts as 1.

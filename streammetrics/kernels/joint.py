@@ -43,8 +43,9 @@ def buffer_pairs(
 ) -> Any:  # fmt: skip
     """Append valid rows of the numbers x and y to one of two buffers.
 
-    Rows of cells that count in buckets (folded) are appended as pairs of numbers (`xs` to `waiting`). Rows of other cells
-    are appended as exact codes (`high` to `used`). An empty `folded` means that all cells are folded.
+    Rows of cells that count in buckets (folded) are appended as pairs of numbers to the buffer with the arguments from
+    `xs` to `waiting`. Rows of other cells are appended as exact codes to the buffer with the arguments from `high` to
+    `used`. An empty `folded` means that all cells are folded.
     """
     lone, weighted, all_folded = at.shape[0] == 0, w.shape[0] != 0, folded.shape[0] == 0
     m, k = u8(used[0]), u8(waiting[0])

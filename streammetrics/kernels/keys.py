@@ -19,7 +19,7 @@ i4, i8, u1, u8 = np.int32, np.int64, np.uint8, np.uint64
 LAST_POINT, FIRST_SURROGATE, LAST_SURROGATE = u8(0x10FFFF), u8(0xD800), u8(0xDFFF)
 # An odd number with random bits, so that a multiplication by it spreads the bits of a word.
 FACTOR = u8(0x9E3779B97F4A7C15)
-# All bits of each byte of a word, except the highest one.
+# In each of the eight bytes of a word, all bits except the highest one.
 LOW_BITS = u8(0x7F7F7F7F7F7F7F7F)
 BYTE_NUMBERS = u8(0x0001020304050607)
 

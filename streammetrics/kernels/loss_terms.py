@@ -119,7 +119,7 @@ def fill_rare_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
 
 @outline
 def fill_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
-    """Write the term with this code, such as |d|, for every row of a block; k is the parameter of the term.
+    """Write the term with the code `term`, such as |d|, for every row of a block; k is the parameter of the term.
 
     Return the biased exponent of the largest value, which is needed to add the values without rounding.
     """

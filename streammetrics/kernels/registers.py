@@ -33,7 +33,8 @@ def leading_run_of_top(top: Any) -> Any:
 def leading_run(rest: Any, precision: Any) -> Any:
     """Return 1 plus the number of leading zeros in `rest`, the bits of a hash that follow its register number.
 
-    The first `precision` bits of the hash are the register number; `rest` holds the other 64 - `precision` bits first.
+    The first `precision` bits of the hash are the register number. The other bits are the upper 64 - `precision` bits
+    of `rest`.
     """
     top = i8(rest >> u8(11))
     if top:

@@ -18,7 +18,7 @@ from .score_terms import add_fixed, has_bad_value, split_limbs
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 BLOCK = 1024
-# A mask for the upper half of a float64, which has 24 significant bits. Its product with n <= 2**24 is exact.
+# A mask for the upper half of a float64. This half has 24 significant bits, so its product with n <= 2**24 is exact.
 HIGH_HALF = i8(-(1 << 29))
 
 

@@ -94,7 +94,11 @@ def add_places(
     place: Any, at: Any, w: Any,
     shift: Any, stride: Any, low: Any, excess: Any, codes: Any, weights: Any, waiting: Any,
 ) -> Any:  # fmt: skip
-    """Add rows to a tally. A row has an element in `place`, in `at` (its cell) and, unless it is empty, in `w`."""
+    """Add rows to a tally.
+
+    Row j has the place (bucket and label) place[j], the cell at[j] and the weight w[j]. `at` is empty if there is one
+    cell, and `w` is empty if all weights are 1.
+    """
     add_rows(place, i8(0), i8(place.shape[0]), at, w, shift, stride, low, excess, codes, weights, waiting)
     return 0
 
