@@ -108,7 +108,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Load the laws when they are used: they would take a tenth of the import, and only authors of metrics run them.
+    # Import the property tests (module `laws`) only when they are used. Only authors of metrics run them, and they
+    # would take a tenth of the import time of the package.
     if name in ("LawError", "check_metric", "check_state"):
         return getattr(import_module("streammetrics.laws"), name)
     raise AttributeError(f"module 'streammetrics.extend' has no attribute {name!r}", name=name)

@@ -1,1 +1,1 @@
-"""Count batches: one call into compiled code adds a batch to all states. The code is loaded when it is first used."""
+"""Add batches of rows to states; the modules that need numba are imported when the first row is counted."""

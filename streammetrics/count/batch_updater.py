@@ -1,6 +1,6 @@
 """The batch updater: the only code that adds rows to states.
 
-The layout of a batch is the names, dtypes and shapes of its columns. A draft is the cached plan for batches of one
+The layout of a batch is the names, dtypes and strides of its columns. A draft is the cached plan for batches of one
 layout, and its commit is the call into compiled code that counts a batch. A batch takes one of three paths, from the
 fastest to the most general:
 
@@ -80,7 +80,7 @@ class BatchUpdater:
     reads : sequence of Read
         The states to add rows to, empty or not, each with the columns that it reads.
     memory_limit : int
-        The largest number of bytes for the cells (one for each slice) of all states.
+        The largest number of bytes that the states may take in total. The limit applies only to states with slices.
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or drop the row and count it as dropped.
     """
@@ -96,15 +96,15 @@ class BatchUpdater:
             (r.binding, n, t, r.state.block_column and i)
             for i, (r, n, t) in enumerate(zip(self.reads, self._needs, self._times, strict=True))
         ]
-        # For each read, the index of the first read with an equal request (columns, options and times). Such reads
-        # select and check the same rows, so they share the prepared rows.
+        # For each read, the index of the first read with the same columns and options. Both reads select and check the
+        # same rows, so these rows are prepared only once.
         self._first_same = [requests.index(a) for a in requests]
-        # A pair: the states, and the counters to which kernels add rows. The states are None if the counters contain
-        # rows that have not been read into states yet. The counters are None until a batch is counted.
+        # A pair of the states and the counters, to which kernels add rows. The states are None while the counters
+        # contain newer rows than the states. The counters are None until a batch is counted.
         self._content: tuple[tuple[State, ...] | None, LiveCounters | None] = (tuple(r.state for r in self.reads), None)
-        # How many of the last batches, in a row, had rows of new cells, such as new slices. After two of them the next
-        # batch is likely to have some, too, so it is prepared at once: a draft would only find out that it cannot
-        # count them.
+        # The number of consecutive batches, up to the last one, with rows of new cells (such as new slices). After two
+        # such batches, the next one probably has new cells as well. A draft cannot count new cells, so the next batch
+        # takes the general path (`count_batch`) immediately.
         self._batches_with_new_cells = 0
         self.on_invalid = on_invalid
 
@@ -124,7 +124,7 @@ class BatchUpdater:
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states with all rows so far, in canonical form: the same rows give equal states in any order."""
+        """The states with all rows so far, in canonical form: the order of the rows does not change the states."""
         with self.lock:
             return self._read_states()
 
@@ -155,13 +155,14 @@ class BatchUpdater:
         """
         counted = [live for one in (self, *others) if (live := one._content[1]) is not None]
         for live in counted:
-            # The conversion replaces arrays to which drafts write, so the next batch must begin with `reserve`.
+            # The conversion replaces arrays to which drafts write. Without free rows, the next batch begins with
+            # `reserve`, which drops the drafts.
             live.free_rows[0] = min(live.free_rows[0], 0)
         for first, *rest in zip(*(live.counters for live in counted), strict=True):
             first.fold_jointly(rest)
 
     def merge_change(self, theirs: Sequence[State]) -> StateChange:
-        """Return the change that merges other states into the states here; `apply_changes` carries it out.
+        """Return a change that merges other states into the states of this updater, for `apply_changes`.
 
         Raises
         ------
@@ -174,13 +175,19 @@ class BatchUpdater:
         return StateChange(self, lambda ours: self._check_size([a.merge(b) for a, b in zip(ours, theirs, strict=True)]))
 
     def subtract_change(self, removed: Sequence[State]) -> StateChange:
-        """Return the change that subtracts other states, for `apply_changes`. It raises the errors of `State.subtract`."""
+        """Return a change that subtracts other states, for `apply_changes`.
+
+        It raises the errors of `State.subtract`.
+        """
         return StateChange(
             self, lambda ours: self._check_size([a.subtract(b) for a, b in zip(ours, removed, strict=True)])
         )
 
     def correction(self, added: Sequence[State], removed: Sequence[State]) -> StateChange:
-        """Return the change that merges `added` and subtracts `removed`. It raises the errors of both operations."""
+        """Return a change that merges `added` and then subtracts `removed`, for `apply_changes`.
+
+        It raises the errors of `State.merge` and `State.subtract`.
+        """
         return StateChange(
             self,
             lambda ours: self._check_size(
@@ -261,7 +268,8 @@ class BatchUpdater:
                     free_rows[0] -= rows
                     self._content = None, live
                     is_bad, counted = last[3](*arguments), True
-        # No memory was reserved for so many rows, a row needs a new cell, or another thread has replaced the counters.
+        # The batch is not counted if it has more rows than memory is reserved for, if a row needs a new cell, or if
+        # another thread has replaced the counters.
         if not counted:
             self._count_new_layout(last.names, columns, table)
         elif is_bad:
@@ -283,11 +291,12 @@ class BatchUpdater:
             if last is not None and names == last.names and last.like(*arrays):
                 assert live is not None
                 return self._count_like_last(live, last, arrays, table)
-            # Pass scalars to `count_batch` unchanged. If a column is a scalar, the batch has a single row, so a list is
-            # a row of a matrix rather than a column.
+            # Pass scalars to `count_batch` unchanged. If a column is a scalar, the batch has a single row. A list in
+            # another column is then one row of a matrix.
             columns = tuple([c if is_scalar(c) else a for c, a in zip(columns, arrays, strict=True)])
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
-            # There is no signature if a column has two dimensions. A column of shape (n, 1) is flattened.
+            # A column with two dimensions has no such signature. Flatten columns of shape (n, 1) and try again. If this
+            # does not help, use the signature for matrices.
             if key is None:
                 flats = tuple([squeeze_column(a) if type(a) is np.ndarray else a for a in arrays])
                 key = SIGNATURES[len(flats)](*flats)  # type: ignore[misc]
@@ -340,7 +349,8 @@ class BatchUpdater:
         weighted = any(r.binding.column("sample_weight") in names for r in self.reads)
         try:
             live = self._reserve(live, rows, weighted=weighted)
-        # The general path (`count_batch`) raises the error again, after freeing the memory that has been reserved.
+        # If memory is short, return no draft. The general path (`count_batch`) then raises the error again, and frees
+        # the memory that has been reserved.
         except MemoryLimitError:
             return live, None
         # Memory is now reserved for this batch, also in counters whose `free_rows` is 0 because they need `reserve`
@@ -391,7 +401,7 @@ class BatchUpdater:
             live = self._apply_limits(self._get_live())
             mark, marks = live.index.mark(), [c.mark() for c in live.counters]
             # The commit appends to `committed` as its last step. If an interrupt comes right after the commit, this
-            # list shows that the batch is counted and that nothing must be restored.
+            # list shows that the batch is counted, so the earlier content is not restored.
             committed: list[bool] = []
             try:
                 self._count_prepared(live, batch, prepared, derived, committed)
@@ -447,11 +457,12 @@ class BatchUpdater:
         derived: Sequence[Mapping[str, Column]],
         committed: list[bool],
     ) -> None:
-        # Before the commit, each step may raise an error, but no step changes anything that a state shows. Rows get
-        # cell numbers, cells that become too large replace their exact rows with histogram buckets, and memory is
-        # reserved. After an error, `count_batch` undoes the first two of these steps.
+        # Each step before the commit may raise an error, but none of them changes a result. The first step gives
+        # numbers to new cells. The second converts the exact rows of cells that become too large to histogram buckets.
+        # The third reserves memory. After an error, `count_batch` undoes the first two steps.
         cache: dict[Any, Ints] = {}
-        # New cells have no memory in the counters yet, so after an error, too, the next batch must begin with `reserve`.
+        # New cells have no memory in the counters yet. Without free rows, the next batch begins with `reserve`, even if
+        # an error prevents the call of `reserve` for this batch.
         live.free_rows[0] = min(live.free_rows[0], 0)
         places = [
             self._locate_rows(live, batch, c, rows, cache) for c, rows in zip(live.counters, prepared, strict=True)
@@ -567,8 +578,8 @@ class BatchUpdater:
 
         The commit only reports that a value is invalid. Preparing the batch again finds the row and raises the error.
         """
-        # The draft may have expected a different kind of keys from the kind in the column. As all drafts are dropped,
-        # the next batch gets a new one.
+        # A draft may be outdated because the column now has another kind of keys. Drop all drafts, so that the next
+        # batch gets a new one.
         live.drafts.clear()
         live.last[0] = None
         for read, needs in zip(self.reads, self._needs, strict=True):

@@ -1,9 +1,9 @@
-"""The exact rows of many cells, which are sorted only when they are read.
+"""The exact rows of many cells (such as slices), which are sorted only when they are read.
 
 A row is a code of two integers: the high word contains the cell, and the low word the value (see `kernels.exact_rows`).
 New rows are buffered in the order in which they come. When the buffer is full, its rows are grouped by high word and
-become a chunk. The rows of a chunk that have the same high word form a run. The rows of a cell that stays exact are
-sorted when they are read. The rows of a cell that is converted to buckets before that need not be sorted.
+become a chunk. The rows of a chunk that have the same high word form a run. Rows are sorted when they are read. If a
+cell is converted to histogram buckets before that, its rows are never sorted.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Runs(NamedTuple):
         return codes
 
     def narrow(self) -> Runs:
-        """Return the rows with integers of 32 bits in place of the codes if that is possible, as for float32 scores."""
+        """Return the rows with their codes stored as 32-bit integers if possible, as it is for float32 scores."""
         words = None if self.like is not None else narrow_codes(self.low)
         return self if words is None else self._replace(low=words, like=self.low[0])
 
@@ -90,7 +90,7 @@ class Runs(NamedTuple):
         return counts[order]
 
     def drop(self, words: Ints) -> Runs:
-        """Return a copy without the rows with the high words `words`."""
+        """Return a copy without the rows whose high word is in `words`."""
         kept = np.ones(len(self.first), bool)
         kept[words[words < len(kept)]] = False
         rest = gather_runs([self], np.flatnonzero(kept))
@@ -106,7 +106,10 @@ def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
 
 
 def gather_runs(parts: list[Runs], order: Ints) -> Runs:
-    """Return the rows that have the high words `order` in any of the parts. High word order[k] becomes k."""
+    """Return the rows of all parts whose high word is in `order`, grouped in this order.
+
+    The result has new high words: order[k] becomes k.
+    """
     counts = sum((part.count_rows(order) for part in parts), np.zeros(len(order), I8))
     n, is_weighted = int(counts.sum()), any(len(part.weights) for part in parts)
     runs = build_runs(allocate(n, U8), allocate(n if is_weighted else 0, F8), counts)
@@ -131,7 +134,7 @@ def sort_runs(runs: Runs) -> None:
     for a, b in zip(runs.first[long].tolist(), ends[long].tolist(), strict=True):
         run = low[a:b]
         if len(weights):
-            # This is one call into C, so an interrupt cannot leave codes with the weights of other codes.
+            # A single call into C sorts both arrays, so an interrupt cannot separate a code from its weight.
             tally_codes.sort_codes(run, weights[a:b], allocate(b - a, U8), allocate(b - a, F8))
         else:
             sort(run, run)
@@ -140,8 +143,9 @@ def sort_runs(runs: Runs) -> None:
 class MergedRuns(NamedTuple):
     """The arrays to which the kernel `unite_runs` writes sorted entries; only the first bounds[-1] entries are valid.
 
-    The entries of run k (the rows with high word k) end before bounds[k]. `excess` contains the sum of w - 1 over the
-    rows of each entry, as two integers; it is empty if no row has a weight.
+    An entry is a distinct row with its number of occurrences. The entries of run k (the rows with high word k) end
+    before bounds[k]. `excess` contains two integers for each entry, which encode the sum of w - 1 over the weights w of
+    its rows. It is empty if no row has a weight.
     """
 
     high: Array
@@ -213,7 +217,7 @@ class LiveCellRows:
 
     @property
     def entries(self) -> Entries:
-        """The rows that have been sorted, as entries. An entry stores k in place of its high word, which is order[k]."""
+        """The sorted rows, as entries. In place of a high word, an entry stores its position in `order`."""
         if isinstance(self._entries, MergedRuns):
             self._entries = self._entries.to_entries(self.shift)
         return self._entries
@@ -249,7 +253,7 @@ class LiveCellRows:
                 self._sort_if_repeated()
         if used + rows > len(self.low):
             size = max(used + rows, min(2 * (used + rows), most), 256)
-            # This is one step, so an interrupt leaves arrays of the same length.
+            # Replace both arrays in a single step, so that their lengths are equal even after an interrupt.
             self.__dict__.update(low=grow_copy(self.low, used, size), high=grow_copy(self.high, used, size))
         if (weighted or len(self.weights)) and len(self.weights) < len(self.low):
             self.weights = grow_copy(self.weights if len(self.weights) else np.ones(used), used, len(self.low))
@@ -281,7 +285,7 @@ class LiveCellRows:
         # Narrowing takes time, so it is done only if many rows are unsorted.
         if self._unsorted_rows > NARROW_FROM:
             fresh = fresh.narrow()
-        # An interrupt between the calls would leave the rows both in a chunk and in the buffer.
+        # Run these calls together: an interrupt between them would leave the rows both in a chunk and in the buffer.
         run_without_interrupt(
             [
                 partial(self.chunks.append, fresh),
@@ -289,7 +293,7 @@ class LiveCellRows:
                 partial(self.used.__setitem__, slice(None), 0),
             ]
         )
-        # The bounds of a chunk take memory for each high word, so there must not be many small chunks.
+        # Each chunk stores bounds for all high words, so many small chunks would waste memory.
         if sum(2 * len(chunk.low) <= WAIT for chunk in self.chunks) > MOST_SMALL_CHUNKS:
             self.merge_chunks()
 
@@ -310,14 +314,17 @@ class LiveCellRows:
     # -- removing the rows of some cells ------------------------------------------------------------------------------
 
     def build_entries(self, rows: Runs, words: Ints) -> Entries:
-        """Return an unsorted entry for each row, without its weight; `words` contains the high word of each run."""
+        """Return one entry for each row, in the order of the rows and without weights.
+
+        `words` contains the high word of each run.
+        """
         high = np.repeat(words.astype(U4), rows.last - rows.first)
         return Entries(self.shift, rows.codes, np.broadcast_to(np.ones(1, U4), len(rows.low)), None, high)
 
     def take_entries(self, words: Ints) -> tuple[Entries, dict[str, Any]]:
-        """Return the sorted entries with the high words `words`, and the new values of attributes that remove them.
+        """Return the sorted entries whose high word is in `words`, and the attributes of this object without them.
 
-        The object itself is not changed.
+        The attributes are a dict of new values. This object changes only when the caller assigns them.
         """
         lengths = np.diff(self.bounds, prepend=0)
         is_taken = np.isin(self.order, words)
@@ -327,9 +334,10 @@ class LiveCellRows:
         return replace(self.entries.select(mask), high=high), rest
 
     def drop_rows(self, words: Ints) -> dict[str, Any]:
-        """Return the new values of attributes that remove all rows with the high words `words`.
+        """Return the attributes of this object without the rows whose high word is in `words`.
 
-        The object itself is not changed. Its buffer must be empty.
+        The attributes are a dict of new values. This object changes only when the caller assigns them. The buffer must
+        be empty.
         """
         row_counts = self.row_counts.copy()
         row_counts[words] = 0
@@ -354,7 +362,7 @@ class LiveCellRows:
         return words.reshape(-1)
 
     def consolidate(self, order: Ints | None = None) -> Entries:
-        """Return all rows as sorted entries, in which cell k is the cell order[k]; by default, cells keep their numbers.
+        """Return all rows as sorted entries. With `order`, cells get new numbers: cell order[k] becomes cell k.
 
         The arrays of the buffer stay the same objects, so kernels can continue to write to them.
         """
@@ -371,7 +379,8 @@ class LiveCellRows:
         self.chunks = [fresh._replace(first=_renumber(fresh.first, words), last=_renumber(fresh.last, words))]
         sort_runs(fresh)
         merged, unite = self._build_union(fresh, words)
-        # The kernel may write over the chunk. An interrupt must therefore not come between the two calls.
+        # The kernel may overwrite the chunk. Run the two calls together, so that no interrupt can leave a damaged
+        # chunk.
         replaced = {"_entries": merged, "order": words, "bounds": merged.bounds, "chunks": []}
         run_without_interrupt([unite, partial(self.__dict__.update, replaced)])
 
@@ -382,7 +391,7 @@ class LiveCellRows:
         return entries.assign_cells(cells[entries.cells], len(self.row_counts))
 
     def _unite(self, words: Ints) -> Entries:
-        """Return the rows with these high words as sorted entries; the high words are renumbered in this order."""
+        """Return the rows with these high words as sorted entries, in which high word words[k] becomes k."""
         fresh = gather_runs(self.chunks, words)
         sort_runs(fresh)
         merged, unite = self._build_union(fresh, words)

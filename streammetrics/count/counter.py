@@ -260,7 +260,7 @@ class Counter:
         """Raise an error if these rows cannot be counted together, or cannot be added to the earlier rows.
 
         An example is string keys after integer keys. `columns` contains the checked column of each role, and `at` the
-        front cell (such as the slice) of each row; it is empty if there is only one.
+        slice of each row. `at` is empty if there is only one slice.
         """
         sources = {role: c.source for role, c in columns.items() if len(c.values)}
         self.statistic.check_rows(columns, at)
@@ -272,8 +272,8 @@ class Counter:
             try:
                 self.statistic.check_class_count(count)
             except MemoryLimitError:
-                # The index also contains the classes of batches that failed. Too many of these must not raise an error,
-                # so only the classes that occur in cells are counted here.
+                # There may be no error: the index also contains classes from batches that failed. Therefore check
+                # again, and count only the classes that occur in cells.
                 self.statistic.check_class_count(len(np.unique(self.index.codes(self.inner)[:, len(self.front) :])))
 
     def _check_limit(self, rows: int, limit: int) -> None:
@@ -297,7 +297,10 @@ class Counter:
     # -- cells that become too large ----------------------------------------------------------------------------------
 
     def needs_preparation(self, rows: int) -> bool:
-        """Return whether a batch must take the general path (`BatchUpdater.count_batch`), which calls `fold_ahead`."""
+        """Return whether a batch of `rows` rows must take the general path.
+
+        The general path (`BatchUpdater.count_batch`) calls `fold_ahead` before it counts the batch.
+        """
         return False
 
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Any]) -> None:
@@ -357,10 +360,11 @@ class Counter:
         return (self.folded, *(a for a in arguments if isinstance(a, np.ndarray)))
 
     def _build_optional_part(self, part: Flat) -> Array:
-        """Return a new optional array with a row for each cell, filled with the sums over all earlier rows.
+        """Return a new optional array with one item for each cell: the sum over all earlier rows of the cell.
 
-        An optional array does not exist as long as all rows have the default value, such as weight 1. The sums over
-        these rows are therefore known: the sum of their weights, for example, is their number.
+        An optional array, such as the sums of weights, is created when the first row with another value than the
+        default (such as weight 1) is counted. All earlier rows have the default value, so the sums over them are known.
+        For example, the sum of their weights is their number.
         """
         parts = self.parts
         lengths = [len(a) for n, a in self.flats.items() if parts[n].front == part.front]
@@ -474,7 +478,7 @@ class Counter:
         return policy.apply_retention(state.canonicalize())
 
     def _rank_keys(self) -> tuple[tuple[Vocabulary, ...], Ints]:
-        """Return the vocabulary of each axis, and the key of each front cell as ranks in these vocabularies."""
+        """Return the vocabulary of each axis, and the key of each slice as ranks in these vocabularies."""
         return rank_keys(self.index, self.front, self.index.codes(self.front)[:, : len(self.front)])
 
     def _inner_table(self, order: Ints) -> tuple[Ints, Vocabulary | None]:
@@ -507,7 +511,7 @@ class Counter:
 
 
 def _reorder_cells(entries: Entries, order: Ints) -> Entries:
-    """Return the entries of a histogram with its cells in a different order: cell k is the old cell order[k]."""
+    """Return the entries of a histogram after renumbering its cells: cell order[k] becomes cell k."""
     starts = entries.cell_starts(len(order))
 
     def gather(values: Array, shift: int = 0, width: int = 1) -> Array:

@@ -5,7 +5,8 @@ columns. A draft contains the conversion of each column, and the commit: a singl
 arguments. A draft is made once for each layout, so most batches need no decisions in Python.
 
 Some batches need preparation, because they select rows, contain new keys or keys that are not integers, or need a
-ranking. `batch.prepared_batch` prepares their columns, and this module only makes the call to the kernels.
+ranking. `batch.prepared_batch` prepares the columns of such a batch, and this module only builds the call of the
+kernels.
 """
 
 from __future__ import annotations
@@ -83,10 +84,10 @@ class Draft(NamedTuple):
         prepared, and therefore already checked, it instead returns a list of the calls that count them, which the
         caller runs together with other calls.
     build_arguments : callable, optional
-        Makes the arguments of the commit from the converted columns: it replaces the keys of slices, or the units of
-        shards, with the cells of the rows. For a counter that stores rows, it also writes the rows to the memory of
-        this counter, where the commit makes them valid. It returns None if a row needs a new cell. None if the columns
-        themselves are the arguments.
+        A function that builds the arguments of the commit from the converted columns. It replaces columns of keys, or
+        of units such as users, with the cell of each row. For a counter that stores rows, it also writes the rows to
+        the memory of this counter; the commit later makes them valid. It returns None if a row needs a new cell. If
+        this attribute is None, the converted columns are the arguments.
     """
 
     converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
@@ -95,7 +96,7 @@ class Draft(NamedTuple):
 
 
 class LastBatch(NamedTuple):
-    """How the last batch was counted. The next batch is counted in the same way if its names and its layout are the same.
+    """How the last batch was counted. A batch whose columns have the same names and layout is counted in the same way.
 
     `like` is the function that checks the layout: it returns True for columns of the same dtypes and strides.
     """
@@ -122,7 +123,8 @@ class LiveCounters(NamedTuple):
     drafts : dict
         The draft of each layout, which writes to the arrays of these counters.
     recent : dict
-        For each state that counts queries (by its index), the ids of the queries in the last batch.
+        The IDs of the queries in the last batch, for each state that counts queries. The keys are the indices of these
+        states.
     free_rows : list of one int
         The number of rows that can be added without allocating memory; negative while arrays are being replaced.
     last : list of one LastBatch or None
@@ -177,7 +179,7 @@ def make_draft(
     Parameters
     ----------
     reads_of, needs_of : sequences
-        The states of the updater with their columns, and for each state the columns that it needs.
+        The states of the updater, each with its columns; and for each state, a `Need` for every column that it reads.
     live : LiveCounters
         The counters. The draft is also stored in `live.drafts`.
     names : tuple of str
@@ -227,8 +229,8 @@ def _plan_reads(
 ) -> tuple[list[tuple[str, Any]], list[FlatColumn], list[dict[str, int]]] | None:
     """Return the plan for the columns that states read; None if they need preparation.
 
-    The plan consists of the name and kind of each column, its conversion, and, for each state, the position of the column
-    of each role.
+    The plan has three items: the name and kind of each column; the conversion of each column; and for each state, the
+    position of the column of each role, such as `y_score`.
     """
     batch = Batch(like)
     reads: list[tuple[str, Any]] = []
@@ -250,7 +252,8 @@ def _plan_reads(
                 return None
             kind = need.kind.variant(batch, name)
             flat = plan_column(kind, like[name])
-            # Weights have a check of their own, and integer ids need none: each integer is a valid id.
+            # A column is prepared if no kernel can check it. The exceptions are weights, which have a check of their
+            # own, and integer IDs, which are always valid.
             is_unchecked = need.role != "sample_weight" and type(kind) is not Ids and find_check(kind) is None
             if flat is None or is_unchecked:
                 return None
@@ -263,7 +266,8 @@ def _plan_reads(
         try:
             counter.statistic.check_sources(counter.flats, {role: flats[i].source for role, i in positions.items()})
         except InvalidInputError:
-            # The column is of a different kind from before. The general path (`count_batch`) raises the error.
+            # A column has another kind of values than in earlier batches. The general path (`count_batch`) raises the
+            # error.
             return None
         bound.append(positions)
     return reads, flats, bound
@@ -290,14 +294,15 @@ def _make_locators(
     """Return the locator of each nonempty path (sequence of key columns); None if a column needs preparation."""
     paths = {c.front: r.binding.unit for r, c in zip(reads_of, live.counters, strict=True) if c.front}
     unit = next(iter(paths.values()), None)
-    # There may be only one path of shards, because the cells that `Index.shards` returns are overwritten by its next call.
+    # Only one path may consist of shards, because each call of `Index.shards` overwrites the cells that the last call
+    # returned.
     if any(r.binding.unit != unit for r in reads_of) or (unit is not None and len(paths) > 1):
         return None
     index, locators = live.index, {}
     for path in paths:
         names = [name for name, _ in path]
-        # A missing column, and keys of a different kind from before, are errors, which the general path (`count_batch`)
-        # raises. It also makes the first cells.
+        # The general path (`count_batch`) creates the first cells of a path. It also raises the errors for missing
+        # columns and for keys of another kind than earlier keys.
         if path not in index.levels or not all(n in like and like[n].ndim == 1 for n in names):
             return None
         if unit is not None:
@@ -326,8 +331,8 @@ def _build_arguments(
 ) -> tuple[Any, ...] | None:
     """Return the arguments of a commit; None if a row needs a new cell.
 
-    The arguments are the columns that states read, the cells of the rows that each locator finds, and the call that adds
-    the rows for each counter that appends rows.
+    The arguments are the columns that states read, the cells of the rows that each locator finds, and for each counter
+    that stores rows, the call that adds the rows.
 
     Parameters
     ----------
@@ -336,7 +341,7 @@ def _build_arguments(
     locators : sequence of Locator
         The locators of cells.
     stagers : sequence of (counter, positions)
-        The counters that append rows, each with the position of the column of each role.
+        The counters that store rows, each with the position of the column of each role.
     columns : sequence of array
         The columns that states read, followed by the columns of each locator.
     """
@@ -376,8 +381,8 @@ def bind_kernels(
     count = load_engine()
     columns = [np.zeros((0,) * d, t.dtype) for t, d in zip(typed, ndims, strict=True)]
     steps: list[tuple[Step, dict[str, int], Counter]] = []
-    # Some kernels also count the shards of a state in the same pass. This dict maps the `id` of the step of such a
-    # kernel to the counter of these shards.
+    # Some kernels count a state, and the same state split into shards, in one pass. This dict maps the `id` of the step
+    # with such a kernel to the counter of the shards.
     shard_counters: dict[int, Counter] = {}
     for counter, positions in zip(live.counters, bound, strict=True):
         if not positions or counter in shard_counters.values():
@@ -396,10 +401,9 @@ def bind_kernels(
             terms = counter.has_fixed_point_terms
             step = Step("checks:mark_rounded_weights", "sample_weight", "front", terms, live.mass, State.rounded)
             steps.append((step, {r: positions[r] for r in ("sample_weight", "front") if r in positions}, counter))
-    # The first counting kernel may check its own columns, which saves a pass over them. It can do so only as the first
-    # kernel: on an invalid value it restores its own arrays, and no other kernel may have written anything before. So a
-    # kernel that checks its columns goes first if it counts a single cell. Separate kernels check all other columns
-    # before it runs.
+    # A counting kernel that checks its own columns saves a pass over them. On an invalid value, it restores only its
+    # own arrays, so no other kernel may have counted rows before. Such a kernel therefore runs first among the counting
+    # kernels if it counts a single cell. Separate kernels check all other columns before it runs.
     if reads is not None:
         steps.sort(key=lambda s: not s[0].checks or bool(s[2].front))
     calls = [] if reads is None else _collect_checks(live, steps, reads, bound)
@@ -421,7 +425,8 @@ def bind_kernels(
     if reads is None:
         builder: Callable[..., Any] = count.build_deferred_calls(bound_steps)
         return builder
-    # After the columns come the calls that add the rows which counters have staged. They run last, after all checks.
+    # Counters that store rows have already written the rows. The calls that make these rows valid are passed after the
+    # columns, and run last, after all checks.
     stagers = sum(counts_in_numpy(counter.statistic) for counter in live.counters)
     bound_steps += [(call, [count.ColumnArgument(len(columns) + i)]) for i in range(stagers)]
     commit: Callable[..., Any] = count.build_commit(bound_steps, len(columns) + stagers)
@@ -471,8 +476,8 @@ def has_only_numeric_arrays(columns: tuple[Any, ...]) -> bool:
 def can_draft(read: Read) -> bool:
     """Return whether a state can be counted without preparing its columns.
 
-    This requires that every row is counted unchanged, either by kernels in a single cell or in the cells of slices or
-    shards, or by appending the row to the rows of groups (`GroupRows`).
+    This requires that every row is counted unchanged. Kernels count it in a single cell, or in the cell of its slice or
+    shard. A state of class `GroupRows` stores the row instead.
     """
     state, binding = read.state, read.binding
     kinds = [a.kind for a in state.axes]
@@ -493,7 +498,7 @@ def _find_shard_counter(
     bound: Sequence[Mapping[str, int]],
     like: Any,
 ) -> tuple[Step, Counter, dict[str, int]] | None:
-    """Return a kernel step that counts a state and the same state by shard in a single pass over the rows.
+    """Find a kernel step that counts a state, and the same state split into shards, in a single pass over the rows.
 
     Returns the step, the counter of the shards (random subsets of users), and the positions of its columns. Returns
     None if there is no such step.

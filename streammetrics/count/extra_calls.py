@@ -28,7 +28,10 @@ Ints = NDArray[np.int64]
 
 
 def build_kernel_call(name: str, *arguments: Any) -> Callable[[], Any]:
-    """Return a call of the machine code of a kernel. No Python code runs in it, so no signal handler interrupts it."""
+    """Return a function that calls the machine code of a kernel with these arguments.
+
+    The call runs no Python code, so no signal handler interrupts it.
+    """
     return partial(load_engine().specialize_kernel(name, arguments, ()), *arguments)
 
 

@@ -29,12 +29,12 @@ __all__ = ["FoldingCounter"]
 
 Ints = NDArray[np.int64]
 
-# The largest number of rows of a batch to examine when deciding whether to fold a cell before the batch is counted.
+# Before a batch is counted, at most this many of its rows are examined to decide whether a cell must be folded.
 SAMPLE = 1 << 13
 # The rows of folded cells are moved to buckets when more than one in this many exact rows belongs to a folded cell.
 STALE_SHARE = 2
-# After cells have been examined, they are not examined again before this many rows have been added, or one row for
-# every eight cells if that is more.
+# Between two examinations of the cells, at least FEWEST_ROWS rows are added, and at least one row for every
+# CELLS_PER_ROW cells.
 FEWEST_ROWS, CELLS_PER_ROW = 1 << 12, 8
 NO_CELLS = np.zeros(0, np.int64)
 
@@ -132,8 +132,8 @@ class FoldingCounter(Counter):
             self._fold()
 
     def fold_jointly(self, others: Sequence[Counter]) -> None:
-        # Do nothing if the statistic itself decides which cells are folded, because the decision needs sorted rows, or
-        # if there are inner cells, such as classes. `merge` then folds the cells later.
+        # Do nothing in two cases, in which `merge` folds the cells later: if there are inner cells, such as classes; or
+        # if the statistic itself decides which cells are folded, because this decision needs sorted rows.
         if self.lone or self._is_never_exact or self.exact_rows_limit is None:
             return
         if self.inner is not self.front or not self.folds_by_rows:
@@ -192,7 +192,7 @@ class FoldingCounter(Counter):
             "flats": self.flats | {flag: off_grid},
             "tallies": self.tallies | {rows: new, exact: LiveExactRows(old.shift, lone=True)},
         }
-        # This is one call into C. An interrupt therefore leaves the cell either folded or exact.
+        # This is one call into C, so even after an interrupt the cell is either folded or exact, and never both.
         self.__dict__.update(update)
 
     # -- several cells ------------------------------------------------------------------------------------------------
@@ -203,10 +203,10 @@ class FoldingCounter(Counter):
         return self._exact.rows_added >= self.next_check  # type: ignore[no-any-return]
 
     def _mark_large_cells(self, *, is_read: bool) -> int:
-        """Mark cells with too many exact rows as folded; return how many exact rows of folded cells are left.
+        """Mark cells with too many exact rows as folded; return how many rows of folded cells are still exact.
 
-        If the statistic itself decides which cells are folded, it is called for a cell whenever the number of its rows
-        has doubled, and also before a state is read (`is_read`).
+        If the statistic itself decides which cells are folded, it decides about a cell whenever the number of rows of
+        the cell has doubled, and also before a state is read (`is_read`).
         """
         limit, rows = self.exact_rows_limit, self._exact.count_rows()
         assert limit is not None
@@ -312,7 +312,7 @@ class FoldingCounter(Counter):
             # A row of weight 0 changes no value, so it does not make its cell inexact.
             lost &= taken.weights != 0
         coarse.reserve(count, n, weighted=len(taken.weights) > 0)
-        # All rows of a run have the same flag, so one entry of the run is enough to find it.
+        # All rows of a run set the same item of `off_grid`, so the first entry of the run is enough to find this item.
         firsts = taken.first[lengths > 0]
         off_grid[self.statistic.find_flags(entries.select(firsts[np.logical_or.reduceat(lost, firsts)]))] = 1
         cells = np.repeat(words >> exact.place_bits, lengths)

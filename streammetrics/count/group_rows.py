@@ -53,7 +53,7 @@ class Block:
         return len(self.columns["labels"]) - int(self.used[0])
 
     def stage_rows(self, rows: Mapping[str, Array]) -> Callable[[], Any]:
-        """Write rows after the valid ones; return the call that makes them valid as well."""
+        """Write rows after the valid rows; return the call that makes the new rows valid."""
         first = int(self.used[0])
         end = first + len(rows["labels"])
         for name, column in rows.items():
@@ -66,7 +66,7 @@ class Block:
 
 
 class KeptRows:
-    """All rows of a counter: in memory, in states that are sorted by group (`settled`), and on disk (`spilled`).
+    """All rows of a counter: unsorted in memory, sorted by group in states (`settled`), or on disk (`spilled`).
 
     Rows can be added, but not removed. To drop rows or to write them to disk, the counter makes another `KeptRows`
     object and replaces this one in a single step, so an interrupt leaves either the old rows or the new ones.
@@ -94,7 +94,7 @@ class KeptRows:
         return sum(len(r["labels"]) for r in self.raws()) + sum(int(s.row_counts.sum()) for s in self.settled)
 
     def stage_rows(self, rows: Mapping[str, Array]) -> Callable[[], Any]:
-        """Write rows to a block; return the call that makes them valid."""
+        """Write rows to a block; return the call that makes these rows valid."""
         blocks, n = self.blocks.setdefault(row_layout(rows), []), len(rows["labels"])
         if not blocks or blocks[-1].count_free_rows() < n:
             before = sum(int(b.used[0]) for b in blocks)

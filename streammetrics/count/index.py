@@ -50,8 +50,8 @@ class Level:
         # table is a hash table.
         self.low, self.extent = 0, 1 if words == 1 else 0
         self.table = np.full(256, -1, np.int32)
-        # Only for shards: the table from which the array of cells was computed, and this array, with the cell of each
-        # shard.
+        # A cache that is used only for shards. The second item contains the cell of each shard; the first is the table
+        # from which these cells were computed.
         self.shards: tuple[Any, Ints] = None, self.codes[:0]
 
     def locate(self, above: Ints, parents: int, codes: Ints | DictionaryCodes) -> Ints:
@@ -160,7 +160,7 @@ class Level:
 
 
 class Index:
-    """The cells of all paths (sequences of columns). The empty path is that of a state without axes, with one cell."""
+    """The cells of all paths (sequences of columns). A state without axes has the empty path, with a single cell."""
 
     def __init__(self) -> None:
         self.levels: dict[Any, Level] = {}
@@ -209,7 +209,7 @@ class Index:
         level = self.levels.get(path)
         if level is None or level.is_stale:
             return None
-        # The array `cells` contains the cell of each shard. It is recomputed if the table or the number of cells has
+        # The array `cells` contains the cell of each shard. Compute it again if the table or the number of cells has
         # changed.
         table, cells = level.shards
         if table is not level.table or len(cells) != path[0][1].size or cells.max() + 1 != level.count:
@@ -224,7 +224,7 @@ class Index:
     def codes(self, path: Any) -> Ints:
         """Return the codes that identify each cell: a matrix with a row per cell.
 
-        It has a column for each level of the path, or two columns for a level of groups.
+        The matrix has one column for each level of the path, but two columns for a level of groups.
         """
         if not path:
             return np.zeros((1, 0), np.int64)
@@ -278,7 +278,7 @@ def encode_keys(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: I
 
 
 def locate_keys(index: Index, path: Any, codes: Ints, above: Ints, first: int = 0) -> Ints:
-    """Return the cell of each key. Column i of `codes` contains the codes for level `first + i` of the path.
+    """Return the cell of each key. Column i of the matrix `codes` contains the codes for level `first + i` of the path.
 
     If `first` is not 0, `above` is the cell of each key on the level before `first`.
     """

@@ -146,7 +146,7 @@ class TextCodes(KeyTable):
     def _insert(self, first: int, count: int) -> None:
         rest, own = self.offsets[first : count + 1].copy(), self.offsets
         numbers = np.empty(count - first, np.int64)
-        # The kernel also writes the offsets of each new string. They equal the offsets that are already stored.
+        # The kernel also writes the offsets of each new string. These equal the stored offsets, so they do no harm.
         encode_texts(self.stored, rest[:-1], rest[1:], self.stored, own[:-1], own[1:], first, self.slots, numbers, True)
 
     @property
@@ -231,13 +231,12 @@ class KeyCodes:
         return np.asarray(numbers.take(index), np.int64)
 
     def _encode_rows(self, n: int, blocks: Iterable[tuple[slice, Texts | None]]) -> Ints | None:
-        """Return the codes of n strings in blocks of rows; None if a block does not consist of strings."""
+        """Return the codes of n strings, given in blocks of rows; None if a block does not consist of strings."""
         codes, kind = np.empty(n, np.int64), ""
         for rows, texts in blocks:
             if texts is None:
                 return None
-            # Check the kind before strings get codes, because a batch with keys of another kind must not change the
-            # codes.
+            # Check the kind before new strings get codes, so that a batch with a wrong kind of keys adds no codes.
             if self.kind:
                 self.accept_kind(texts.kind)
             some = slice(None) if texts.missing is None else ~texts.missing
@@ -264,7 +263,7 @@ class KeyCodes:
 
     @property
     def count(self) -> int:
-        """The number of keys that have been seen."""
+        """The number of distinct keys that have codes."""
         return self._ints.count + self._big.count + self._texts.count
 
     def accept_kind(self, kind: str) -> None:
@@ -327,9 +326,9 @@ class KeyCodes:
 
 def _select_codes(codes: Ints, indices: NDArray[Any]) -> Ints | DictionaryCodes:
     """Return the codes at these indices: as `DictionaryCodes` if a kernel can look them up, otherwise as an array."""
-    # A kernel does not check indices, so it gets them only if all of them are in range. As unsigned integers, negative
-    # indices are out of range, too. `Level.locate` examines all codes of the dictionary, which takes too long if there
-    # are more codes than rows.
+    # A kernel does not check indices, so it gets them only if all of them are in range. Negative indices are large
+    # numbers when they are read as unsigned integers, so they are out of range, too. If the dictionary has more codes
+    # than the batch has rows, return an array, because `Level.locate` would examine all codes of the dictionary.
     if indices.dtype != np.int32 or len(codes) > len(indices) or indices.view(np.uint32).max() >= len(codes):
         return codes.take(indices)
     return DictionaryCodes(codes, indices)

@@ -22,8 +22,7 @@ from .tallies import LiveExactRows
 
 __all__ = ["KeyCounter"]
 
-# The sample is reduced when it has more than 2 * n + FEW keys, where n is the number of keys that the last reduction
-# left.
+# The sample is reduced when it has more than 2 * n + FEW keys, where n is the number of keys after the last reduction.
 FEW = 1 << 16
 
 
@@ -67,7 +66,8 @@ class KeyCounter(Counter):
             live.high[first:end] = cells[kept]
         row_counts = self.flats["rows"] + np.bincount(cells, minlength=len(self.flats["rows"]))
         kind, kinds = kind_number(columns["value"].source, np.zeros(0)), self.flats["kinds"]
-        # Record the kind of the keys in the cells where it is not recorded yet.
+        # Record the kind of the keys, such as integers, for each cell of these rows. Skip this if all cells have it
+        # already.
         if not kinds[:, kind].all():
             kinds = kinds.copy()
             kinds[cells, kind] = 1

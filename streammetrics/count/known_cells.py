@@ -1,4 +1,4 @@
-"""Find the cells of rows whose keys are integers that have all occurred before, without preparing the keys."""
+"""Find the cells of rows without preparing their keys, if all keys are integers that occurred in earlier rows."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ AHEAD = 1 << 12
 
 
 class WaitingPairs:
-    """The pairs of cells that do not keep them exactly: in buckets, or in a buffer until they are moved to buckets."""
+    """The pairs of large cells: pairs in buckets, and buffered pairs that are moved to buckets later."""
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
@@ -48,7 +48,10 @@ class WaitingPairs:
         return self.entries.nbytes + sum(a.nbytes for a in (self.x, self.y, self.cells, self.weights))
 
     def collect_arguments(self) -> tuple[Any, ...]:
-        """Return the arrays to which the kernel writes: both numbers of each pair, its cell and weight, and the count."""
+        """Return the arrays to which the kernel writes.
+
+        These are the first and the second number of each pair, its cell, its weight, and the number of pairs.
+        """
         return self.x, self.y, self.cells, self.weights, self.used
 
     def reserve(self, rows: int, *, weighted: bool) -> None:
@@ -131,14 +134,14 @@ class PairCounter(FoldingCounter):
             return
         if not self._is_bucketed and self._exact.is_full(rows * VIEWS):
             self.fold_large_cells()
-        # Folding may have replaced the object that holds the exact rows.
+        # Folding, just above, may have replaced exact rows with buckets, so check again.
         if not self._is_bucketed:
             self._exact.reserve(rows * VIEWS, self.statistic.exact_rows_limit, weighted=weighted)
 
     def _bucket_waiting_rows(self) -> None:
         """Move the buffered pairs to buckets.
 
-        A level is the width of the buckets of a cell. It is raised if the new pairs need wider buckets.
+        The level of a cell (the width of its buckets) is raised if the new pairs need wider buckets.
         """
         live: WaitingPairs = self.tallies["rows"]
         if not live.used[0]:
@@ -174,7 +177,7 @@ class PairCounter(FoldingCounter):
         self._replace_pairs(buckets, levels, exact=exact)
 
     def _add_to_buckets(self, exact: Entries) -> tuple[Entries, Ints]:
-        """Return the entries of the buckets and the levels (bucket widths) after adding exact rows to the buckets."""
+        """Add exact rows to the buckets; return the new entries of the buckets and the new levels (bucket widths)."""
         statistic = self.statistic
         rows = statistic.decode_rows(exact)
         return add_rows(self.tallies["rows"].entries, self._levels, rows, statistic.bits)

@@ -1,4 +1,4 @@
-"""Read: a state, and the columns from which it is counted."""
+"""Define `Read`: a state, and the columns whose values are added to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEMORY_ADVICE = "use fewer bits, pass limit= to keep some slices and merge the o
 
 
 class Read(NamedTuple):
-    """A state, and the columns from which it is counted.
+    """A state, and the columns whose values are added to it.
 
     Parameters
     ----------

@@ -62,7 +62,7 @@ class SortedContent(NamedTuple):
     rows: tuple[int, int] = (0, 0)
 
     def close_groups(self, parts: tuple[RawRows, ...]) -> SortedContent:
-        """Return this content with more closed groups: `parts` contains all of their rows, sorted by group."""
+        """Return this content after adding closed groups; `parts` contains all of their rows, sorted by group."""
         n = sum(len(p["labels"]) for p in parts)
         if not n:
             return self
@@ -83,15 +83,15 @@ class SortedContent(NamedTuple):
 class SortedCounter(Counter):
     """Counts the groups of a sorted log.
 
-    New rows are collected as a separate part of the log. The method `state` merges this part with the parts that the
-    initial state contains.
+    New rows are collected as a part of the log of their own. The method `state` merges this part with the parts of the
+    log that the initial state contains.
 
     Parameters
     ----------
     state : SortedGroups
         The state with which the counter starts.
     index : Index
-        Finds the slice of each row. This counter refuses slices.
+        Finds the cell of each row. This counter has a single cell, and raises an error if there are slices.
     """
 
     statistic: SortedGroups

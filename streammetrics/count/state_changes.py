@@ -23,7 +23,7 @@ class LockedStates(Protocol):
 
 
 class StateChange(NamedTuple):
-    """An updater, and the function (`how`) that computes its new states from its current ones."""
+    """A change of the states of an updater; the function `how` computes the new states from the current ones."""
 
     updater: LockedStates
     how: Callable[[tuple[State, ...]], Sequence[State]]

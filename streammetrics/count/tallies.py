@@ -9,7 +9,8 @@ finished state has sorted entries. There are four forms:
   kernel writes the code to a buffer, where it stands for 256 rows.
 - In all other cases, and for exact rows (`LiveExactRows`), each row is a code in a buffer. When there are about as many
   codes as entries, the codes are sorted and merged into the entries. So each row is moved only a few times on average.
-- Exact rows of several cells that may be folded are grouped by cell, and sorted when they are read (module `cell_rows`).
+- The exact rows of several cells, if these may be converted to buckets, are grouped by cell, and sorted when they are
+  read (module `cell_rows`).
 
 `consolidate` returns sorted entries, whose arrays are never written again. A state can therefore use them without a
 copy, while kernels go on writing to the buffers.
@@ -132,9 +133,9 @@ def count_codes(codes: Array) -> tuple[Array, Array]:
 
 
 def narrow_codes(codes: Array) -> Array | None:
-    """Return integers of 32 bits that sort like the codes, in half of the time; None if there are no such integers.
+    """Return 32-bit integers in the order of the codes, which sort twice as fast; None if this is impossible.
 
-    There are such integers for many codes of float32 scores.
+    It is possible for float32 scores, for example. Fewer than MANY_CODES codes are never converted.
     """
     if codes.dtype != U8 or len(codes) < MANY_CODES:
         return None
@@ -309,9 +310,10 @@ class LiveTally:
         self.__dict__.update(entries=entries, waiting=np.zeros(1, I8), codes=np.zeros(0, U4), **none)
 
     def collect_arguments(self) -> tuple[Any, ...]:
-        """Return the kernel arguments: counters and sums of w - 1 if the tally is dense, otherwise seven arguments.
+        """Return the kernel arguments.
 
-        The module `kernels.tally_codes` describes these seven.
+        A dense tally has two: the counters, and the sums of w - 1 over the weights w of the rows. Any other tally has
+        seven, which the module `kernels.tally_codes` describes.
         """
         if self.dense:
             return self.rows, self.excess
@@ -328,7 +330,8 @@ class LiveTally:
             codes = self.codes[:n]
             sort(codes, codes)  # in place: the order of buffered codes does not matter
             entries = self._insert_codes(codes)
-        # This is one call into C, so an interrupt leaves either all codes in the buffer or none.
+        # This is one call into C, so even after an interrupt each row is either in the buffer or in the entries, and
+        # never in both.
         self.__dict__.update(entries=entries, weights=np.zeros(0), waiting=np.zeros(1, I8))
 
     def _insert_codes(self, codes: Array) -> Entries:
@@ -401,7 +404,7 @@ class LiveTally:
 
 
 class LiveExactRows:
-    """Exact rows: the distinct rows of cells, as codes of two 64-bit words.
+    """Exact rows: the distinct rows of cells, as codes of two integers (a high and a low word).
 
     New rows are buffered. They are sorted when they are read, or when the buffer is full.
 
@@ -500,7 +503,7 @@ class LiveExactRows:
         return entries
 
     def collect_rows(self) -> Entries:
-        """Return all entries, and after them one unsorted entry for each buffered row."""
+        """Return all rows as entries: first the sorted entries, then an entry for each buffered row (not sorted)."""
         n = int(self.used[0])
         fresh = self._build_waiting_entries(n)
         if not len(self.entries):
@@ -550,7 +553,8 @@ class LiveExactRows:
 
     def _sort_waiting(self, n: int) -> Entries:
         """Return the first `n` buffered rows as sorted entries. These rows have no weights."""
-        # A counting sort needs a counter for each possible high word, and almost all of these counters would be zero.
+        # A counting sort needs a counter for each possible high word. If there are far more of these than rows, almost
+        # all counters would be zero, so use another sort.
         if not self.low_words_only and int(self.high[:n].max()) > FAR * n + MANY_PLACES:
             return tally.sort_entries(self._build_waiting_entries(n))
         if self.low_words_only:

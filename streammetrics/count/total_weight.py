@@ -41,5 +41,5 @@ def overflow_error() -> CounterOverflowError:
 
 
 def max_weight(states: Sequence[State]) -> float:
-    """Return an upper bound on the largest total weight of a state."""
+    """Return an upper bound on the total weight of each of these states."""
     return max((s.weight_bound() for s in states), default=0.0)

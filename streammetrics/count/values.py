@@ -49,8 +49,8 @@ U4, U8 = np.uint32, np.uint64
 
 # Windows are opened after this many rows. If a batch has more rows, this many of them determine where the windows lie.
 FEWEST = 1 << 10
-# Without windows, levels are adapted when the number of entries and buffered codes together exceeds a threshold. The
-# threshold depends on the number of cells, and lies between these two numbers.
+# Without windows, levels are adapted when the total number of entries and buffered codes exceeds a threshold. The
+# threshold grows with the number of cells, from FEW to MANY.
 FEW, MANY = 1 << 18, 1 << 22
 # If the sample for a window has at most this many distinct numbers, the window has a counter for each of them.
 FEW_NUMBERS = 512
@@ -124,7 +124,7 @@ class LiveValues(LiveExactRows):
             else:
                 windows[i] = _window(entries, level, bits, min(MOST, MOST_OF_ALL // outputs))
         by_hash = windows[:, 1] == KNOWN
-        # The last counter is for values without another counter.
+        # Each window has one more counter, which the kernel increments for all values outside of the window.
         room = 1 + int(np.where(by_hash, SLOTS, 1 + windows[:, [3, 5]].sum(axis=1)).max())
         self.windows, self.counters = windows.reshape(-1), np.zeros(outputs * room, np.int64)
         self.known_numbers = slots.reshape(-1) if by_hash.any() else NO_INTS
@@ -193,7 +193,7 @@ class LiveValues(LiveExactRows):
 
 
 def _place_known(numbers: NDArray[np.float64], slots: Ints) -> int:
-    """Write each number to the slot of its hash, and return the multiplier of the hash.
+    """Write each number to the slot that its hash selects; return the multiplier of the hash function.
 
     The function tries several multipliers and chooses the one with the fewest collisions. If two numbers have the same
     slot, one of them is not written, and its rows are buffered as codes.
@@ -262,8 +262,8 @@ class ValueCounter(Counter):
 
     def bind_part(self, part: Any) -> tuple[Any, ...]:
         arguments = super().bind_part(part)
-        # The first argument says which cells have replaced exact rows with buckets. The kernel does not take it,
-        # because these histograms have levels instead.
+        # The first argument says which cells have replaced exact rows with buckets. Omit it, because the kernel for
+        # histograms of values takes the levels instead.
         return arguments[1:] if isinstance(part, Tally) else arguments
 
     @property
@@ -312,8 +312,9 @@ class ValueCounter(Counter):
 
     def state(self) -> State:
         """Return the counted rows as a state in canonical form: states of the same rows are equal in every byte."""
-        # Adapting levels replaces arrays. A single cell must keep its arrays, because kernels write to them without any
-        # check while there is space. With several cells, each batch begins by checking whether arrays were replaced.
+        # Adapting levels replaces arrays. This is safe only with several cells, because then each batch begins by
+        # checking whether arrays were replaced. The arrays of a single cell must stay, because kernels write to them
+        # without this check while there is space.
         if not self.lone and self.tallies["rows"].used[0]:
             self._fit()
         return super().state()
