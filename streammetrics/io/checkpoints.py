@@ -26,7 +26,8 @@ __all__ = ["CheckpointFile", "CountedParts"]
 OVERHEAD_RATIO = 20
 """Writing checkpoints takes at most 1 / OVERHEAD_RATIO of the time of a pass, which is 5 %."""
 
-# Largest size of a decompressed checkpoint in bytes. It protects against a malicious file in place of the checkpoint.
+# Largest size of a decompressed checkpoint in bytes. The limit protects the memory if a malicious file replaces the
+# checkpoint.
 MAX_BYTES = 8 << 30
 
 _NEW_CHECKPOINT_HINT = "use another file for the checkpoint, or delete this file to start again"
@@ -56,7 +57,7 @@ class CountingThread(Protocol):
     snapshot: CountedParts | None
 
     def take_snapshot(self) -> None:
-        """Store the counts of all parts that are finished in the attribute `snapshot`."""
+        """Store the counts of all finished parts in the attribute `snapshot`."""
 
 
 class CheckpointFile:
@@ -99,7 +100,7 @@ class CheckpointFile:
         return checkpoint
 
     def check(self, metrics: Any, query: Any) -> None:
-        """Raise an error if a pass over this log with these metrics could not be resumed from a checkpoint.
+        """Raise an error if a checkpoint cannot be used for this log and these metrics.
 
         `query` has the columns that identify a query of ranking metrics; None if no metric needs whole queries.
 
@@ -170,8 +171,8 @@ class CheckpointFile:
             save(self._combine(snapshots), self.path)
         self._written = snapshots
         with self._lock:
-            # Before the next checkpoint, count rows for OVERHEAD_RATIO - 1 times as long as this one took. Then
-            # checkpoints take 1 / OVERHEAD_RATIO of the time.
+            # Until the next checkpoint, count rows for OVERHEAD_RATIO - 1 times as long as this checkpoint took.
+            # Checkpoints then take 1 / OVERHEAD_RATIO of the total time.
             self._next_write, self._overhead = time.monotonic() + (OVERHEAD_RATIO - 1) * self._overhead, 0.0
 
     def close(self, workers: Sequence[CountingThread]) -> Checkpoint:
@@ -183,7 +184,7 @@ class CheckpointFile:
         return checkpoint
 
     def _combine(self, snapshots: Sequence[CountedParts | None]) -> Checkpoint:
-        """Return the checkpoint that the pass started from, merged with the snapshots of all threads."""
+        """Return a checkpoint of all counts: those at the start of the pass, and those in the snapshots."""
         assert self.checkpoint is not None
         start = self.checkpoint
         total, part_numbers, rows = start.total.copy(), [i for a, b in start.done for i in range(a, b)], start.rows

@@ -1,6 +1,7 @@
 """The types of the columns of a log.
 
-The user may specify the type of a column. Otherwise it is inferred from the use of the column and all files of the log.
+The user may specify the type of a column. Otherwise the type is inferred from the way in which the column is used, and
+from the first rows of all files.
 """
 
 from __future__ import annotations
@@ -107,8 +108,8 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
     """Return the one type that a column has in all text files of a log.
 
     Inferring the type of each file separately would make the result depend on how rows are split into files. A column
-    that is only a key is read as text: this keeps its spelling, and every later row fits. Other numbers are read as
-    float64, because a column of scores may start with a thousand integers such as 0.
+    that is only a key is read as text: this keeps its spelling, and any value in a later row can be read as text. Other
+    numbers are read as float64, because a column of scores may start with a thousand integers such as 0.
 
     Parameters
     ----------
@@ -154,7 +155,7 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
 
 
 def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: ColumnUses) -> pa.DataType | None:
-    """Return the type in which a filter (`where`) compares a column that is read as text, such as a number.
+    """Return the type in which a filter (`where`) compares a column that is read as text, such as float64.
 
     Return None if the column is not read as text, if its values are compared as text, or if files have different types.
     The parameters are those of `resolve_type`.
@@ -181,7 +182,7 @@ def _choose_type(guess: pa.DataType, name: str, uses: ColumnUses, typed: bool) -
     if real or pa.types.is_integer(guess) or (pa.types.is_string(guess) and name in uses.numbers and not typed):
         return pa.float64()
     if pa.types.is_timestamp(guess) and guess.unit != "ns":
-        # The first rows may have whole seconds only, but later rows may have fractions of a second.
+        # Read fractions of a second, too: later rows may have them, even if the first rows do not.
         return pa.timestamp("us", guess.tz)
     return guess
 
@@ -219,7 +220,7 @@ def cast_column(column: pa.Array, kind: pa.DataType, name: str, position: tuple[
         return decoded
     try:
         return _cast(decoded, kind)
-    # Arrow's error does not name the row, so search for it.
+    # If the cast fails, Arrow's error does not name the row, so search for the first row that cannot be cast.
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         row = _find_first_failure(decoded, kind)
     file, first_row = position
@@ -228,7 +229,10 @@ def cast_column(column: pa.Array, kind: pa.DataType, name: str, position: tuple[
 
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast values to a type. A time without a time zone is read as UTC, and a time is cast to its date in UTC."""
+    """Cast values to a type.
+
+    A time without a time zone is taken as UTC. If a time is cast to a date, the result is its date in UTC.
+    """
     if "string" not in str(values.type) or not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         return values.cast(kind)
     if pa.types.is_date(kind):
@@ -250,7 +254,7 @@ def _find_first_failure(values: pa.Array, kind: pa.DataType) -> int:
         try:
             _cast(values.slice(low, middle - low), kind)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            # The first value that cannot be converted is in the lower half.
+            # The cast of the lower half fails, so this half contains the first value that cannot be converted.
             high = middle
         else:
             low = middle

@@ -20,7 +20,8 @@ __all__ = ["DemoTruth", "write_demo_log", "write_parquet"]
 # The number of rows that are simulated at a time, which is also the size of row groups in the files.
 _CHUNK_ROWS = 1 << 17
 _FIRST_DAY = np.datetime64("2025-06-02")
-# Each purpose has its own stream of random numbers. Stream 0 draws the parameters of the simulation.
+# Streams of random numbers: stream _EVENTS draws impressions, and stream _SAMPLING decides which of them are kept.
+# Stream 0 draws the parameters of the simulation.
 _EVENTS, _SAMPLING = 1, 2
 
 
@@ -37,8 +38,8 @@ class DemoTruth:
     ctr : mapping of str to float
         Expected click-through rate of each variant.
     calibration : mapping of str to float
-        The expected sum of the predictions over the expected sum of the labels, for `pctr_a`, `pctr_b` and `pcvr`. The
-        sums for `pcvr` are over clicks only. With `negative_rate`, the predictions are the corrected scores.
+        The expected sum of the predictions, divided by the expected sum of the labels, for `pctr_a`, `pctr_b` and
+        `pcvr`. For `pcvr`, only clicks are summed. With `negative_rate`, the predictions are the corrected scores.
     auc : mapping of str to float
         Expected AUC of `pctr_a`, `pctr_b`, and of the true probabilities ("perfect"), accurate to about 1e-5.
     negative_rate : float

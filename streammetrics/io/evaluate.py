@@ -47,7 +47,7 @@ __all__ = [
 
 OVERALL = "overall"
 WATCH_SECONDS = 0.1
-# How long an interrupt waits for threads: much longer than a batch takes, but shorter than compiling a kernel.
+# How long an interrupt waits for threads: much longer than a batch takes, but shorter than the compilation of a kernel.
 STOP_SECONDS = 2.0
 
 
@@ -156,10 +156,11 @@ def evaluate(
     watch : callable, optional
         Called ten times a second with the progress so far, in the calling thread.
     checkpoint : path, optional
-        A file that stores the counts so far, and the parts that they cover. It is replaced atomically after each part,
-        but less often if that would take more than a twentieth of the time. If the file exists, the pass resumes from it;
-        if that pass was finished, its result is returned immediately. Parts are row groups or record batches; for text and
-        Arrow streams, they are whole files. The digest of the result does not depend on where a pass was interrupted.
+        A file that stores the counts so far, and the parts that they cover. The file is replaced atomically, usually
+        after each part. It is replaced less often if writing it would take more than a twentieth of the time. If the
+        file exists, the pass resumes from it; if that pass was finished, its result is returned immediately. Parts are
+        row groups or record batches; for text and Arrow streams, they are whole files. The digest of the result does
+        not depend on where a pass was interrupted.
 
     Returns
     -------
@@ -244,7 +245,8 @@ def _count_parts(
     queries = None if query is None else QuerySplitter(query)
     workers = [_CountWorker(empty_copy(metrics), queries) for _ in range(min(threads, max(len(parts), 1)))]
     rows = _run_workers(_PartQueue(parts), workers, watch)
-    # First look for queries whose rows are not adjacent: they may have caused errors in metrics, which sorting avoids.
+    # Before raising errors of metrics, look for queries whose rows are not adjacent. These may have caused the errors,
+    # and there are none after sorting.
     if queries is not None and queries.has_scattered_query():
         return _sort_and_count(QueryPartitions(query, parts, count_partitions(size)), metrics, threads, watch)
     _raise_first_error(workers)
@@ -263,7 +265,7 @@ def _count_with_checkpoint(
         return resumed.total, resumed.rows
     counted = {i for a, b in resumed.done for i in range(a, b)}
     for i in counted:
-        # The progress bar counts the parts that the checkpoint covers as read.
+        # For the progress bar, parts that the checkpoint covers count as read.
         parts[i].read_bytes = parts[i].bytes
     job = _PartQueue(parts, counted)
     workers = [
@@ -304,7 +306,7 @@ def _sort_and_count(
 def _find_uses(
     metrics: MetricCollection | Sharded, keys: Sequence[str], filters: Sequence[Filter], window: WindowOptions | None
 ) -> ColumnUses:
-    """Collect how metrics, keys, filters and windows use the columns of a log, which decides column types."""
+    """Return how metrics, keys, filters and windows use the columns of a log. The use decides the types of columns."""
     ids, flag_columns = _find_id_columns(metrics), {one.name for one in filters}
     conditions = [condition for one in filters for condition in one.conditions]
     values = {*columns_of(metrics), *(one.column for one in conditions if not one.sign)} - flag_columns - set(ids)
@@ -375,7 +377,7 @@ class _PartQueue:
         self._lock = threading.Lock()
 
     def take_parts(self) -> Iterator[tuple[int, Any]]:
-        """Yield pairs of the number of a part and the part, until no part is left or the queue is stopped."""
+        """Yield (number, part) for each remaining part, until none is left or the queue is stopped."""
         while not self.stopped:
             with self._lock:
                 i = next(self._remaining, None)
@@ -396,7 +398,8 @@ class _Worker(threading.Thread):
         # A daemon thread does not keep an interrupted process alive.
         super().__init__(name="streammetrics", daemon=True)
         self.rows, self.part = 0, -1
-        # `run` resets the error at its end. If the thread dies before that, the error remains, so the pass fails.
+        # If all goes well, `run` sets the error to None at its end. If the thread dies before that, the error remains,
+        # so the pass fails.
         self.error: BaseException | None = MemoryError("a thread ended before all rows were counted; use fewer threads")
 
     def run(self) -> None:
@@ -435,7 +438,7 @@ class _PartitionWorker(_Worker):
 
 
 class _CountWorker(_Worker):
-    """Thread that counts parts of a log. If `queries` is given, it counts all rows of a query together."""
+    """Thread that counts parts of a log. With `queries` (a `QuerySplitter`), it counts all rows of a query together."""
 
     def __init__(
         self, metrics: MetricCollection, queries: QuerySplitter | None, checkpoint_file: CheckpointFile | None = None
@@ -463,7 +466,7 @@ class _CountWorker(_Worker):
                 self.take_snapshot()
 
     def take_snapshot(self) -> None:
-        """Store the counts of all parts that are finished in the attribute `snapshot`."""
+        """Store the counts of all finished parts in the attribute `snapshot`."""
         assert self.checkpoint_file is not None
         with self.checkpoint_file.measure_overhead():
             self.snapshot = CountedParts(states_of(self.metrics), tuple(self.counted), self.rows)
@@ -482,7 +485,7 @@ class _CountWorker(_Worker):
 
 
 def _add_position(error: InvalidInputError, file: str, row: int) -> InvalidInputError:
-    """Return a copy of an error about a batch, in which the position in the log replaces the row number in the batch.
+    """Return a copy of the error that names the file and the row in the file, not the row in the batch.
 
     `file` is the file of the invalid row, and `row` its row number in this file.
     """

@@ -136,7 +136,7 @@ class QueryPartitions:
             row += len(ids)
 
     def _open_writer(self, partition: int, schema: pa.Schema) -> Any:
-        """Return the writer for a partition and a schema, as the files of a log may have different schemas."""
+        """Return the writer of a partition for a schema. The files of a log may have different schemas."""
         if (partition, schema) not in self._streams:
             stream = PartitionStream(tempfile.gettempdir())
             self._streams[partition, schema] = stream, ipc.new_stream(stream, schema)
@@ -154,7 +154,7 @@ class QueryPartitions:
 
 
 class QueryPartition:
-    """One partition of the rows of a log, with whole queries. It is counted like a part of the log."""
+    """One partition of the rows of a log. It contains whole queries, and is counted like a part of the log."""
 
     read_bytes = 0
 

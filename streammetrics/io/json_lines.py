@@ -61,7 +61,7 @@ class JsonReader:
         """Yield one or more batches for each block of lines, each with the number of bytes read so far."""
         types = {name: self.types[name] for name in columns if name in self.types}
         stored = {n: t.value_type if pa.types.is_dictionary(t) else t for n, t in types.items()}
-        # A column without a type is requested only to count rows, so its values may be null.
+        # A column without a type is requested only to count rows. Its values do not matter, so they are read as nulls.
         untyped = [name for name in columns if name not in types]
         paths = [self._split_path(name) for name in stored]
         schema, row, read_bytes = _build_schema(dict(zip(paths, stored.values(), strict=True))), 0, 0
@@ -87,7 +87,8 @@ class JsonReader:
     def _read_blocks(self, *, last: bool = False) -> Iterator[bytes]:
         """Yield blocks of whole lines.
 
-        `last` says that this is the last time the file is read, so standard input is not kept in memory for another read.
+        `last` says whether this is the last read of the file. If so, the bytes of standard input are not kept in
+        memory.
         """
         with TextStream(self.source, open_source(self.source, last=last)) as stream:
             rest = b""
@@ -155,7 +156,7 @@ def _are_times(column: pa.ChunkedArray) -> bool:
         try:
             texts.cast(pa.timestamp("ns", zone))
         except pa.ArrowInvalid:
-            # The strings may still be times of the other kind.
+            # The cast failed for this kind of times. Try the other kind.
             continue
         return True
     return False

@@ -53,12 +53,12 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFi
     sources: list[LogFile] = []
     before: set[str] = set()
     for path in paths:
-        # Two links to one file within a folder may be two partitions. So an error is raised only if two arguments name the
-        # same file.
+        # Within one argument, such as a folder, two links to the same file may be two partitions. So an error is raised
+        # only if two arguments name the same file.
         path_sources = list(_list_sources(os.fspath(path), as_text))
         for source in path_sources:
             if _real_path(source) in before:
-                # Users hardly ever intend to count rows twice, and would not notice it in the result.
+                # Users hardly ever intend to count rows twice, and would not notice a duplicate file in the result.
                 raise LogError(f"{source.file}: named twice, so its rows would count twice; name the file once")
         sources += path_sources
         before.update(map(_real_path, path_sources))
@@ -220,7 +220,7 @@ class Log:
 
     @property
     def read_options(self) -> list[str]:
-        """The options that affect how the log is read, as strings. A checkpoint compares them with a later pass."""
+        """The options for reading the log, as strings. A checkpoint is valid only for a pass with the same options."""
         return [self._options, *(f"{name}: {kind}" for name, kind in sorted(self._types.items()))]
 
     @property
@@ -349,7 +349,8 @@ class Log:
     def _facts(self) -> list[FileFacts]:
         with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
             facts = list(pool.map(lambda reader: reader.read_facts(), self._readers))
-        # A log may have thousands of files with the same thousand columns. Equal schemas share one object, to save memory.
+        # A log may have thousands of files with the same thousand columns. To save memory, store each distinct schema
+        # only once.
         shared: dict[pa.Schema, FileFacts] = {}
         first = [shared.setdefault(one.schema, one) for one in facts]
         return [replace(alike, rows=one.rows, spans=one.spans) for alike, one in zip(first, facts, strict=True)]
@@ -387,7 +388,11 @@ class Log:
         return tuple(dict.fromkeys(name if name in readable else name.partition(".")[0] for name in stored))
 
     def _find_types(self, requested: Sequence[str], readers: Sequence[FileReader]) -> dict[str, pa.DataType]:
-        """Return the type of each requested column: the inferred type for text files, else the type in the first file."""
+        """Return the type of each requested column.
+
+        For text files, the type is inferred from all files. Otherwise, it is the type in the first file that has the
+        column.
+        """
         stored = {name: one.types[name] for one in reversed(self._facts) for name in requested if name in one.types}
         return stored | (dict(cast("TextReader", readers[0]).types) if self._is_text else {})
 
@@ -416,7 +421,7 @@ class Log:
         return pa.DictionaryArray.from_arrays(index, values)
 
     def _stores_integers(self, name: str) -> bool:
-        """Whether another file stores a partition key as a column of integers. For text files, always return False."""
+        """Whether any file stores a partition key as a column of integers. Always False for text files."""
         return not self._is_text and any(pa.types.is_integer(one.types.get(name, pa.null())) for one in self._facts)
 
     def _typed_readers(self, requested: Sequence[str], uses: ColumnUses) -> list[FileReader]:

@@ -167,7 +167,7 @@ def _validate(column: pa.Array) -> None:
 
 
 def _round_decimals(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:
-    """Return the batch with each decimal converted to the nearest float64, as reading its text would give.
+    """Return the batch with each decimal converted to the nearest float64, as if its text were parsed.
 
     Columns of keys are not changed.
     """

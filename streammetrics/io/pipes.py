@@ -26,7 +26,7 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Pipe:
-    """A stream that several readers can read from its start, until the last reader is opened.
+    """A stream that several readers can read, each from the start. Opening the last reader ends the others.
 
     Arrow reads ahead in its own threads, even for a reader that is closed. So each reader keeps its own position, the
     bytes read so far are kept for other readers, and a lock protects the stream.
@@ -60,8 +60,8 @@ class Pipe:
         with self._lock:
             if self._last not in (None, reader):
                 return b""
-            # `_head` contains the bytes that were read so far. Beyond it, read from the stream, and keep the bytes unless
-            # this is the last reader.
+            # `_head` contains the bytes that were read so far. Beyond their end, read from the stream, and keep the new
+            # bytes unless this is the last reader.
             if at < len(self._head):
                 return bytes(self._head[at:] if size < 0 else self._head[at : at + size])
             data: bytes = self._raw.read(size)
@@ -102,7 +102,7 @@ class PipeReader(io.RawIOBase):
 def open_source(source: LogFile, *, last: bool = False) -> pa.NativeFile:
     """Open a local or remote file, or standard input at its start.
 
-    `last` says that standard input will not be opened again, so that its bytes need not be kept in memory.
+    `last` says that standard input will not be opened again. Its bytes are then not kept in memory.
     """
     if source.pipe is None:
         return open_file(source.file)

@@ -44,7 +44,7 @@ class LogPiece(NamedTuple):
 
 
 class QuerySplitter:
-    """Split parts of a log between queries, as long as the rows of each query are adjacent.
+    """Split parts of a log at the ends of queries, provided that the rows of each query are adjacent.
 
     All queries of a part except the first and the last are complete, and can be counted immediately. The first and the
     last query may have further rows in the previous or the next part. Their rows are kept, and `collect_edge_pieces`
@@ -85,9 +85,9 @@ class QuerySplitter:
                 self.is_scattered = True
                 return
             last = ids[-1]
-            # The last element of `starts` is the first row of a query that may continue in the next batch. All rows
-            # before it belong to complete queries, except those of the first query in the part, whose beginning may be
-            # in the previous part.
+            # The last element of `starts` is the first row of the last query, which may continue in the next batch. All
+            # rows before it belong to complete queries, with one exception: the first query of the part may begin in
+            # the previous part.
             if len(starts) and (pending or len(starts) > 1):
                 cut = int(starts[-1])
                 before = pa.Table.from_batches([*pending, batch.slice(0, cut)])
@@ -111,7 +111,7 @@ class QuerySplitter:
         # duplicates in each kind separately.
         for width in () if self.is_scattered else {run.shape[1] for run in runs}:
             ids = np.concatenate([run for run in runs if run.shape[1] == width])
-            # An ID that equals the one before is a query that continues in the next part, not a duplicate.
+            # Two equal IDs in succession are no duplicates: they belong to one query, which continues in the next part.
             again = np.r_[False, (ids[1:] == ids[:-1]).all(axis=1)]
             self.is_scattered = self.is_scattered or _has_duplicates(ids[~again])
         return self.is_scattered
@@ -119,7 +119,8 @@ class QuerySplitter:
     def collect_edge_pieces(self) -> list[LogPiece]:
         """Return the rows of the first and the last query of every part.
 
-        They are in the order of parts, so that all rows of a query that is split between parts are adjacent.
+        The pieces are in the order of the log. If a query continues in the next part, its pieces are therefore
+        adjacent.
         """
         return [piece for _, ends in sorted(self._ends.items()) for piece in ends]
 

@@ -148,14 +148,14 @@ class QuoteCheck:
             unclosed = int(marks[-1])
             if len(final) and int(final[-1]) + 1 == unclosed:
                 first, final, unclosed = first[:-1], final[:-1], int(first[-1])
-        # A closing mark at the end of the block may be the first half of a doubled mark, whose second half is in the next
-        # block.
+        # A closing mark at the end of the block may be the first half of a doubled mark whose second half is in the
+        # next block. The cell is therefore not complete yet.
         elif len(final) and int(final[-1]) == len(values) - 1 and not last:
             first, final, unclosed = first[:-1], final[:-1], int(first[-1])
         return _QuotedCells(first, final, np.zeros(len(first), bool), unclosed)
 
     def _scan_cells(self, data: bytes, values: NDArray[np.uint8], last: bool) -> _QuotedCells:
-        """Return the quoted cells of a block that may have quotation marks anywhere, by a scan from cell to cell.
+        """Scan a block from cell to cell, and return the quoted cells. The block may have quotation marks anywhere.
 
         `values` are the bytes of `data` as an array, and `last` says that the data ends with the file.
         """
@@ -192,7 +192,7 @@ class QuoteCheck:
         return bool(self._number_columns) and all(_is_number(row[i]) for row in rows for i in self._number_columns)
 
     def _find_numbers(self, data: bytes) -> list[int]:
-        """Return the indices of the columns with only numbers in the first rows, apart from rows with quotation marks."""
+        """Return the indices of numeric columns, using only those of the first rows that have no quotation marks."""
         lines = [line for line in data.split(b"\n", _FIRST_ROWS)[:-1] if b'"' not in line]
         rows = [row for line in lines if len(row := line.split(self._delimiter)) == self._column_count]
         return [i for i in range(self._column_count) if rows[1:] and all(_is_number(row[i]) for row in rows[1:])]

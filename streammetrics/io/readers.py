@@ -118,7 +118,7 @@ def _list_fields(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, 
 
 
 class FileReader(Protocol):
-    """What a reader of one file of any format provides.
+    """The interface that the readers of all formats have in common. A reader reads one file.
 
     `reads_paths` says whether the reader can read one field of a struct without the others.
     """
@@ -145,7 +145,7 @@ class FileReader(Protocol):
 @contextmanager
 def convert_errors(file: str) -> Iterator[None]:
     """Convert the errors of Arrow for a broken file to a LogError, whose message is one line and names the file."""
-    # Every remote file system raises its own kinds of errors, so convert all errors if the file is a URL.
+    # Each remote file system raises errors of its own classes. Convert errors of all classes if the file is a URL.
     expected = Exception if is_url(file) else (pa.ArrowException, OSError, ValueError, KeyError, EOFError)
     try:
         yield
@@ -295,7 +295,7 @@ def _open_parquet(file: str, **options: object) -> Iterator[tuple[pq.ParquetFile
 
 @lru_cache(maxsize=32)
 def _read_footer(file: str, _stamp: str) -> pq.FileMetaData:
-    """Return the footer of a Parquet file from a cache, which a change of `_stamp` makes invalid.
+    """Return the footer of a Parquet file. The footer is cached, and read again if `_stamp` has changed.
 
     The cache has few entries, because the footer of a file with many columns takes megabytes.
     """
@@ -410,7 +410,7 @@ def _read_options(indices: list[int]) -> ipc.IpcReadOptions:
 
 
 def _find_narrowest(schema: pa.Schema) -> int:
-    """Return the index of the column whose values have the fewest bits, which is the cheapest to read to count rows."""
+    """Return the index of the column whose values have the fewest bits. To count rows, this column is the cheapest."""
 
     def width(i: int) -> int:
         try:

@@ -33,7 +33,7 @@ def is_url(path: str) -> bool:
 
 
 def missing_package_error(what: str, package: str, extra: str) -> LogError:
-    """Return the error for an optional package that is needed to read `what`, and the extra that installs it."""
+    """Return the error for a log (`what`) that needs a missing package, with the extra that installs the package."""
     return LogError(f"{what}: reading this log needs {package}: pip install 'streammetrics[{extra}]'")
 
 

@@ -83,9 +83,10 @@ class SlicePlan:
         return MetricCollection(parts, on_invalid=definition_of(metrics).on_invalid)
 
     def read_fixed_keys(self, total: Any) -> dict[Any, Sequence[Any]]:
-        """Return the slices that the pass of a checkpoint chose to keep, for each set of slicing columns.
+        """Return the slices that an interrupted pass chose to keep, for each set of slicing columns.
 
-        A set is left out if its slices were not chosen before the pass. `total` contains the metrics of the checkpoint.
+        A set is left out if its slices were not chosen before the pass. `total` contains the metrics of the checkpoint
+        of this pass.
         """
         keys_by_columns: dict[Any, Sequence[Any]] = {}
         first = len(self.column_sets) - len(self.slice_columns)

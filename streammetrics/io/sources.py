@@ -120,8 +120,8 @@ def _list_folder(folder: str) -> list[str]:
 def _walk_folder(folder: str, above: frozenset[str]) -> Iterator[str]:
     """Yield all files in a folder that are not hidden.
 
-    Symbolic links to folders are followed. Otherwise the rows there would be missing, and nobody would notice. `above` has
-    the folders that contain this one.
+    Symbolic links to folders are followed. Otherwise the rows there would be missing, and nobody would notice. `above`
+    contains the folders above this one.
     """
     real = os.path.realpath(folder)
     # A symbolic link to a parent folder would lead to endless recursion.

@@ -28,7 +28,8 @@ class _Engine(Protocol):
     def stream(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
         """Return a stream of record batches with these columns.
 
-        With None, only the schema of the stream is used: it has all columns, but the stream may have no rows.
+        If `columns` is None, the stream has the schema of all columns, but may have no rows. The caller then uses only
+        the schema.
         """
 
 
@@ -49,7 +50,7 @@ class TableReader:
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the batches of the engine. The number of bytes yielded with each is 0, because it is unknown."""
+        """Yield the batches of the engine, each with 0 in place of the number of bytes read, which is unknown."""
         with _convert_errors(self.file):
             for batch in self.engine.stream(columns):
                 yield batch.select(list(columns)), 0

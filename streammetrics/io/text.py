@@ -116,7 +116,7 @@ class TextReader:
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield one batch for each block of the file, together with the number of bytes read so far."""
-        # A column without a type is requested only to count rows, so its bytes are not converted.
+        # A column without a type is requested only to count rows, so its values are read as bytes and not converted.
         types = {name: self.types.get(name, pa.binary()) for name in columns}
         with self._convert_errors(), self._open_file() as file, self._open_stream(file) as raw:
             for batch in self._open_csv(raw, _BLOCK_BYTES, include_columns=list(columns), column_types=types):
@@ -264,7 +264,7 @@ def _collect_guesses(
 ) -> list[TypeGuess]:
     """Return the type of a column in each file, and the path of the file.
 
-    This is the inferred type, or the type of a partition key if the file does not store the column.
+    The type is inferred from the file. If the file does not store the column, it is the type of the partition key.
     """
     pairs = zip(readers, facts, strict=True)
     return [(one.types.get(name, folders.get(name, pa.null())), reader.file) for reader, one in pairs]

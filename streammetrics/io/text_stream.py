@@ -1,6 +1,7 @@
 """Provide the decompressed bytes of a text file to Arrow.
 
-The bytes are checked for mistakes that Arrow would misread without an error, such as stray quotation marks.
+The bytes are checked for mistakes, such as stray quotation marks, for which Arrow would read wrong values without an
+error.
 """
 
 from __future__ import annotations
@@ -83,8 +84,8 @@ class TextStream(io.RawIOBase):
             The content is damaged or has another format, or a quotation mark swallows rows.
         """
         while True:
-            # Arrow accepts no more bytes than it requests. The start of a delimiter may be pending from the last read, so
-            # read fewer bytes.
+            # Arrow accepts no more bytes than it requests. The last read may have left the start of a delimiter, which
+            # is returned first, so read fewer bytes now.
             block = self._read_decompressed(size if size < 0 else max(size - len(self._pending), 1))
             if not self._head_checked:
                 self._head_checked = True

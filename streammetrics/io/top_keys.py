@@ -21,7 +21,7 @@ __all__ = ["MAX_KEYS", "find_largest_keys"]
 # The largest number of keys that are counted. A key takes about 50 bytes.
 MAX_KEYS = 1 << 22
 _ROWS = "streammetrics: rows"
-# The number of tables of counts, one for each batch, that are collected before they are summed into one table.
+# Each batch gives a table of counts. When there are more than this many tables, they are summed into one.
 _MAX_PENDING = 16
 
 Names = tuple[str, ...]
@@ -88,9 +88,9 @@ def find_largest_keys(
 def _count_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> dict[Names, list[pa.Table] | None]:
     """Count the rows of every key in a part of a log.
 
-    For each set of columns, the result contains tables with a number of rows for each key. A key may be in several of
-    these tables, whose numbers the caller sums. The result is None for a set in which a column cannot be a key, or
-    which has too many keys.
+    The result is a dict. For each set of columns, it contains tables with the number of rows of each key. A key may be
+    in several of these tables, so the caller sums their numbers. The value is None for a set that has too many keys, or
+    a column that cannot be a key.
     """
     pending: dict[Names, list[pa.Table] | None] = {names: [] for names in sets}
     for batch in part.batches():
