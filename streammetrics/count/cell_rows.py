@@ -29,7 +29,8 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 I8, U4, U8, F8 = np.int64, np.uint32, np.uint64, np.float64
 
-# The buffer is grouped by high word when it has more than this many rows, and more than two rows for each high word.
+# When the buffer has more rows than this, and more than two for each high word, its rows are grouped by high word and
+# become a chunk.
 WAIT = 1 << 18
 # One call of a kernel sorts all runs of at most this many codes. Longer runs are sorted by one call for each run.
 SHORT = 24
@@ -186,14 +187,15 @@ class LiveCellRows:
 
     def __init__(self, shift: int) -> None:
         self.shift, self.place_bits = shift, max(shift - 64, 0)
-        # The number of rows that were added, without those that are still in the buffer.
+        # The number of rows that were added and have left the buffer.
         self.grouped_rows = 0
         self.set_entries(Entries.empty(shift, wide=True))
 
     @property
     def nbytes(self) -> int:
         """The memory of all arrays in bytes."""
-        # This property is also read without the lock, so it must not convert the entries, as `entries` does.
+        # This property is also read without the lock, so it must not use the property `entries`, which may replace the
+        # stored entries.
         known = self._entries
         size = sum(a.nbytes for a in known) if isinstance(known, MergedRuns) else known.nbytes
         arrays = self.high, self.low, self.weights, self.row_counts
@@ -223,7 +225,7 @@ class LiveCellRows:
         return self._entries
 
     def set_entries(self, entries: Entries) -> None:
-        """Replace the content, including the buffer, by these entries."""
+        """Replace all rows, including those in the buffer, with these entries."""
         assert entries.high is not None
         words = int(entries.high[-1]) + 1 if len(entries) else 0
         order = np.arange(-(-words >> self.place_bits) << self.place_bits)
@@ -374,7 +376,8 @@ class LiveCellRows:
 
     def _sort_all(self, words: Ints) -> None:
         """Replace all rows by sorted entries, in the order of the given high words."""
-        # Replace the chunks first, so that their memory is free before the entries take memory.
+        # First replace all chunks with a single one. This frees their memory before memory is allocated for the
+        # entries.
         fresh = gather_runs(self.chunks, words)
         self.chunks = [fresh._replace(first=_renumber(fresh.first, words), last=_renumber(fresh.last, words))]
         sort_runs(fresh)

@@ -215,7 +215,7 @@ class Counter:
 
     @property
     def _counts_per_cell(self) -> int:
-        """The number of values that a row adds to each cell that counts it, such as one value for each output."""
+        """The number of values that a row adds to each of its cells, such as one value for each output of a model."""
         return max(self.counts_per_row // max(self.cells_per_row, 1), 1)
 
     def reserve(self, rows: int, *, weighted: bool) -> bool:
@@ -272,7 +272,7 @@ class Counter:
             try:
                 self.statistic.check_class_count(count)
             except MemoryLimitError:
-                # There may be no error: the index also contains classes from batches that failed. Therefore check
+                # This may be a false alarm, because the index also contains classes of batches that failed. Check
                 # again, and count only the classes that occur in cells.
                 self.statistic.check_class_count(len(np.unique(self.index.codes(self.inner)[:, len(self.front) :])))
 

@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 
 # Before a batch is counted, at most this many of its rows are examined to decide whether a cell must be folded.
 SAMPLE = 1 << 13
-# The rows of folded cells are moved to buckets when more than one in this many exact rows belongs to a folded cell.
+# The exact rows of folded cells are moved to buckets when they are more than 1 / STALE_SHARE of all exact rows.
 STALE_SHARE = 2
 # Between two examinations of the cells, at least FEWEST_ROWS rows are added, and at least one row for every
 # CELLS_PER_ROW cells.
@@ -58,8 +58,7 @@ class FoldingCounter(Counter):
     def free_rows(self) -> int:
         if self.lone or self._is_never_exact or self._are_all_cells_folded:
             return super().free_rows
-        # If a cell may keep any number of exact rows, `reserve` must compare their memory with the memory limit before
-        # each batch.
+        # If a cell may keep any number of exact rows, `reserve` must check the memory limit before each batch.
         if self.exact_rows_limit is None:
             return 0
         rows_until_check: int = max(self.next_check - self._exact.rows_added, 0) // self._counts_per_cell
@@ -238,7 +237,7 @@ class FoldingCounter(Counter):
         rows[: len(known)] += known
         many = np.flatnonzero((rows > self.exact_rows_limit) & (pad_zeros(self.folded, len(rows))[: len(rows)] == 0))
         if len(many):
-            # If an error prevents the batch from being counted, `restore` needs to know these cells.
+            # If an error prevents the batch from being counted, `restore` removes the marks of these cells.
             self.cells_ahead, self.next_check = many, 0
             self._mark_folded(many)
 
@@ -318,5 +317,5 @@ class FoldingCounter(Counter):
         cells = np.repeat(words >> exact.place_bits, lengths)
         arguments = places, cells, taken.weights, *coarse.collect_arguments()
         add = partial(tally_codes.add_places.find_entry_point(*arguments), *arguments)
-        # An interrupt between the two calls would leave the rows both in the chunk and in buckets.
+        # Run the two calls together: an interrupt between them would leave the rows both in the chunk and in buckets.
         run_without_interrupt([add, partial(exact.chunks.__setitem__, k, rest)])

@@ -58,7 +58,7 @@ def specialize_kernel(name: str, arguments: Sequence[Any], columns: Sequence[Any
 
 @functools.cache
 def _build_caller(picks: tuple[tuple[int, ...], ...], columns: int) -> Callable[..., Callable[..., int]]:
-    """Return a function that takes kernels and constants, and returns a function of the columns of a batch.
+    """Return a function of kernels and constants, which returns a function that calls the kernels with columns.
 
     Parameters
     ----------

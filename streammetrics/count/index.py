@@ -92,7 +92,8 @@ class Level:
             )
             return cells
         codes = distinct if indices is None else distinct[indices]
-        # A negative result means that the table is full; its value is then -1 minus the number of cells so far.
+        # A negative result means that the table is full. The result is then -1 minus the number of cells so far.
+        # Enlarge the table and try again.
         while (cells := find_cells(above, codes, self.table, self.parents, self.codes, self.count, out)) < 0:
             self.count = -1 - cells
             self._rebuild(4 * len(self.table))

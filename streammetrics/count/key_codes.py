@@ -254,7 +254,7 @@ class KeyCodes:
         return self._encode_with_nulls(values, missing)
 
     def find_integer_table(self, kind: str) -> IntegerCodes | None:
-        """Return the table of integer keys; None if keys are of another kind, or if it must be rebuilt first."""
+        """Return the table of integer keys; None if keys are of another kind, or if the table must be rebuilt first."""
         return None if self.kind != kind or self._ints.is_stale else self._ints
 
     def _encode_with_nulls(self, values: NDArray[Any], missing: Any) -> Ints:

@@ -65,7 +65,7 @@ def grow_copy(array: Array, used: int, size: int) -> Array:
 
 
 def trim(array: Array, n: int) -> Array:
-    """Return the first `n` items of an array from `allocate`, and free the memory of the others if possible.
+    """Return the first `n` items of an array from `allocate`, and free the memory of the other items if possible.
 
     The caller must have the only reference to the array.
     """

@@ -83,8 +83,8 @@ class SortedContent(NamedTuple):
 class SortedCounter(Counter):
     """Counts the groups of a sorted log.
 
-    New rows are collected as a part of the log of their own. The method `state` merges this part with the parts of the
-    log that the initial state contains.
+    New rows form a separate part of the log. The method `state` merges this part with the parts that the initial state
+    contains.
 
     Parameters
     ----------

@@ -50,8 +50,8 @@ FEW_WEIGHTED = 1 << 20
 MANY_PLACES = 1 << 20
 # For a single cell, the number of exact rows for which the first buffer has space.
 FEW_ROWS = 1 << 17
-# Fewer codes than this are sorted by numpy, which is then faster. A larger buffer is counted in a hash table if it has
-# at most this many distinct codes.
+# For fewer codes than this, the sort of numpy is the fastest. If a larger buffer has at most this many distinct codes,
+# they are counted in a hash table.
 FEW_CODES = 2048
 # Codes are sorted as integers of 32 bits if there are at least this many. The kernels for this take time to compile.
 MANY_CODES = 1 << 15
@@ -214,7 +214,7 @@ class LiveTally:
         return self.entries.nbytes + sum(a.nbytes for a in arrays)
 
     def set_entries(self, entries: Entries, cells: int) -> None:
-        """Replace the content by these entries, whose cell numbers are below `cells`."""
+        """Replace all rows with these entries, whose cell numbers are below `cells`."""
         fields: dict[str, Any] = {
             "entries": entries, "rows": np.zeros(0, I8), "low": np.zeros(0, U1), "excess": np.zeros(0, I8),
             "codes": np.zeros(0, U4), "weights": np.zeros(0), "waiting": np.zeros(1, I8),
@@ -434,7 +434,7 @@ class LiveExactRows:
         return self.entries.nbytes + self.high.nbytes + self.low.nbytes + self.weights.nbytes
 
     def set_entries(self, entries: Entries) -> None:
-        """Replace the content, including the buffer, by these entries."""
+        """Replace all rows, including those in the buffer, with these entries."""
         none = {"high": np.zeros(0, U4), "low": np.zeros(0, U8), "weights": np.zeros(0), "used": np.zeros(1, I8)}
         self.__dict__.update(entries=entries, consolidated_rows=int(entries.int64_counts.sum()), **none)
 
@@ -496,8 +496,8 @@ class LiveExactRows:
         if n:
             merged = self._consolidate_waiting(n)
             replace_entries = partial(self.__dict__.update, entries=merged, consolidated_rows=self.rows)
-            # An interrupt between the two calls would leave the rows both in the entries and in the buffer. So the two
-            # run together.
+            # Run the two calls together: an interrupt between them would leave the rows both in the entries and in the
+            # buffer.
             run_without_interrupt([replace_entries, partial(self.used.__setitem__, 0, 0)])
         entries: Entries = self.entries
         return entries

@@ -92,7 +92,7 @@ class AvroReader:
                 yield fastavro.block_reader(raw), raw
             except (StreamMetricsError, MemoryError):
                 raise
-            # On a damaged file, fastavro raises many kinds of errors, so convert all of them.
+            # If a file is damaged, fastavro may raise an error of any class, so convert all errors.
             except Exception as error:
                 raise make_log_error(self.file, error) from error
 

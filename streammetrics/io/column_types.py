@@ -155,7 +155,7 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
 
 
 def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: ColumnUses) -> pa.DataType | None:
-    """Return the type in which a filter (`where`) compares a column that is read as text, such as float64.
+    """Return the type (such as float64) in which a filter (`where`) compares a column that is read as text.
 
     Return None if the column is not read as text, if its values are compared as text, or if files have different types.
     The parameters are those of `resolve_type`.

@@ -41,7 +41,7 @@ class DemoTruth:
         The expected sum of the predictions, divided by the expected sum of the labels, for `pctr_a`, `pctr_b` and
         `pcvr`. For `pcvr`, only clicks are summed. With `negative_rate`, the predictions are the corrected scores.
     auc : mapping of str to float
-        Expected AUC of `pctr_a`, `pctr_b`, and of the true probabilities ("perfect"), accurate to about 1e-5.
+        Expected AUC of `pctr_a`, of `pctr_b`, and of the true probabilities ("perfect"). Its error is about 1e-5.
     negative_rate : float
         Share of the negatives that was kept.
     """
@@ -55,7 +55,7 @@ class DemoTruth:
 
     @property
     def lift(self) -> float:
-        """Relative difference of the expected click-through rates, B over A."""
+        """Relative difference between the expected click-through rates of the variants: B / A - 1."""
         return self.ctr["B"] / self.ctr["A"] - 1
 
 

@@ -395,7 +395,7 @@ class _Worker(threading.Thread):
     job: _PartQueue
 
     def __init__(self) -> None:
-        # A daemon thread does not keep an interrupted process alive.
+        # The thread is a daemon, so that it does not keep an interrupted process alive.
         super().__init__(name="streammetrics", daemon=True)
         self.rows, self.part = 0, -1
         # If all goes well, `run` sets the error to None at its end. If the thread dies before that, the error remains,
@@ -472,7 +472,7 @@ class _CountWorker(_Worker):
             self.snapshot = CountedParts(states_of(self.metrics), tuple(self.counted), self.rows)
 
     def _pieces(self, number: int, part: LogPart | QueryPartition) -> Iterator[LogPiece | SortedRows]:
-        """Split a part into pieces, each counted by one `update`. With `queries`, pieces contain only whole queries."""
+        """Split a part into pieces, each counted by one `update`. With `queries`, each piece contains whole queries."""
         if isinstance(part, QueryPartition):
             yield from part.read_pieces()
         elif self.queries is not None:

@@ -79,7 +79,7 @@ def _real_path(source: LogFile) -> str:
 def _list_sources(path: str, as_text: bool) -> Iterator[LogFile]:
     """Yield the files or tables that one argument names.
 
-    An argument such as `delta:table` or `s3://bucket/log` is a path if such a path exists.
+    If a local path such as `delta:table` or `s3://bucket/log` exists, the argument is taken as this path.
     """
     kind, colon, _ = path.partition(":")
     if colon and kind in TABLES and not os.path.exists(path):
@@ -262,8 +262,8 @@ class Log:
             Columns that slice or group rows. String columns among them are dictionary-encoded. In text files, keys are
             read as integers or text. They need not be in `columns` as well.
         uses : ColumnUses, optional
-            The purposes for which all passes over the log read the columns, which decide their types. By default, only
-            `keys` are known.
+            The purposes for which all passes over the log read the columns. They decide the types of the columns. By
+            default, only `keys` are known.
 
         Returns
         -------

@@ -111,7 +111,7 @@ class QuerySplitter:
         # duplicates in each kind separately.
         for width in () if self.is_scattered else {run.shape[1] for run in runs}:
             ids = np.concatenate([run for run in runs if run.shape[1] == width])
-            # Two equal IDs in succession are no duplicates: they belong to one query, which continues in the next part.
+            # Two equal IDs in succession are not duplicates: the query continues in the next part of the log.
             again = np.r_[False, (ids[1:] == ids[:-1]).all(axis=1)]
             self.is_scattered = self.is_scattered or _has_duplicates(ids[~again])
         return self.is_scattered

@@ -48,7 +48,7 @@ class _QuotedCells(NamedTuple):
 
 
 class QuoteCheck:
-    """Check the bytes of a text file while Arrow reads them; raise an error if a quoted cell is a mistake.
+    """Check the bytes of a text file while Arrow reads them; raise an error if a cell seems to be quoted by mistake.
 
     A quoted cell may contain line breaks. A cell of several lines is an error if text follows its closing mark, or if each
     of its lines is a valid row.

@@ -147,8 +147,8 @@ class SimulatedWorld:
 
     def context(self, rng: np.random.Generator, rows: int, hours: tuple[float, float]) -> ImpressionContext:
         """Draw the users, items, devices and times of impressions, with times in a range of hours of a day."""
-        # A few users have many impressions: because of the square, the frequency of user r is proportional to 1 /
-        # sqrt(r).
+        # A few users have many impressions. Because of the square, user r occurs with a frequency in proportion to
+        # `1/sqrt(r)`.
         rank = (self.users * rng.random(rows) ** 2).astype(np.uint64)
         user = mix_bits(rank + np.uint64(self.seed & 0xFFFF_FFFF) * np.uint64(1 << 32)) >> np.uint64(1)
         traits = mix_bits(user)

@@ -61,7 +61,7 @@ class LogError(StreamMetricsError, ValueError):
 
 @dataclass(frozen=True)
 class LogFile:
-    """What is known about one file or table of a log from its name: its format, its size, and its partition keys."""
+    """What is known about a file or table of a log before it is opened, such as its format, size and partition keys."""
 
     file: str
     # "parquet", "orc", "avro", "text" (CSV and TSV), "json", "ipc" (Arrow), or the engine of a table, such as "delta".

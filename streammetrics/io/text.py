@@ -214,7 +214,7 @@ def resolve_types(
     columns : sequence of str
         The columns to read.
     uses : ColumnUses
-        The purposes for which columns are read, which decide their types.
+        The purposes for which columns are read. They decide the types of the columns.
     folders : mapping of str to pyarrow.DataType
         The types of columns that some files do not store, but have as partition keys in their paths.
     """
@@ -227,9 +227,9 @@ def resolve_types(
     }
     typed_readers = []
     for reader, one in zip(readers, facts, strict=True):
-        # For JSON, columns are first read with the type that they have in the file, because Arrow can read JSON numbers
-        # only as numbers. `LogPart` then converts them to the type that the user specified. Strings that look like times
-        # are read as text, so that they keep their spelling.
+        # Arrow can read JSON numbers only as numbers. JSON columns are therefore first read with their type in the
+        # file, and `LogPart` converts them to the type that the user specified. Strings that look like times are read
+        # as text, so that they keep their spelling.
         stored = {n: pa.string() if pa.types.is_timestamp(t) else t for n, t in one.types.items()}
         named_types = {
             n: stored[n] if typed and n in stored else _as_key_type(t, n in uses.keys) for n, t in user_types.items()
