@@ -80,7 +80,8 @@ class BatchUpdater:
     reads : sequence of Read
         The states to add rows to, empty or not, each with the columns that it reads.
     memory_limit : int
-        The largest number of bytes that the states may take in total. The limit applies only to states with slices.
+        The largest number of bytes that the states may take in total. The limit applies only if states have several
+        cells, such as slices.
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or drop the row and count it as dropped.
     """
@@ -155,8 +156,8 @@ class BatchUpdater:
         """
         counted = [live for one in (self, *others) if (live := one._content[1]) is not None]
         for live in counted:
-            # The conversion replaces arrays to which drafts write. Without free rows, the next batch begins with
-            # `reserve`, which drops the drafts.
+            # The conversion replaces arrays to which drafts write. So leave no free rows: the next batch then begins
+            # with `reserve`, which drops the drafts.
             live.free_rows[0] = min(live.free_rows[0], 0)
         for first, *rest in zip(*(live.counters for live in counted), strict=True):
             first.fold_jointly(rest)
@@ -461,8 +462,8 @@ class BatchUpdater:
         # numbers to new cells. The second converts the exact rows of cells that become too large to histogram buckets.
         # The third reserves memory. After an error, `count_batch` undoes the first two steps.
         cache: dict[Any, Ints] = {}
-        # New cells have no memory in the counters yet. Without free rows, the next batch begins with `reserve`, even if
-        # an error prevents the call of `reserve` for this batch.
+        # New cells have no memory in the counters yet. So leave no free rows: the next batch then begins with
+        # `reserve`, even if an error prevents the call of `reserve` for this batch.
         live.free_rows[0] = min(live.free_rows[0], 0)
         places = [
             self._locate_rows(live, batch, c, rows, cache) for c, rows in zip(live.counters, prepared, strict=True)
