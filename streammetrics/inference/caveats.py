@@ -1,4 +1,4 @@
-"""Notes about a comparison that its verdict does not contain: the effect of covariates, and Simpson's paradox."""
+"""Notes that accompany the verdict on a comparison: the effect of covariates, and Simpson's paradox."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Note(NamedTuple):
     sentence : str
         The sentence.
     is_warning : bool
-        Whether the sentence warns against the verdict.
+        Whether the sentence warns that the comparison may be misleading.
     """
 
     sentence: str
@@ -60,11 +60,12 @@ def describe_caveats(
 
     Notes
     -----
-    There is a warning if the interval of all rows excludes 0, and the interval of the average over the slices excludes
-    0 on the other side. The average weights each slice by its share of the rows of both sides, so that different shares
-    of the slices on the two sides do not change it. Both intervals are widened by the certified bounds, which limit the
-    error from bucketing scores. Slices with intervals must have 90 % of the rows. Two false intervals in opposite
-    directions are rarer than one, so the warning occurs by chance less often than a false difference.
+    A metric gets a warning (Simpson's paradox) if the interval over all rows excludes 0, and the interval of the
+    average over the slices excludes 0 on the other side. The average weights each slice by its share of the rows of
+    both sides together, so it does not depend on how each side divides its rows among the slices. Both intervals are
+    widened by the certified bounds, which limit the error from bucketing scores. There is a warning only if the slices
+    that have intervals contain at least 90 % of the rows. Chance rarely produces one interval that excludes 0, and even more
+    rarely two such intervals on opposite sides of 0, so false warnings are rarer than false differences.
     """
     by_metric = {one.pair.name: one for one in parts}
     wholes = list(whole)
@@ -82,7 +83,7 @@ def describe_caveats(
 
 
 def _describe_covariates(effects: Sequence[tuple[str, float]]) -> list[Note]:
-    """Return a note on how much narrower or wider covariates make the intervals; an empty list without covariates.
+    """Return a list with a note on how much narrower or wider covariates make the intervals; empty without covariates.
 
     `effects` has the name of each metric, and the share of its variance that the covariates remove.
     """
@@ -108,8 +109,8 @@ def _describe_reversal(
 
     The parameters are those of `describe_caveats`, for one metric.
     """
-    # A higher calibration ratio is neither better nor worse (the best value is 1), and an average of quantiles has no
-    # meaning.
+    # Skip calibration ratios, because a higher ratio is neither better nor worse (the best value is 1). Skip quantiles
+    # too, because an average of quantiles has no meaning.
     if (
         whole.pair.metric.about.best == BEST_RATIO
         or whole.pair.a.buckets is not None
@@ -169,6 +170,6 @@ def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, ND
 
 
 def _half_bounds(differences: MetricDifferences) -> NDArray[np.float64]:
-    """Return how far off each difference may be because of the certified bounds of both sides."""
+    """Return the largest error of each difference that the certified bounds of both sides allow."""
     a, b = differences.pair.a, differences.pair.b
     return np.asarray(0.5 * ((a.high - a.low) + (b.high - b.low)))

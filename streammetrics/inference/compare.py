@@ -69,9 +69,9 @@ def compare(
         Without `planned`, always-valid intervals are narrowest at 10,000 users.
     covariates : pair, or list of pairs, optional
         The same arms before the treatment, each as a pair (a, b), for variance reduction (CUPED). A metric of a
-        collection is adjusted by the covariates with its name or, if there are none, by all covariates; at most three.
-        For randomised arms only. A quantile of few distinct values is not adjusted, and the `method` of its interval
-        says so.
+        collection is adjusted by the covariates of the same name or, if there are none, by all covariates. A metric may
+        have at most three covariates. For randomised arms only. A quantile of few distinct values is not adjusted, and
+        the `method` of its interval says so.
     adjust : {"holm", "bh"}, optional
         Multiplicity correction over all metrics and slices; `better` then also requires that the adjusted p-value is at
         most 1 - `confidence`. With `sequential`, "bh" is e-BH.
@@ -104,10 +104,10 @@ def compare(
     narrowest such set that contains 0. Where both intervals are the same single value, there is no p-value, and `note`
     contains the change of the share of rows at or below this value.
 
-    For a ratio whose best value is 1, the side closer to 1 is better: with a and b the logarithms, the intervals of b - a
-    and b + a must both exclude 0. A comparison takes 50 microseconds for each cell, less than reading the states.
-    Sources: CUPED, Deng, Xu, Kohavi, Walker (2013); always-valid intervals, Waudby-Smith et al. (2021, arXiv 2103.06476);
-    e-BH, Wang, Ramdas (2022).
+    For a ratio whose best value is 1, the side closer to 1 is better. If a and b denote the logarithms of the two
+    ratios, a side is better only if the intervals of b - a and b + a both exclude 0. A comparison takes 50 microseconds
+    for each cell, less than reading the states. Sources: CUPED, Deng, Xu, Kohavi, Walker (2013); always-valid
+    intervals, Waudby-Smith et al. (2021, arXiv 2103.06476); e-BH, Wang, Ramdas (2022).
 
     Examples
     --------
@@ -245,7 +245,7 @@ def select_arm_covariates(
 def collect_arms(
     arms: Mapping[Any, MetricLike], covariates: Sequence[Mapping[Any, MetricLike]] = ()
 ) -> tuple[dict[Any, list[Sample]], list[dict[Any, list[Sample]]]]:
-    """Return the samples of each arm, and those of each covariate by arm. All have the same number of shards."""
+    """Return the samples of each arm, and for each covariate its samples by arm, all with the same number of shards."""
     mappings = [arms, *covariates]
     samples = iter(collect_sides(*(side for one in mappings for side in one.values())))
     first, *others = ({arm: next(samples) for arm in one} for one in mappings)

@@ -46,7 +46,8 @@ class Comparison(Plottable):
     p_value : float
         Two-sided p-value of no difference; NaN without an interval. Always-valid if `always` is True.
     adjusted : float
-        The p-value after the correction `adjust=` for all rows of the table; without it, the p-value.
+        The p-value after the multiplicity correction `adjust=` over all rows of the table; without a correction, it
+        equals `p_value`.
     better : "a", "b" or None
         The better side if the difference exceeds both the sampling error and the certified bounds; otherwise None.
     limited_by : "sampling", "certified bound" or None

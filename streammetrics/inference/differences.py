@@ -79,7 +79,7 @@ class MetricDifferences:
 
     @property
     def relative_reasons(self) -> Reasons:
-        """Why a cell has no interval of the relative difference; a control of 0 is named before any other reason."""
+        """For each cell, why the relative difference has no interval; if the control is 0, the text says so first."""
         reasons = build_reasons(self.reasons, self.reasons.shape)
         for i in np.flatnonzero(self.pair.b.values == 0.0).tolist():
             reasons[i] = f"{ZERO_CONTROL}; {reasons[i] or CURE}"
@@ -96,8 +96,8 @@ def build_replicates(sample: Sample) -> Replicates:
     if shards.below is None:
         return Replicates(sample.values, shards.leave_one_out, shards.weights)
     one = quantile_replicates(sample.metric.q, shards.below, shards.weights, build_quantile_function(sample))
-    # Shift the replicates so that they belong to the value that users see: for a quantile between two stored values,
-    # this is their mean.
+    # Shift all replicates by the same amount, so that they scatter around the value that users see. For a quantile
+    # between two stored values, users see the mean of these two values.
     return Replicates(sample.values, one.leave_one_out + (sample.values - one.value), one.weights)
 
 
@@ -177,7 +177,7 @@ def compute_differences(pair: Pair, *, independent: bool = False, covariates: Se
 
 
 def _undefine_ratios_to_zero(relative: ScaledEstimate, control: Floats) -> ScaledEstimate:
-    """Return the relative differences, which are undefined where the control is 0, rather than infinite."""
+    """Return the relative differences with NaN, rather than infinity, in the cells where the control is 0."""
     zero, reasons = control == 0.0, build_reasons(None, control.shape)
     own = build_reasons(relative.reason, control.shape)
     add_reasons(reasons, zero, lambda i: f"{ZERO_CONTROL}; {CURE}")
@@ -259,7 +259,7 @@ def _build_covariate(pair: Pair, before: Pair) -> Contrast:
 def check_balance(covariates: Iterable[Pair]) -> None:
     """Raise InvalidInputError if a covariate differs between the sides by more than chance explains.
 
-    The covariates of randomised arms differ only by chance. A covariate with a real difference would shift the difference
+    The covariates of randomised arms differ only by chance. A covariate that truly differs would bias the difference
     that it adjusts. The test allows for the number of slices (Bonferroni).
     """
     for pair in covariates:
@@ -291,7 +291,7 @@ def _compare_independent(pair: Pair) -> MetricDifferences:
 
 
 def _invert(estimate: ScaledEstimate) -> ScaledEstimate:
-    """Return the estimate of 1 / value on the log scale, where only the sign of the point changes."""
+    """Return the estimate of 1 / value on the log scale, which differs only in the sign of its point."""
     return estimate._replace(point=-estimate.point)
 
 

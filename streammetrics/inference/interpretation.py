@@ -39,9 +39,9 @@ Floats = NDArray[np.float64]
 class Interpretation:
     """The intervals and p-values of one metric, as arrays with one element for each cell (slice).
 
-    `differences` has the estimates from which they were computed, `difference` and `relative` the intervals of a - b and
-    a / b - 1. `effect` is the same result in the form that verdicts read. `notes` are sentences that replace the p-value
-    in cells where the quantiles of both sides are certainly equal; None in other cells.
+    `differences` has the estimates from which they were computed, and `difference` and `relative` have the intervals of
+    a - b and a / b - 1. `effect` has the same estimates in the form that a verdict needs. `notes` are sentences that
+    replace the p-value in cells where the quantiles of both sides are certainly equal; None in other cells.
     """
 
     differences: MetricDifferences
@@ -82,7 +82,7 @@ class ComparisonSettings:
 
     @property
     def progress(self) -> Progress:
-        """The numbers of users so far and planned, as the `Progress` that the functions of the verdict module take."""
+        """The numbers of users so far and planned, in the form that the functions of the `verdict` module take."""
         look = self.look
         return (
             Progress()
@@ -145,10 +145,11 @@ def interpret(differences: MetricDifferences, settings: ComparisonSettings) -> I
 def _describe_equal_quantiles(
     differences: MetricDifferences, difference: Interval, settings: ComparisonSettings
 ) -> Reasons:
-    """Return a sentence for each cell in which both sides have the same single value in the interval of a quantile.
+    """Return a sentence for each cell in which a quantile is certainly equal on both sides; None for other cells.
 
-    Such a difference is 0, and has no p-value. The sentence has the change of the share of weight at or below the value,
-    which can change although the quantile does not.
+    The quantile is certainly equal if the intervals of both sides consist of one and the same value. The difference is
+    then 0 and has no p-value. The sentence says by how much the share of weight at or below this value changes, because
+    this share can change although the quantile does not.
     """
     notes = build_reasons(None, differences.reasons.shape)
     if differences.share is None:
@@ -189,7 +190,7 @@ def build_effect(
     of_both = differences.contrasts is not None and better in (None, "one")
     change: Any = differences.contrasts if of_both else differences.relative if relative else differences.difference
     side = "one" if of_both else better or ("low" if differences.pair.metric.about.best == "low" else "high")
-    # How much too high and how much too low the estimate may be, according to the certified bounds of both sides.
+    # The certified bounds of both sides limit by how much the estimate may be too high, and by how much too low.
     slack: tuple[Any, ...]
     # Suppress warnings about a control of 0, NaN, and values without a logarithm.
     with np.errstate(all="ignore"):
@@ -223,7 +224,8 @@ def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstima
 def find_better_side(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> NDArray[Any]:
     """Return "a" or "b" for each cell: the side that is better by more than the sampling error and the certified bounds.
 
-    The result is None for cells where neither side is, and for metrics that do not define which values are better.
+    The result is None in cells where neither side is better by that much, and for metrics that do not define which
+    values are better.
 
     Parameters
     ----------

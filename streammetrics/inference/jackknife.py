@@ -283,7 +283,8 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
     # Suppress warnings about cells without a valid result, which may be infinite. They already have a reason.
     with np.errstate(invalid="ignore"):
         points, point = first.leave_one_out + sign * second.leave_one_out, first.point + sign * second.point
-    # If a shard is empty on one side only, that side may have no leave-one-out value for it.
+    # If a shard is empty on one side only, that side may have no leave-one-out value for it. The cell then gets a
+    # reason instead of an error.
     undefined = occupied & np.isnan(points)
     add_reasons(
         reasons,
@@ -434,15 +435,16 @@ def jackknife(
     (0.0195, 0.0692, 19.0)
     """
     points = build_contrast(contrast, scale) if isinstance(contrast, Replicates) else contrast
-    # Use the value on its natural scale: the point on the scale, mapped back, would differ in the last bits.
+    # Take the value on its natural scale from the input. Mapping the point back from the other scale would change the
+    # last bits.
     value = contrast.value
     method = f"jackknife over {len(points.leave_one_out)} shards" + (f", {DELTA}" if points.scale == "ratio" else "")
     reasons = build_reasons(points.reason, points.leave_one_out.shape[1:])
     variance = jackknife_variance(points)
     if covariates:
         return _adjust_for_covariates(points, covariates, variance, reasons)
-    # Without variation, the error is unknown, as for two arms without any failure. A difference is certainly 0 only if
-    # both sides have the same state.
+    # If no replicate differs from the others, the error is unknown: two arms without any failure, for example, may
+    # still have different failure rates. A difference of 0 is certain only if both sides have the same state.
     add_reasons(reasons, (variance == 0.0) & ~np.asarray(same), lambda i: CONSTANT)
     return build_estimate(value, points.point, np.sqrt(variance), points.df, points.scale, method, reasons=reasons)
 
@@ -450,9 +452,10 @@ def jackknife(
 def _adjust_for_covariates(
     contrast: Contrast, covariates: Sequence[Contrast], before: Any, reasons: Reasons
 ) -> ScaledEstimate:
-    """Return a difference with its error after regression on covariates (CUPED), where each shard is an observation.
+    """Return a difference, adjusted by regression on covariates (CUPED), with its error; each shard is one observation.
 
-    `before` is the variance without covariates, from which the reduction is computed.
+    `before` is the variance without covariates. The result contains the share of this variance that the covariates
+    remove.
     """
     q = len(covariates)
     if q > 3:
@@ -484,7 +487,7 @@ def _adjust_for_covariates(
     theta, degenerate = solve_cholesky([[_sum_products(u, v) for v in x] for u in x], [_sum_products(u, y) for u in x])
     add_reasons(reasons, degenerate, lambda i: "the covariates are collinear or constant; leave one out")
     residuals, point = y, contrast.point
-    # Suppress warnings about cells without a valid result, which may have any value.
+    # Suppress numpy warnings about cells that already have a reason: their numbers may be invalid, and are not used.
     with np.errstate(all="ignore"):
         for slope, covariate, values in zip(theta, covariates, x, strict=True):
             residuals = residuals - slope * values

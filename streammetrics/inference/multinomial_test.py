@@ -1,4 +1,4 @@
-"""Test of counts by arm against planned shares, for one look: the exact multinomial test, or Pearson's chi-square test."""
+"""Test at one look whether counts by arm fit the planned shares, by an exact multinomial or a chi-square test."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def _exact_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
     # Element n is the logarithm of n factorial.
     factorials = np.concatenate([[0.0], np.add.accumulate(log(np.arange(1.0, total + 1.0)))])
     logs = [float(log(np.float64(share))) for share in shares]
-    # Fill the arms one after the other. For each way to fill the arms so far, `left` has the number of users for the other
-    # arms, and `odds` has the logarithm of the probability of this way.
+    # List all possible counts of users, one arm after the other. For each combination of counts in the arms so far,
+    # `left` has the number of users that remain for the other arms, and `odds` has the logarithm of the factors that
+    # these counts contribute to the probability.
     left, odds = np.array([total]), factorials[-1:]
     for share in logs[:-1]:
         before = np.repeat(np.arange(len(left)), left + 1)

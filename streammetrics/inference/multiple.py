@@ -1,6 +1,6 @@
 """Multiplicity corrections: of p-values by Holm or Benjamini and Hochberg, and of e-values by Wang and Ramdas (e-BH).
 
-The p-value or e-value of a comparison without one is NaN. It stays NaN, and does not count toward the number of tests.
+A comparison without a p-value or e-value has NaN in its place. The NaN stays, and does not count as a test.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
 
 
 def e_benjamini_hochberg(e: ArrayLike) -> Floats:
-    """Return e-values as adjusted p-values by e-BH (Wang, Ramdas 2022), which controls the false discovery rate.
+    """Convert e-values to adjusted p-values by e-BH (Wang, Ramdas 2022), which controls the false discovery rate.
 
     e-BH rejects the k largest of m e-values, for the largest k with e_(k) >= m / (alpha k). This is the rule of Benjamini
     and Hochberg for the p-values 1 / e, and it is valid for e-values that depend on one another in any way. All e-values

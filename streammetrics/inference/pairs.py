@@ -49,7 +49,7 @@ class Pair:
 
 
 class UnmatchedCell(NamedTuple):
-    """A metric in one cell (slice) that cannot be compared, with the reason.
+    """A metric that cannot be compared in one cell (slice), with the reason.
 
     Parameters
     ----------

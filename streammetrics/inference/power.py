@@ -48,8 +48,9 @@ EVEN = (0.5, 0.5)
 # The number of grid points for the integral equation. With 64, the number of users has an error below 0.1 %.
 STEPS = 64
 HALVINGS = 40
-# Siegmund's correction: looks at discrete times rather than all the time have the effect of a boundary that is higher by
-# this many standard deviations of the change between two looks.
+# Siegmund's correction: a process that is observed only at some looks crosses the boundary less often than one that is
+# observed all the time. Raising the boundary by this many standard deviations of the change between two looks has the
+# same effect.
 OVERSHOOT = 0.5826
 ROOT_2_PI = 2.5066282746310005024
 # The maximum multiple of the current number of users: if an experiment needs more, the number is reported as inf.
@@ -275,6 +276,8 @@ def users_to_hold(
 ) -> PowerPlan:
     """Return the number of users needed to show that a guardrail is held, if the treatment does not change the metric.
 
+    A guardrail is a metric that must not become worse by more than a margin.
+
     Parameters
     ----------
     estimate, users, confidence, power, shares, looks
@@ -294,9 +297,9 @@ def users_to_hold(
         raise InvalidInputError(
             "a guardrail with a margin of 0 is held only if it becomes better; pass a larger margin"
         )
-    # Two contrasts of a calibration ratio can each show that it is held, so each is tested at alpha / 2 (see
-    # `is_not_worse`). The power is lowest for ratios far from 1: there, only one direction is worse, and only the
-    # difference of the ratios can exclude it.
+    # For a calibration ratio, either of two contrasts (the log difference and the log sum of the ratios) can show that
+    # the guardrail is held, so each is tested at alpha / 2 (see `is_not_worse`). Plan for ratios far from 1, where the
+    # power is lowest: there, only the log difference can show it.
     own = 0.5 * (1.0 + confidence) if is_ratio else confidence
     return users_needed(estimate, users, margin, power=power, confidence=own, shares=shares, looks=looks)
 
@@ -375,7 +378,8 @@ def users_to_decide(
     """
     alpha_of(confidence)
     distance = abs(estimate.point - scale_of(estimate.scale).point(null))
-    # The interval of a quantile that jumps between stored values does not shrink with the square root of the users.
+    # The interval of a quantile that jumps between stored values does not shrink with the square root of the number of
+    # users, so the number needed is unknown.
     if estimate.reason or estimate.sets is not None or not distance:
         return math.inf
 
@@ -430,10 +434,10 @@ def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[flo
 
 
 def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tuple[float, float]:
-    """Return the detectable difference in standard errors at the planned end, and when the experiment stops on average.
+    """Return the detectable difference, in standard errors at the planned end, and the mean stopping time.
 
-    The mean stopping time is a share of the planned users; it is 1 for a single look (`looks` is None). `df` is the number
-    of degrees of freedom.
+    The mean stopping time of the experiment is a share of the planned users; it is 1 for a single look (`looks` is
+    None). `df` is the number of degrees of freedom.
     """
     if not alpha / 2.0 < power < 1.0:
         raise InvalidInputError(f"power must be between {alpha / 2.0:g} (half of 1 - confidence) and 1, not {power!r}")
@@ -450,9 +454,9 @@ def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tup
 
 @lru_cache(maxsize=64)
 def _find_sequential_drift(alpha: float, power: float, looks: int) -> tuple[float, float]:
-    """Return the smallest drift detected with the given power, and the mean stopping time.
+    """Return the smallest drift that repeated looks detect with the given power, and the mean stopping time.
 
-    The standard error is assumed to be known.
+    The drift is the true difference in standard errors at the planned end. The standard error is assumed to be known.
     """
     low, high = 0.0, 64.0
     for _ in range(HALVINGS):

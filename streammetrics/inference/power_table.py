@@ -53,7 +53,7 @@ def power_table(
     guardrails : dict of str to float, optional
         Metrics that must not become worse by more than a relative margin, as for `scorecard`.
     better : dict of str to {"high", "low"}, optional
-        Which values are better, for guardrails that do not define it.
+        Which values are better, for guardrails whose metric does not define it.
     per_day : float, optional
         New users per day in both arms together; the table then has the number of days.
     power : float
@@ -71,10 +71,11 @@ def power_table(
 
     Notes
     -----
-    A guardrail is held if the interval of the difference excludes a value that is worse by the margin. The interval is
-    then as far from this value as it is from 0 for an effect of the size of the margin, so both goals need the same
-    number of users. A guardrail of a calibration ratio needs more, because its interval has the confidence
-    (1 + `confidence`) / 2. Every guardrail must be held, so plan for the largest number of users in the table.
+    A guardrail is held if the interval of the difference excludes a value that is worse by the margin. If the metric
+    does not change, the interval lies around 0, at a distance of one margin from this value. An effect as large as the
+    margin is equally far from 0, so to detect it takes the same number of users. A guardrail of a calibration ratio
+    needs more, because its interval has the confidence (1 + `confidence`) / 2. Every guardrail must be held, so plan
+    for the largest number of users in the table.
 
     Examples
     --------
@@ -101,7 +102,7 @@ def power_table(
         _build_row(samples[name], DETECT, relative, users, per_day, options) for relative in effects for name in names
     ]
     for question in questions:
-        # The margin gets the sign of a change for the worse. A calibration ratio may become worse in both directions,
+        # Give the margin the sign of a change for the worse. A calibration ratio may become worse in both directions,
         # so its margin stays positive.
         margin = -margins[question.name] if question.better == "high" else margins[question.name]
         own = options | {"is_ratio": question.better == "one"}

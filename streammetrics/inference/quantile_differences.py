@@ -1,9 +1,9 @@
-"""Differences of quantiles between two sides where a single stored value holds much of the weight.
+"""Differences of quantiles between two sides if a single stored value holds much of the weight.
 
-The quantile of whole seconds, or of the values 1 and 2, jumps from one stored value to the next. It has no density, so the
-standard error of `quantile_replicates` is not valid. Here the interval is the set of all differences between a value in
-Woodruff's interval of side a and a value in that of side b. The p-value comes from the narrowest set that contains the
-null hypothesis.
+The quantile of whole seconds, or of the values 1 and 2, jumps from one stored value to the next. Such values have no
+density, so the standard error of `quantile_replicates` is not valid. Here the interval of the difference is the set of
+all differences between a value in Woodruff's interval of side a and a value in Woodruff's interval of side b. The
+p-value comes from the narrowest set that contains the null hypothesis.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = ["QuantileSet", "QuantileSteps", "insert_quantile_sets"]
 Floats = NDArray[np.float64]
 NAN, INF = float("nan"), float("inf")
 LOGIT = SCALES["logit"]
-# The set is used where one stored value holds more than this share of the weight inside the interval of either side.
-# Up to this share, the standard error is at most 3 % too small.
+# A `QuantileSet` replaces the standard error where one stored value holds more than this share of the weight inside the
+# interval of either side. Up to this share, the standard error is at most 3 % too small.
 STEP_SHARE = 0.15
 # A bucket with several values counts as one stored value if it is this many times as heavy as both of its neighbours.
 SPIKE = 4.0
@@ -41,7 +41,7 @@ SET = "all differences of the values in both Woodruff intervals"
 NOT_ADJUSTED = f"{SET}, without covariates, which cannot adjust a quantile of few values"
 # A quantile has no interval if fewer rows than this are expected between it and the nearer end of the data.
 FEWEST_BEYOND = 5.0
-# The confidence of the intervals that decide whether the set is used, and the half width of such an interval in
+# The confidence of the intervals that decide whether a `QuantileSet` is used, and the half width of such an interval in
 # standard errors.
 USUAL = 0.95
 USUAL_DEVIATE = float(critical_value(USUAL, INF))
@@ -49,15 +49,15 @@ USUAL_DEVIATE = float(critical_value(USUAL, INF))
 
 @dataclass(frozen=True, eq=False)
 class QuantileSteps:
-    """The buckets of one side, with the half width at which the interval of the quantile reaches each of them.
+    """The buckets of one side, with the half width that the interval of the quantile needs to include each of them.
 
     Parameters
     ----------
     low, high : float64
         The bounds on the values in each bucket, in ascending order.
     down, up : float64
-        The half width of the interval, as a normal deviate (1.96 at 95 %), at which its lower and its upper limit reach
-        each bucket.
+        The smallest half width of the interval, as a normal deviate (1.96 at 95 %), at which each bucket is not below
+        the lower limit (`down`), or not above the upper limit (`up`).
     """
 
     low: Floats
@@ -66,7 +66,7 @@ class QuantileSteps:
     up: Floats
 
     def limits(self, deviate: float) -> tuple[float, float]:
-        """Return the limits of the interval with this half width."""
+        """Return the limits of the interval whose half width is `deviate`."""
         first = int(np.argmax(self.down <= deviate))
         last = len(self.up) - 1 - int(np.argmax(self.up[::-1] <= deviate))
         return float(self.low[first]), float(self.high[last])
@@ -74,7 +74,7 @@ class QuantileSteps:
 
 @dataclass(frozen=True, eq=False)
 class QuantileSet:
-    """The differences, or the relative differences, of the values in the intervals of two sides, for one cell."""
+    """All differences, or relative differences, between a value in the interval of side a and one in that of side b."""
 
     a: QuantileSteps
     b: QuantileSteps
@@ -83,7 +83,7 @@ class QuantileSet:
     method: str
 
     def limits(self, deviate: float) -> tuple[float, float]:
-        """Return the smallest and the largest difference of two intervals with this half width."""
+        """Return the smallest and the largest difference in the set, for intervals whose half width is `deviate`."""
         (a_low, a_high), (b_low, b_high) = self.a.limits(deviate), self.b.limits(deviate)
         if not self.relative:
             return min(a_low - b_high, self.value), max(a_high - b_low, self.value)
@@ -91,7 +91,7 @@ class QuantileSet:
         return min(max(a_low, 0.0) / b_high - 1.0, self.value), max(high, self.value)
 
     def statistic(self, null: float) -> float:
-        """Return the half width at which the set reaches `null`; negative if all of the set is below `null`."""
+        """Return the smallest half width at which the set contains `null`; negative if `value` is below `null`."""
         if self.relative:
             above = _find_reach(self.a, self.b, lambda x: x * (1.0 + null))
             below = _find_reach(self.b, self.a, lambda x: x / (1.0 + null))
@@ -102,9 +102,10 @@ class QuantileSet:
 
 
 def _find_reach(upper: QuantileSteps, lower: QuantileSteps, shift: Callable[[Floats], Floats]) -> float:
-    """Return the smallest half width at which the interval of `upper` reaches down to the shifted interval of `lower`.
+    """Return the smallest half width of both intervals at which that of `upper` reaches down to that of `lower`.
 
-    `shift` moves the values of `lower`, for example by the null hypothesis of the difference.
+    Before the comparison, `shift` changes the values of `lower`. For example, it adds the difference that the null
+    hypothesis claims.
     """
     place = np.searchsorted(shift(lower.high), upper.low)
     return float(np.maximum(upper.down, np.append(lower.up, INF)[place]).min())
@@ -113,7 +114,7 @@ def _find_reach(upper: QuantileSteps, lower: QuantileSteps, shift: Callable[[Flo
 def insert_quantile_sets(
     pair: Pair, difference: ScaledEstimate, relative: ScaledEstimate, reasons: Reasons, *, covariates: bool = False
 ) -> tuple[ScaledEstimate, ScaledEstimate, Reasons, ScaledEstimate | None]:
-    """Return the differences of a quantile, with sets in the cells where one stored value holds much of the weight.
+    """Return the differences of a quantile, with a `QuantileSet` in each cell where one stored value has much weight.
 
     Parameters
     ----------
@@ -124,13 +125,13 @@ def insert_quantile_sets(
     reasons : array of str or None
         Why a cell has no interval.
     covariates : bool
-        Whether the differences are adjusted by covariates. Sets are not, and their `method` says so.
+        Whether the differences are adjusted by covariates. A `QuantileSet` is not adjusted, and its `method` says so.
 
     Returns
     -------
     tuple of four
-        The new difference, relative difference and reasons, and a - b of the share of weight at or below the stored value
-        at the quantile; this is None if there is no set.
+        The new difference; the new relative difference; the new reasons; and the difference a - b of the share of
+        weight at or below the stored value at the quantile, or None if no cell has a `QuantileSet`.
     """
     a, b = _QuantileSide(pair.a), _QuantileSide(pair.b)
     known = ~(has_reason(reasons) | has_reason(a.reasons) | has_reason(b.reasons))
@@ -153,9 +154,10 @@ def insert_quantile_sets(
 
 
 class _QuantileSide:
-    """Standard errors of the share of weight below the stored value at the quantile, and of the share up to this value.
+    """Two standard errors of one side, from which the limits of the interval of a quantile follow.
 
-    The arrays have one element for each cell of one side.
+    One is the standard error of the share of weight below the stored value at the quantile; the other is that of the
+    share up to and including this value. The arrays have one element for each cell.
     """
 
     def __init__(self, sample: Sample) -> None:
@@ -185,14 +187,14 @@ class _QuantileSide:
             self._low_shares, self._high_shares = LOGIT.value(centre - reach[0]), LOGIT.value(centre + reach[1])
 
     def limits(self, cell: int, buckets: BucketWeights) -> tuple[float, float]:
-        """Return the limits of the interval that decides whether the set is used."""
+        """Return the 95 % limits of the quantile in a cell, which decide whether a `QuantileSet` is used."""
         below = _sum_below(buckets.weights)
         first = np.searchsorted(below[1:], self._low_shares[cell])
         last = np.searchsorted(below[:-1], self._high_shares[cell], "right") - 1
         return float(buckets.low[first]), float(buckets.high[last])
 
     def build_steps(self, cells: Sequence[int]) -> list[QuantileSteps]:
-        """Return the buckets of each cell, with the half widths that reach them."""
+        """Return the buckets of each cell in `cells`, with the half widths at which the interval includes them."""
         assert self.sample.buckets is not None
         buckets = [self.sample.buckets(i) for i in cells]
         sizes = [len(one.low) for one in buckets]
@@ -210,14 +212,14 @@ class _QuantileSide:
 
 
 def _sum_below(weights: Floats) -> Floats:
-    """Return the share of the weight below each bucket, followed by 1."""
+    """Return the share of the weight below each bucket, and 1 (the share of all buckets) as the last element."""
     sums = np.concatenate([[0.0], np.add.accumulate(weights)])
     shares: Floats = sums / sums[-1]
     return shares
 
 
 def _is_single(buckets: BucketWeights) -> NDArray[np.bool_]:
-    """Return which buckets contain a single value, or are much heavier than their neighbours."""
+    """Return a mask of the buckets that contain a single value, or are much heavier than both neighbours."""
     padded = np.concatenate([[0.0], buckets.weights, [0.0]])
     single: NDArray[np.bool_] = buckets.low == buckets.high
     single |= buckets.weights > SPIKE * np.maximum(padded[:-2], padded[2:])
@@ -225,14 +227,17 @@ def _is_single(buckets: BucketWeights) -> NDArray[np.bool_]:
 
 
 def _has_step(a: _QuantileSide, b: _QuantileSide, cell: int) -> bool:
-    """Return whether one stored value holds much of the weight of both sides inside the interval of either side."""
+    """Return whether one stored value has more than STEP_SHARE of the weight inside the interval of a or of b.
+
+    The weight is the sum of the weights on both sides.
+    """
     both = [(side, side.sample.buckets(cell)) for side in (a, b) if side.sample.buckets is not None]
     low, high, weights = (np.concatenate(x) for x in zip(*(buckets for _, buckets in both), strict=True))
     single = np.concatenate([_is_single(buckets) for _, buckets in both])
     for side, buckets in both:
         least, most = side.limits(cell, buckets)
         inside = (low >= least) & (high <= most)
-        # Both sides may have stored the same value.
+        # A value may be stored on both sides, so add up its weights.
         _, places = np.unique(low[inside], return_inverse=True)
         by_value = np.bincount(places, np.where(single, weights, 0.0)[inside], 1)
         if by_value.max() > STEP_SHARE * sum_shards(weights[inside]):
@@ -249,7 +254,7 @@ def _insert_sets(
     *,
     relative: bool,
 ) -> ScaledEstimate:
-    """Return an estimate that has a `QuantileSet` in the cells of `steps`.
+    """Return the estimate with a `QuantileSet` as the interval in the cells that are the keys of `steps`.
 
     `method` is the name of the method in these cells, and `relative` says whether the estimate is a / b - 1.
     """
@@ -278,7 +283,7 @@ def _insert_sets(
 
 
 def _compare_shares(a: _QuantileSide, b: _QuantileSide) -> ScaledEstimate:
-    """Return a - b of the shares of weight at or below the stored value at the quantile."""
+    """Return the difference a - b of the share of weight at or below the stored value at the quantile."""
     sides = a.sample.shards, b.sample.shards
     if sides[0] is not None and sides[1] is not None and sides[0].matches(sides[1]):
         first, second = (compute_share(s.edges[1], s.weights) for s in sides if s is not None and s.edges is not None)

@@ -180,12 +180,12 @@ def sample_ratio_mismatch(
 
     Notes
     -----
-    For exact counts of users, the false alarm rate of repeated looks is proven: under the planned shares e is a martingale
-    with mean 1, so it reaches 100 with probability at most 1 % over any number of looks (Ville's inequality). Counts from
-    samples reach 100 in 1.0 to 1.4 % of runs, but have less power, because only sampled users are evidence
-    (`SampleRatio.smallest_mismatch`). A chi-square test with an alarm at p < 0.001, repeated 500 times, raises a false
-    alarm in 2.3 % of runs, so use `sequential=False` only for a single look. Do not test counts of `DistinctCount`: their
-    error of about 1 % in each arm would look like a mismatch.
+    For exact counts of users, the false alarm rate of repeated looks is proven: under the planned shares e is a
+    martingale with mean 1, so it reaches 100 with probability at most 1 % over any number of looks (Ville's
+    inequality). With counts from samples, the e-value reaches 100 in 1.0 to 1.4 % of runs. The test then has less
+    power, because only the sampled users are evidence (see `SampleRatio.smallest_mismatch`). A chi-square test with an
+    alarm at p < 0.001, repeated 500 times, raises a false alarm in 2.3 % of runs, so use `sequential=False` only for a
+    single look. Do not test counts of `DistinctCount`: their error of about 1 % in each arm would look like a mismatch.
 
     Examples
     --------

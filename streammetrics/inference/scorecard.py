@@ -149,7 +149,7 @@ class Scorecard(Plottable):
 
     @property
     def sentences(self) -> list[str]:
-        """The sentences of the verdicts, and how to get a decision if it is unknown whether this is the only look.
+        """The sentences of the verdicts, followed by advice on how to get a decision if a verdict is only "one look".
 
         A sentence that holds for all treatments, such as one about a sample ratio mismatch, occurs once.
         """
@@ -243,7 +243,7 @@ class Scorecard(Plottable):
         by : tuple of str
             The slice columns; empty for the table with all slices merged.
         changes : mapping
-            The differences that `compute_changes` returned, of this scorecard or of one with other `progress`.
+            The result of `compute_changes` for this scorecard, or for a scorecard that differs only in `progress`.
         adjust : {"holm", "bh"}, optional
             Multiplicity correction over all rows of a treatment.
         """
@@ -275,8 +275,8 @@ class Scorecard(Plottable):
         if missing := [q.name for q in self.options.questions if q.name not in differences]:
             available = ", ".join(dict.fromkeys(s.name for s in control))
             raise InvalidInputError(f"expected the metric {missing[0]!r} in both arms; the control has {available}")
-        # The shares of users are compared only with all slices merged, because the numbers of users by slice are
-        # unknown, and only without `sequential`, because their interval is valid for a single look.
+        # Compare the shares of users only with all slices merged, because the numbers of users by slice are unknown. Do
+        # not compare them in a sequential experiment, because their interval is valid only for a single look.
         counts, progress = self.users or {}, self.progress[treatment]
         if counts and samples is self.totals and not progress.sequential and max(counts.values()) <= MOST_USERS:
             users, share = (counts[treatment], counts[self.control]), self._build_settings(progress).confidence
@@ -388,7 +388,7 @@ def _certified_half_widths(pair: Any, relative: bool) -> Floats:
 
 
 def _select_only_cell(effect: MetricEffect) -> MetricEffect:
-    """Convert an effect with arrays of one cell to one with scalar fields."""
+    """Convert an effect whose arrays have a single cell to an effect whose fields are scalars."""
     change: Any = effect.change
     reason, note = np.asarray(effect.too_few_reason), np.asarray(effect.note)
     one = (

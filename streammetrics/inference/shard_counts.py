@@ -1,8 +1,8 @@
-"""The number of shards of a comparison: fewer than were counted if there are few units.
+"""Choose the number of shards for a comparison: fewer than the states have, if there are few units.
 
-With few units, most shards of an arm are empty, and a comparison over 64 shards would be refused. Folding merges pairs of
-shards. The result is the 32 or 16 shards that the same units would have if they were counted with this number. The states
-keep their shards.
+With few units, most shards of an arm are empty, and a comparison over 64 shards would be refused. Pairs of shards are
+therefore merged (folded) until 32 or 16 shards are left. The result is the same as if the units had been counted with
+this number of shards. The states keep all of their shards.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ FEWEST_SHARDS = 16
 def fold_shards(sides: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
     """Return the samples of all sides of a comparison, with fewer shards if there are few units.
 
-    The number of units is estimated from the shards that have rows in any side, metric or cell (such as a slice). It is
-    the only input of the decision, which is the same for all samples with the same units.
+    The number of units is estimated from the shards that have rows in any side, metric or cell (such as a slice). This
+    estimate alone decides how many shards remain, so the number is the same for all samples with the same units.
 
     Parameters
     ----------
@@ -42,7 +42,8 @@ def fold_shards(sides: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
     for shards in (s.shards for side in sides for s in side if s.shards is not None):
         unit, count, _ = shards.plan
         known = occupied.setdefault((unit, count), np.zeros(count, bool))
-        # Most comparisons have units in all shards, which the first sample shows.
+        # Once every shard is known to have rows, the other samples need no check. In most comparisons, the first sample
+        # already has rows in every shard.
         if not known.all():
             known |= (shards.weights > 0.0).any(axis=1)
     units = [unit for unit, _ in occupied]

@@ -47,7 +47,8 @@ def compute_shard_intervals(sample: Sample, confidence: float) -> Interval:
 def _include_values(values: NDArray[np.float64], interval: Interval) -> Interval:
     """Replace the estimates of an interval by `values`, and widen the interval where it does not contain them.
 
-    For example, the value of a quantile is the middle of a bucket, but the upper limit may lie lower in the same bucket.
+    For example, the value of a quantile is the middle of a bucket, but the upper limit of its interval may be in the
+    lower half of this bucket.
     """
     return interval._replace(
         estimate=values, low=np.minimum(interval.low, values), high=np.maximum(interval.high, values)

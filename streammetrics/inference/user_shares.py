@@ -35,7 +35,9 @@ STEPS = 60
 
 
 def add_user_shares(differences: MetricDifferences, users: Sequence[float], confidence: float) -> MetricDifferences:
-    """Return the differences of a rate; where it has too few events, the reason also compares the shares of users.
+    """Return the differences of a rate; where it has too few events, describe the difference of the shares of users.
+
+    The description is added to the reason why the cell has no interval for the rate.
 
     Parameters
     ----------
@@ -58,7 +60,7 @@ def add_user_shares(differences: MetricDifferences, users: Sequence[float], conf
 
 
 def _describe_shares(a: Shards, b: Shards, cell: int, users: Sequence[float], confidence: float) -> str:
-    """Return a sentence with the interval of the difference of the shares of users; "" if there is none."""
+    """Return a sentence with the interval of the difference between both shares of users; "" if it has no interval."""
     names = [str(np.broadcast_to(side.events_names, side.weights.shape[1:])[cell]) for side in (a, b)]
     ranges = [limit_users(side.events[:, cell], count) for side, count in zip((a, b), users, strict=True)]
     first, second = ranges
@@ -77,7 +79,8 @@ def _describe_shares(a: Shards, b: Shards, cell: int, users: Sequence[float], co
 def limit_users(events: Floats, users: float) -> tuple[int, int] | None:
     """Return the smallest and the largest possible number of users with an event, given the events of each shard.
 
-    Return None if there are more than MOST_EVENTS events, or if `users` is not a whole number that is large enough.
+    Return None if there are more than MOST_EVENTS events, or if `users` is not a positive whole number, or is less than
+    the number of shards with events.
     """
     fewest, most = int(np.count_nonzero(events)), int(math.fsum(events))
     if most > MOST_EVENTS or not fewest <= users < math.inf or users != math.floor(users) or not users:
@@ -99,8 +102,8 @@ def difference_limits(
     confidence : float
         The coverage is at least this number.
     """
-    # The difference can be outside its interval only if one of the two shares is below its lower or above its upper
-    # limit. Each of these four events may therefore have a probability of alpha / 4.
+    # The difference can be outside its interval only if at least one of the two shares is below its own lower limit or
+    # above its own upper limit. These are four possible errors, so each may have a probability of alpha / 4.
     tail = alpha_of(confidence) / 4.0
     (a_low, a_high), (b_low, b_high) = (
         (_lower_limit(low, n, tail), _upper_limit(high, n, tail)) for (low, high), n in zip((a, b), users, strict=True)
@@ -117,7 +120,7 @@ def _upper_limit(count: int, users: int, tail: float) -> float:
 
 
 def _solve_share(count: int, users: int, probability: float) -> float:
-    """Return the share p at which at most `count` of the users have an event with this probability."""
+    """Return the share p for which the probability of at most `count` users with an event equals `probability`."""
     steps = np.arange(count, dtype=np.float64)
     # Element j is the logarithm of the binomial coefficient (users, j).
     coefficients = np.concatenate([[0.0], np.add.accumulate(log(users - steps) - log(steps + 1.0))])

@@ -129,9 +129,9 @@ class Progress(NamedTuple):
 
     @property
     def allows_decision(self) -> bool:
-        """Whether it is stated how the experiment is looked at.
+        """Whether the settings say when the experiment is looked at; without this, there is no decision.
 
-        Otherwise, this may be one of several looks, for which the interval for a single look is not valid.
+        If they do not, this may be one of several looks, for which the interval for a single look is not valid.
         """
         return self.planned is not None or self.sequential or self.final
 
@@ -250,8 +250,8 @@ def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin:
         if not margin:
             (low, high), (low2, high2) = (_compute_limits(e, progress, alpha, effect.slack) for e in change)
             return ((low > 0.0) & (high2 < 0.0)) | ((high < 0.0) & (low2 > 0.0))
-        # It is enough that one of the two contrasts is within the limit. As there are two chances, each contrast is
-        # tested at alpha / 2.
+        # The metric is not worse if either of the two contrasts is within the limit. As there are two chances to show
+        # this, each contrast is tested at alpha / 2.
         halves = (_compute_limits(e, progress, alpha / 2.0, effect.slack) for e in change)
         (low, high), (low2, high2) = halves
         return ((high < limit) | (high2 < limit)) & ((low > -limit) | (low2 > -limit))
@@ -288,7 +288,7 @@ def compute_evidence(effect: MetricEffect, progress: Progress, margin: float | N
     limit = margin or 0.0
 
     def test(one: ScaledEstimate, above: Any, below: Any) -> tuple[Any, Any]:
-        """Return the two-sided evidence that the value is greater than `above`, and that it is less than `below`."""
+        """Return the evidence (p-values or e-values) that the value is above `above`, and that it is below `below`."""
         value = np.asarray(one.value)
         nulls = np.where(value > 0.0, above, below)
         values = np.asarray(p_value(one, nulls) if look is None else e_value(one, look, nulls))
@@ -477,7 +477,8 @@ def _estimate_remaining(
             continue
         limit = (one.margin or 0.0) * (-1.0 if one.better == "high" else 1.0)
         distance, slack = one.change.value - limit, one.slack[0] if one.change.value > limit else one.slack[1]
-        # The certified bounds alone leave the metric undecided, and more users would not narrow them.
+        # If the certified bounds alone leave the metric undecided, more users do not help, because the bounds would
+        # stay as wide as they are.
         if abs(distance) <= slack:
             needed = math.inf
             continue
@@ -568,7 +569,7 @@ def _format_guardrails(count: int) -> str:
 
 
 def _describe_detectable(primary: ComparisonReading, effect: MetricEffect) -> str:
-    """Return a clause about the difference that would be detected with 80 % power; "" if this does not apply."""
+    """Return a clause with the difference that has 80 % power of detection; "" unless the primary metric is unclear."""
     limits, change = primary.interval, effect.estimate
     if limits.reason or primary.word != "unclear":
         return ""

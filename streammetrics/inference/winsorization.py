@@ -32,7 +32,7 @@ class CappedOutcome(NamedTuple):
     cap : float
         The largest total of a unit.
     share : float
-        The share of the units with a nonzero total whose total was larger.
+        Among the units with a nonzero total, the share of units whose total was above the cap.
     """
 
     outcome: Floats
@@ -66,8 +66,9 @@ def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcom
 
     Notes
     -----
-    Units without any outcome, and without rows, do not change the percentile, as at Statsig. The percentile is the
-    smallest total that at least this share of the units does not exceed. Negative totals are not limited.
+    Units whose total is 0, and units without rows, do not change the percentile (Statsig has the same rule). The
+    percentile is the smallest total that at least this share of the units does not exceed. Negative totals are not
+    limited.
 
     Winsorizing changes the estimand to the mean of the limited totals, and hides effects on the few units above the cap.
     If the treatment changes nothing, intervals keep their coverage, because the cap does not depend on the arms. A
