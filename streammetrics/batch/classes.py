@@ -38,12 +38,12 @@ IGNORED = -2
 # The largest allowed difference between 1 and the sum of the probabilities of a row. Rounding probabilities to bfloat16
 # causes a smaller difference.
 SLACK = 2.0**-7
-# A remedy that error messages offer if one score for each row was passed to a metric of two classes.
+# The remedy that error messages offer if a user passes a single score per row to a metric of two classes.
 ONE_SCORE = (
     "; for one score in each row, remove labels= or num_classes= from the metric, and pass labels=(negative, positive) "
     "to Task if the labels are not 0 and 1"
 )
-# The remedy that error messages offer if one score for each row was passed to a metric of more than two classes.
+# The remedy that error messages offer if a user passes a single score per row to a metric of more than two classes.
 MATRIX = "; pass a matrix with a column of scores for each class"
 
 
@@ -136,7 +136,8 @@ class Classes(Kind):
     def _ignored_code(self) -> int:
         """The position of the ignored class among `names`.
 
-        If `names` lacks this class, the value is `IGNORED`, which no row of a one-hot matrix has, so no row is ignored.
+        If `names` lacks this class, the value is `IGNORED`. No row of a one-hot matrix is converted to this code, so no
+        row is ignored.
         """
         known = range(self.names) if isinstance(self.names, int) else self.names
         return known.index(self.ignore) if self.ignore in known else IGNORED
@@ -261,13 +262,13 @@ def _find_positions(values: Array, names: Sequence[int]) -> NDArray[np.int64]:
 WORDS = 6
 KINDS = ("integer", "string", "bytes")  # Saved states contain positions in this tuple: never reorder it.
 LONGEST = 8 * (WORDS - 1)
-# The largest range of integers (largest minus smallest) for which `factorize_integers` avoids a sort.
+# The largest difference between the largest and the smallest integer for which `factorize_integers` avoids a sort.
 SPAN = 1 << 12
 
 
 @dataclass(frozen=True)
 class DiscoveredColumn(Column):
-    """A column of classes that are found in the data, as positions in a list of the classes of the batch.
+    """A column of classes that are found in the data. The column contains positions in a list of these classes.
 
     Parameters
     ----------
@@ -283,7 +284,7 @@ class DiscoveredColumn(Column):
 
     @cached_property
     def names(self) -> NDArray[np.int64]:
-        """The classes in the form in which states store them: a matrix with a row of `WORDS` integers for each class."""
+        """The classes as states store them: a matrix in which each row encodes one class as `WORDS` integers."""
         if self.source == "integer":
             names = np.zeros((len(self.keys), WORDS), np.int64)
             names[:, 1] = self.keys

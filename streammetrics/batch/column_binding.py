@@ -28,7 +28,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class Binding:
-    """Which column has which role in a metric, which rows count, and how down-sampling is corrected.
+    """Which column has which role in a metric, which rows count, and how to correct for down-sampling.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Binding:
         return self.corrects in ("score", "both")
 
     def correct_state(self, state: State) -> State:
-        """Return a state whose thresholds are corrected for down-sampling, if its scores were counted without correction.
+        """Return the state with its thresholds corrected for down-sampling, if its scores were counted uncorrected.
 
         Any other state is returned unchanged.
         """
@@ -128,8 +128,8 @@ class Binding:
     def header(self) -> dict[str, Any]:
         """Return the binding as plain data, which the header of a saved state contains."""
         head: dict[str, Any] = {k: encode_setting(v) for k, v in self.options.items()}
-        # A program that does not know the class of the metric learns from the header that only the order of scores
-        # matters.
+        # Record that only the order of the scores matters, for programs that read the header but do not have the class
+        # of the metric.
         head |= {"ranks": True} if self.ranks else {}
         return head | ({"columns": dict(self.columns)} if self.columns else {})
 
@@ -142,7 +142,10 @@ class Binding:
         return cls(**fields | {n: decode_setting(fields[n]) for n in ("labels", "pos_label") if n in fields})
 
     def adapt_need(self, need: Need) -> Need:
-        """Return a need with the label values of this binding and, if the binding corrects scores, its score scale."""
+        """Return a `Need` with the label values of this binding and, if the binding corrects scores, its score scale.
+
+        A `Need` is the declaration of a state that it reads a column.
+        """
         if need.role in ("y_true", "y_pred") and (self.labels or self.pos_label is not None):
             wide = need.kind if isinstance(need.kind, Matrix) else None
             if (named := self._with_label_names(need.kind if wide is None else wide.kind)) is not None:
@@ -152,7 +155,7 @@ class Binding:
         return need
 
     def _with_label_names(self, kind: Kind) -> Kind | None:
-        """Return a kind of labels or soft labels with the label values of this binding; None for any other kind."""
+        """Return a kind of labels or soft labels that accepts the label values of the binding; None for other kinds."""
         label = Label(self.labels, self.pos_label)
         return label if isinstance(kind, Label) else Target(label) if isinstance(kind, Target) else None
 

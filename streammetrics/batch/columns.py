@@ -92,10 +92,11 @@ class Kind:
         try:
             values = batch.array(name, self.ndim)
         except InvalidInputError as error:
-            # The error for an iterator, whose shape is (), already has a remedy.
+            # Add a remedy only to errors about the shape of an array. An iterator is reported with the shape (), and
+            # its error already has a remedy.
             if "found an array of shape" not in str(error) or "found an array of shape ()" in str(error):
                 raise
-            # The shape of a matrix of two columns is written "(n, 2)".
+            # The message writes the shape of a matrix of two columns as "(n, 2)".
             hint = self.two_columns_hint if str(error).endswith(", 2)") else ""
             raise InvalidInputError(f"{error}{hint}{self.hint}", column=name) from error
         column = self.convert(values, name)
@@ -170,13 +171,14 @@ def missing_column_error(name: str, names: Sequence[str], hint: str = "") -> Inv
 
 def _find_remedy_for_missing(name: str, names: Sequence[str]) -> str:
     if name not in ROLES:
-        # A batch that has only columns with the names of roles consists of arrays, so the column was left out.
+        # If all columns have the names of roles, such as `y_true`, the user passed arrays as arguments rather than a
+        # table. The missing column is then a missing argument.
         are_arrays = bool(names) and ROLES.issuperset(names)
         return f"; pass {name}= to update()" if are_arrays else suggest_column(name, names)
     if not ROLES.issuperset(names):
         task = f'sm.MetricCollection(sm.Task(metric, {name}="..."))'
         return f"; if the column has another name, pass {name}= to Task, as in {task}"
-    # All columns have the names of roles, so the user probably passed arrays rather than a table.
+    # All columns have the names of roles, so the user probably passed arrays as arguments, and left one out.
     if name in PREDICTIONS and "y_true" in names:
         return f"; pass the {'scores' if name == 'y_score' else 'predictions'} as the second argument"
     return f"; pass {name}= to update()"

@@ -149,7 +149,7 @@ def _from_library(raw: Any, name: str) -> Array:
         return _from_anything(raw)
     try:
         return convert(raw)
-    # The libraries raise different errors for a column that cannot be converted.
+    # If a library cannot convert the column, it raises one of these errors. Report it as an InvalidInputError.
     except (TypeError, ValueError, RuntimeError) as error:
         cause = str(error).splitlines()[0]
         raise InvalidInputError(
@@ -400,7 +400,7 @@ def format_value(value: Any) -> str:
     """Return a value as a string. A time outside the years that Python supports is shown as a number and its unit."""
     try:
         return str(value)
-    # numpy 2.5 and later raise this error for a time outside the years that Python supports.
+    # numpy 2.5 and later raise this error for a time outside the years that Python supports. Show its number and unit.
     except OverflowError:
         return f"{value.view(np.int64)} ({value.dtype})"
 
@@ -409,7 +409,7 @@ def to_python_time(value: Any) -> Any:
     """Return a numpy time as a Python time, or None if it does not fit into 64 bits as microseconds."""
     try:
         return value.astype("M8[us]").item()
-    # numpy 2.5 and later raise this error for a time that does not fit.
+    # numpy 2.5 and later raise this error for a time that does not fit into 64 bits as microseconds.
     except OverflowError:
         return None
 

@@ -155,7 +155,7 @@ class Ids(Kind):
         return _mark_missing(ids, kind, nulls, self._find_stand_ins(kind, ids))
 
     def _find_stand_ins(self, kind: str, hashes: NDArray[np.int64]) -> Mask | None:
-        """Return a mask of the hashes of keys that stand for a missing key; None if there are no such keys."""
+        """Return a mask of the rows whose key is one of `missing_values`; None if no missing value is of this kind."""
         words = self._stand_ins({"string": str, "bytes": bytes}.get(kind, ()))
         if not words:
             return None
@@ -241,7 +241,7 @@ def integer_ids(values: Array) -> NDArray[np.int64]:
 
 
 def _mark_missing(ids: Array, kind: str, *masks: Mask | None) -> IdColumn:
-    """Return ids as a column in which the rows of the masks have no key."""
+    """Return ids as a column in which a row has no key if any of the `masks` is true for it."""
     used = [m for m in masks if m is not None and m.any()]
     missing = np.logical_or.reduce(used) if used else None
     if missing is not None:

@@ -145,14 +145,14 @@ def _from_series(raw: Any, library: str, name: str) -> Any:
         return raw.to_list()
     try:
         import pyarrow as pa
-    # pandas may be installed without pyarrow. Then the series itself converts its values.
+    # pandas may be installed without pyarrow. Then let the series itself convert its values.
     except ImportError:
         return raw.to_numpy()
     try:
         if library == "pandas" and hasattr(raw.dtype, "categories"):
             return _from_categorical(getattr(raw, "array", raw))
         return raw.to_arrow() if library == "polars" else pa.array(raw, from_pandas=True)
-    # Arrow has no type for these values, so they cannot be keys.
+    # If Arrow has no type for the values, they cannot be keys.
     except (pa.ArrowException, TypeError, ValueError):
         raise kind_error(name, str(raw.dtype)) from None
 
@@ -245,12 +245,12 @@ def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
     """
     if not isinstance(find_first_value(values), (str, bytes)):
         return None
-    # Looking up a known string runs no Python code, so this pass over all rows is fast. All later work is done once for
-    # each distinct string.
+    # This pass over all rows is fast, because looking up a string that already has a number runs no Python code. All
+    # later steps handle each distinct string only once.
     numbers = Numbering()
     try:
         index = np.fromiter(map(numbers.__getitem__, values), np.int64, len(values))
-    # Strings and bytes can be hashed, so an object that cannot be hashed is neither.
+    # An object that cannot be hashed is neither a string nor bytes, so another function must read the column.
     except TypeError:
         return None
     distinct = list(numbers)
@@ -282,7 +282,8 @@ def _read_fixed_width(values: NDArray[Any], name: str) -> tuple[str, Any]:
     index, (starts, _) = number_texts(np.ascontiguousarray(values).view(np.uint8), ends[:-1], ends[1:])
     distinct = values[starts // values.itemsize]
     texts = _concatenate_fixed_width(distinct) if len(distinct) > FEW_TEXTS else None
-    # There are few strings, or one cannot be encoded. In the second case, `_concatenate_texts` raises an error.
+    # The kernel was not used because there are few strings, or it found a string that cannot be encoded. For such a
+    # string, `_concatenate_texts` raises an error.
     if texts is None:
         texts = _concatenate_texts(distinct.tolist(), name)
     return "string" if values.dtype.kind == "U" else "bytes", (texts, index, None)
@@ -301,8 +302,8 @@ def number_texts(data: NDArray[np.uint8], starts: Ints, stops: Ints) -> tuple[In
     n, encode = len(starts), find_kernel("keys:encode_texts")
     slots, numbers, bounds = np.full(SLOTS, -1, np.int32), np.empty(n, np.int64), np.empty((2, n), np.int64)
     while (count := encode(data, starts, stops, data, bounds[0], bounds[1], 0, slots, numbers, True)) < 0:
-        # A table with more than two slots for each row is always large enough, so its length never exceeds the first
-        # such power of two.
+        # The hash table was too small, so try again with a larger one. A table with more than two slots for each row
+        # always suffices, so the length is limited to the first power of two with that many slots.
         slots = np.full(min(16 * len(slots), 1 << (2 * n).bit_length()), -1, np.int32)
     return numbers, bounds[:, :count]
 
@@ -354,7 +355,8 @@ def _from_arrow(raw: Any, name: str) -> tuple[str, Any]:
     index = arrow_values(raw.indices.fill_null(0) if raw.indices.null_count else raw.indices)
     plain = texts.cast(pa.large_binary())
     plain = plain.fill_null(b"") if plain.null_count else plain
-    # A slice of an Arrow array shares the buffers of the whole array. The offsets of the slice must be cut out of them.
+    # A slice of an Arrow array shares the buffers of the whole array, so take only the offsets that belong to the
+    # slice.
     _, offsets, data = plain.buffers()
     ends = np.frombuffer(offsets, np.int64)[plain.offset : plain.offset + len(plain) + 1]
     values = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
@@ -379,7 +381,7 @@ def _from_numpy(values: NDArray[Any], name: str, exact: bool) -> tuple[str, Any]
     if values.dtype.kind in "biu":
         return "integer", (values.astype(np.uint8) if values.dtype.kind == "b" else values, None)
     if values.dtype.kind in "US":
-        # An array of empty strings may have the width 0.
+        # An array of empty strings may have the width 0, and `_read_fixed_width` divides by the width.
         if has_kernels() and values.itemsize:
             return _read_fixed_width(values, name)
         values = values.astype(object)
@@ -426,7 +428,7 @@ def kind_error(name: str, kind: str) -> InvalidInputError:
 
 
 def plain_key(value: Any, names: tuple[str, ...]) -> Key:
-    """Return a key that the user passed as a tuple of values, in the form in which states store them.
+    """Return a key that the user passed, as a tuple of values in the form in which states store them.
 
     If the key has only one column, the user may pass a single value rather than a tuple. `names` are the names of the
     columns.

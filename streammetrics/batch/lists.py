@@ -1,4 +1,4 @@
-"""Batches for ranking metrics with columns that are padded matrices or contain lists, and `ranked_lists`."""
+"""Batches for ranking metrics whose columns are padded matrices or contain lists, and the function `ranked_lists`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _QUERIES = itertools.count()
 
 
 class ListedRows(Batch):
-    """A batch with one row for each document, made from a batch with one row for each query, or from one with padding.
+    """A batch with one row for each document, made from a batch with one row for each query, or from a padded batch.
 
     A 0 in the column `mask` marks padding, which is removed. A query without any document keeps one row with `mask` 0.
     This row counts as not retrieved and not relevant, so the query still counts, as a query without results.
@@ -59,16 +59,17 @@ class ListedRows(Batch):
             self._index = owner
             return
         kept = self._read_mask() if "mask" in parent else np.ones(len(owner), bool)
-        # `cells` lists the positions of the documents. Each query without documents adds one -1 after them, which the
-        # sort moves to its query.
+        # `cells` contains the position of each document, followed by one -1 for each query without documents. Sorting
+        # by query then moves each -1 to the place of its query.
         bare = np.bincount(owner[kept], minlength=len(sizes)) == 0
         cells = np.concatenate([np.flatnonzero(kept), np.full(int(bare.sum()), -1)])
         owner = np.concatenate([owner[kept], np.flatnonzero(bare)])
         order = np.argsort(owner, kind="stable")
         self._cells = cells[order]
         self._is_document = self._cells >= 0
-        # For each row of this batch, `_index` is its row in the parent. If rows of the parent are documents, this is
-        # the row of the document, or the first row of the query if the query has no document.
+        # `_index` maps each row of this batch to a row of the parent. If the rows of the parent are queries, it is the
+        # row of the query. If they are documents, it is the row of the document; for a query without documents, it is
+        # the first row of the query.
         first = np.cumsum(sizes) - sizes
         self._index = (
             owner[order] if lengths is not None else np.where(self._is_document, self._cells, first[owner[order]])
@@ -83,7 +84,7 @@ class ListedRows(Batch):
 
     @property
     def rows_are_queries(self) -> bool:
-        """Whether each row is a query, because there is no column of queries."""
+        """Whether each row of the parent is a query: the case if the parent has no column with the keys of queries."""
         names = self._query if isinstance(self._query, tuple) else (self._query,)
         return not all(self._parent is not None and name in self._parent for name in names)
 

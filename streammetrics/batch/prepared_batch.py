@@ -31,7 +31,7 @@ class PreparedRows:
     n : int
         The number of rows.
     index : int64 array, optional
-        The positions that the rows have in the batch; None if they are all rows of the batch.
+        The position of each row in the batch; None if no row of the batch was left out.
     left_out : list of (reason, positions)
         The rows of the batch that are not counted. The reason is "where", or the role of the column in which the row
         has an invalid or ignored value.
@@ -76,8 +76,8 @@ def prepare(
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or drop the row and count it as dropped.
     times : sequence of (column, kind)
-        The columns of event time, which decide the window of each row. They are read last: a single time may stand for
-        all rows, and only the other columns say how many rows there are.
+        The columns of event time, which decide the window of each row. They are read last, because a single time may
+        stand for all rows, so only the other columns show how many rows there are.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def prepare(
 def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batch) -> None:
     """Raise InvalidInputError if states declare columns with `Need.either`, and a batch has none of these columns.
 
-    `requests` has the binding and the needs of each state. One state may find none of its columns, as long as another
+    `requests` has the binding and the needs of each state. A state may find none of its columns, provided that another
     state finds one.
     """
     names = list(dict.fromkeys(binding.column(n.role) for binding, needs in requests for n in needs if n.either))
@@ -153,7 +153,7 @@ def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batc
 
 
 def _lacks_required_column(needs: Sequence[Need], binding: Binding, batch: Batch) -> bool:
-    """Return whether a state declares columns with `Need.either` and a batch has none of them, so no row is counted."""
+    """Return whether no row is counted, because a state declares columns with `Need.either` and the batch has none."""
     names = [binding.column(n.role) for n in needs if n.either]
     return bool(names) and not any(name in batch for name in names)
 
@@ -162,7 +162,8 @@ def _is_present(need: Need, binding: Binding, batch: Batch) -> bool:
     name = binding.column(need.role)
     if not need.optional or name in batch:
         return True
-    # The correction for down-sampling changes the weights of negative rows only, so it needs the label.
+    # If the weights are corrected for down-sampling, the label is required, because only the weights of negative rows
+    # change.
     required = need.role == "y_true" and binding.corrects in ("rows", "both")
     # A column that the user has bound must exist. If it is missing, `Batch.raw` raises the error.
     if required or need.role in binding.columns_by_role:

@@ -34,7 +34,8 @@ class Remedy(NamedTuple):
     text : str
         The most likely remedy.
     single : bool
-        Whether the mistake may be in individual rows. If so, dropping these rows is offered as a second remedy.
+        Whether only some rows may be wrong, rather than the whole column. If so, the message also offers to drop these
+        rows.
     """
 
     text: str = FIX
@@ -43,8 +44,8 @@ class Remedy(NamedTuple):
     def format(self, bad: int, rows: int) -> str:
         """Return the text of the remedy, given the number of invalid rows and the number of all rows.
 
-        If individual rows may be wrong, and at most half of the rows are invalid, the text also suggests dropping the
-        invalid rows.
+        If only some rows may be wrong (`single`), and at most half of the rows are invalid, the text also suggests
+        dropping the invalid rows.
         """
         if not self.single or (rows > 1 and 2 * bad > rows):
             return self.text
@@ -155,7 +156,7 @@ def _without_nan(values: Array) -> Array:
 
 
 def _are_labels(values: Array) -> bool:
-    """Return whether a column of scores contains 0 and 1 and nothing else, so that it is probably the column of labels."""
+    """Return whether a column of scores contains only the values 0 and 1, so that it is probably a column of labels."""
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         return False
     return bool(((values == 0) | (values == 1)).all() and (values == 0).any() and (values == 1).any())

@@ -68,9 +68,9 @@ def matrix_signature(arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
 def make_matcher(ndims: tuple[int, ...]) -> Callable[..., Callable[..., bool]]:
     """Return a function that takes a layout and returns a matcher, which checks whether columns have this layout.
 
-    The layout consists of the dtype, the strides and, for a matrix, the width of each column. Most batches have the
-    layout of the last batch, and a matcher takes half as long as computing and comparing a signature. `ndims` contains
-    the number of dimensions (1 or 2) of each column.
+    The layout of a batch consists of the dtype and the strides of each column and, for a matrix, also its width. Most
+    batches have the same layout as the batch before, and a matcher checks this in half the time that it takes to
+    compute and compare a signature. `ndims` contains the number of dimensions (1 or 2) of each column.
     """
     names, expected, same = [f"c{i}" for i in range(len(ndims))], list[str](), list[str]()
     for i, c in enumerate(names):
@@ -111,7 +111,7 @@ def _find_converter(kind: type) -> Callable[[Any, str], Any] | None:
 
 @cache
 def _has_tensor(*kinds: type) -> bool:
-    """Return whether any of the classes is a class of tensors."""
+    """Return whether at least one of the classes is a tensor class."""
     return not TENSORS.isdisjoint(map(library_of, kinds))
 
 

@@ -50,8 +50,8 @@ def read_slice_keys(raw: Any, name: str, *, exact: bool = True) -> KindAndConten
 
     Dates are days since 1970. Timestamps are microseconds since 1970, in UTC unless they have a time zone. Decimals are
     strings. With `exact`, a timestamp with nanoseconds raises InvalidInputError, and so does a value outside the range
-    of keys. Without it, timestamps are rounded down to microseconds, and a value outside the range may change, but
-    remains outside.
+    of keys. Without `exact`, timestamps are rounded down to microseconds, and a value outside the range of keys may
+    change to another value outside the range.
     """
     return read_slice_column(key_column(raw, name), name, exact=exact)
 
@@ -106,9 +106,9 @@ def _convert_times(values: Array, missing: Any, name: str, exact: bool) -> KindA
     if unit not in UNITS:
         raise kind_error(name, f"{values.dtype.name} without a unit")
     base, per_unit = UNITS[unit]
-    # `up / down` is the length of one unit of the column in months, days or microseconds. Python's integers do not
-    # overflow, so the bounds `low` and `high` are exact, and within them the int64 multiplication below cannot
-    # overflow.
+    # `up / down` is the length of one unit of the column in months, days or microseconds. The bounds `low` and `high`
+    # are computed with Python's integers, which cannot overflow. For values between these bounds, the int64
+    # multiplication below cannot overflow either.
     up, down = Fraction(per_unit * count).as_integer_ratio()
     counts = values.view(np.int64) if missing is None else np.where(missing, 0, values.view(np.int64))
     low, high = -(-ENDS[base][0] * down // up), ((ENDS[base][1] + 1) * down - 1) // up
@@ -195,7 +195,8 @@ def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | Non
     if kind is None:
         return None
     words = [_encode_object(v, name) for v in present]
-    # A column that mixes dates and timestamps is not of one kind.
+    # A timestamp is also an instance of the date class, so a column that mixes dates and timestamps is detected only
+    # here.
     if {k for k, _ in words} != {kind}:
         return None
     if kind == "timestamp" and exact:

@@ -89,7 +89,8 @@ def _convert_column(raw: Any, name: str) -> Any:
 
 
 def _iterate_blocks(column: Any) -> Iterator[tuple[slice, Texts | None]]:
-    # An array of another number of dimensions is an error, which `read_slice_column` raises.
+    # An array that has not exactly one dimension gets no blocks, so that `read_slice_column` reads it and raises the
+    # error.
     count = len(column) if getattr(column, "ndim", 1) == 1 else 0
     for first in range(0, count, BLOCK):
         rows = slice(first, first + BLOCK)
@@ -118,7 +119,7 @@ def _read_offsets(column: Any) -> Texts | None:
 
 
 def _read_views(column: Any) -> Texts | None:
-    """Return the strings of an Arrow array of type string_view; None if a view does not contain its string."""
+    """Return the strings of an Arrow array of type string_view; None if a string is too long for its view."""
     views, (starts, stops) = _view_words(column), np.empty((2, len(column)), np.int64)
     first = VIEW_BYTES * column.offset + PREFIX_BYTES
     longest = find_kernel("keys:find_view_bounds")(views, first, VIEW_BYTES, starts, stops)

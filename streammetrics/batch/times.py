@@ -34,7 +34,7 @@ def clock() -> int:
 class Latest(NamedTuple):
     """The latest event time that a batch may contain, in microseconds or steps.
 
-    It is the current time plus `ahead`, or the fixed time `at` if `ahead` is None.
+    It is the current time plus `ahead`. If `ahead` is None, it is the fixed time `at`.
     """
 
     at: int = 0
@@ -124,8 +124,8 @@ class EventTime(Kind):
         stamps, missing, out_of_range = batch.memoize(("times", name, self.source), lambda: self._stamps(batch, name))
         starts = stamps // self.width * self.width
         least = RANGES["timestamp"][0] if self.source == "timestamp" else np.iinfo(np.int64).min
-        # Near the smallest int64, the product above may overflow. The start of the window is then later than the time
-        # itself.
+        # Near the smallest int64, the multiplication above may overflow. The start of the window is then later than the
+        # time itself, which shows that the row is invalid.
         wrong = (starts > stamps) | (starts < least)
         for bad in (missing, out_of_range):
             if bad is not None:
@@ -158,7 +158,8 @@ class EventTime(Kind):
     def _stamps(self, batch: Batch, name: str) -> tuple[Ints, Mask | None, Mask | None]:
         raw = batch.read_original(name)
         one = raw.item() if isinstance(raw, np.ndarray) and not raw.ndim and raw.dtype.kind != "M" else raw
-        # A single event whose time is text or a float gets the same error as a column of such times.
+        # If the batch is a single event whose time is a string or a float, raise the same error as for a column of such
+        # times.
         if isinstance(one, (str, float)):
             self._refuse("floats" if isinstance(one, float) else "values of kind string", name)
         if isinstance(one, (int, np.integer, datetime.date, np.datetime64)) or getattr(raw, "ndim", 1) == 0:

@@ -5,8 +5,11 @@ which are int64. In this encoding it has 69 words of 32 bits in two's complement
 two for the last, which may be larger. In a sum of ordinary numbers, nearly all words are zero or repeat the sign.
 
 The stored words are those from the first nonzero word on, without the highest words that only repeat the sign. The
-encoding of a superaccumulator has three parts: the index of its first nonzero word, with the sign as the last bit, the
-number of its stored words, and these words.
+encoding of a superaccumulator consists of:
+
+- twice the index of its first nonzero word, plus 1 if the superaccumulator is negative;
+- the number of its stored words;
+- the stored words themselves.
 """
 
 from __future__ import annotations

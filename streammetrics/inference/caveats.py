@@ -64,8 +64,8 @@ def describe_caveats(
     average over the slices excludes 0 on the other side. The average weights each slice by its share of the rows of
     both sides together, so it does not depend on how each side divides its rows among the slices. Both intervals are
     widened by the certified bounds, which limit the error from bucketing scores. There is a warning only if the slices
-    that have intervals contain at least 90 % of the rows. Chance rarely produces one interval that excludes 0, and even more
-    rarely two such intervals on opposite sides of 0, so false warnings are rarer than false differences.
+    that have intervals contain at least 90 % of the rows. By chance, one interval rarely excludes 0, and two intervals
+    exclude 0 on opposite sides even more rarely. So false warnings are rarer than false differences.
     """
     by_metric = {one.pair.name: one for one in parts}
     wholes = list(whole)
