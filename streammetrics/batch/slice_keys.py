@@ -195,8 +195,8 @@ def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | Non
     if kind is None:
         return None
     words = [_encode_object(v, name) for v in present]
-    # A timestamp is also an instance of the date class, so a column that mixes dates and timestamps is detected only
-    # here.
+    # In Python, a timestamp is also a date, so a column that mixes dates and timestamps passes as dates until this
+    # check.
     if {k for k, _ in words} != {kind}:
         return None
     if kind == "timestamp" and exact:

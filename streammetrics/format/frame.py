@@ -208,7 +208,7 @@ _large_kinds: WeakValueDictionary[tuple[bytes, int, int], FrameKind] = WeakValue
 def read_head(data: bytes) -> bytes:
     """Return the bytes of a frame up to the end of its header, without checking them.
 
-    Frames whose bytes are equal up to there have equal headers, so `read_frames` can decode them together.
+    Frames for which these bytes are equal have equal headers, so `read_frames` can decode them together.
     """
     if len(data) < PREFIX.size:
         return b""
@@ -366,7 +366,8 @@ class Frame:
         sections: list[Section] = []
         need = 0
         for i, schema in enumerate(self.kind.sections):
-            # Decoding takes up to twice the memory of its result, so half of `need` stays in use afterwards.
+            # Decoding takes up to twice the memory of its result, so at most half of `need` stays in use after the
+            # earlier sections are decoded.
             room = self.limit - need // 2
             sections.append(section := self.read_section(i, room))
             more = section.size + estimate_section_memory(schema, section.plain)
@@ -494,15 +495,17 @@ def merge_groups(
             earlier = total.get(group)
             if earlier is not None and len(earlier) != len(new):
                 raise IncompatibleStateError("the states have different metrics or settings and cannot be merged")
-            # Add the states of all portions to the total at once. In a cell that the total counts by bucket, their exact
-            # rows then need not be sorted.
+            # Add the states of all portions to the total in a single call. Their exact rows then need not be sorted in
+            # a cell that the total already counts by bucket.
             parts = [section[group] for section in new]
             total[group] = [_merge_states([*([earlier[i]] if earlier else []), *some]) for i, some in enumerate(parts)]
     return None if about is None else json.loads(about), {group: total[group] for group in sorted(total)}
 
 
 def _merge_portions(batch: Sequence[Frame], i: int, into: Sequence[int], max_bytes: int) -> dict[int, list[State]]:
-    """Decode section `i` of all frames of a batch, and return a merged state of each portion that a group is in.
+    """Decode section `i` of all frames of a batch in portions, and return the merged states of each group.
+
+    A group has one merged state for each portion that contains frames of the group.
 
     `into` gives the group of each frame.
     """
@@ -521,7 +524,7 @@ def _merge_states(states: Sequence[State]) -> State:
 def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> Iterator[tuple[list[int], Sections]]:
     """Decode section `i` of several frames in portions, to limit the memory.
 
-    Each item contains the indices of some frames and the states of these frames. The frames of a portion have equal
+    For each portion, yield the indices of its frames and the states of these frames. All frames of a portion have equal
     schemas. `room` gives the memory limit of each frame in bytes.
     """
     kinds: dict[str, tuple[Schema, list[int]]] = {}
@@ -534,8 +537,8 @@ def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> It
         size = 0
         for n in where:
             section = frames[n].read_section(i, room[n])
-            # Limit the memory of the decoded states rather than the bytes of the sections, because a state that is
-            # mostly zeros has a section of a few bytes.
+            # Limit the memory of the decoded states rather than the size of the sections, because a section of a few
+            # bytes may encode a large state that is mostly zeros.
             need = estimate_section_memory(schema, section.plain)
             if some and size + need > PORTION:
                 yield some, unpack_sections(schema, sections, max(room[some[0]], 8 * BATCH))

@@ -123,8 +123,8 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[A
         informative = np.array([len(neutral) - np.count_nonzero(neutral)])
     else:
         informative = count_by_section(np.flatnonzero(~neutral), stored_counts)
-    # A sparse section may store no numbers, if all of them are neutral. It then has no positions either, so `has_places`
-    # does not identify all sparse sections.
+    # A sparse section in which all numbers are neutral stores neither numbers nor positions, so `has_places` misses it.
+    # Sparse sections are therefore identified by how many numbers they store.
     has_places = places > 0
     sparse = stored_counts != whole
     if (has_places & (informative != stored_counts)).any() or (~sparse & is_sparse(informative, whole)).any():

@@ -134,9 +134,10 @@ def read_vocabulary(reader: SectionReader, i: int) -> ColumnVocabulary:
 def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], keys: Ints) -> None:
     """Raise an error unless the keys of every axis are possible.
 
-    The keys of epochs (time windows) must be starts of epochs, and the keys of shards must be shard numbers. One
-    negative rank stands for the slices beyond the limit of an axis, which were merged, another for expired epochs. They
-    are errors if the axis has no limit, or if its epochs do not expire.
+    The keys of epochs (time windows) must be starts of epochs, and the keys of shards must be shard numbers. Two
+    negative ranks have a special meaning. One stands for the slices that were merged because they exceed the limit of
+    the axis, and is an error if the axis has no limit. The other stands for expired epochs, and is an error if the
+    epochs of the axis do not expire.
     """
     column = 0
     for axis in axes:
@@ -159,10 +160,10 @@ def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], k
 
 
 def _check_marks(axis: Axis, keys: Ints) -> None:
-    """Raise an error if keys have a negative rank with a special meaning that is impossible for the axis.
+    """Raise an error if keys have a negative rank whose special meaning is impossible for the axis.
 
-    One of these ranks stands for the slices beyond the limit of an axis, which were merged, another for expired epochs.
-    These ranks are errors if the axis has no limit, or if its epochs do not expire.
+    One such rank stands for the slices that were merged because they exceed the limit of the axis; it is impossible
+    without a limit. Another stands for expired epochs; it is impossible if the epochs of the axis do not expire.
     """
     if keys.min(initial=0) >= NULL:
         return
@@ -209,7 +210,8 @@ def _decode_integers(name: str, counts: Any, below: Any, gaps: Array) -> Array:
     large = ~negative & (values >= np.uint64(1 << 63))
     out: Array = values.astype(object) if large.any() else values.view(np.int64).copy()
     ends = np.cumsum(halves)[::2]
-    # Negative integers are stored as -1 - v in ascending order. To restore them, invert this and reverse their order.
+    # A negative integer v is stored as -1 - v, and the stored numbers ascend. To restore the integers, convert each
+    # number back and reverse the order.
     backward = expand_ranges(ends - below, below)
     mirror = np.repeat(2 * ends - below - 1, below) - backward
     out[backward] = -1 - out[mirror]
@@ -251,7 +253,8 @@ def _rank_classes(classes: ColumnVocabulary, inner: Ints, reader: SectionReader)
     """
     width = inner.shape[1] - 1
     require(inner[:, 1:].min(initial=0) >= 0, "a class has a negative rank")
-    # The columns share a vocabulary, so flatten them to one column. The cells keep their order by section.
+    # All columns of classes share a vocabulary, so flatten them to a single column. Its rows are still ordered by
+    # section.
     flat = np.ascontiguousarray(inner[:, 1:].reshape(-1, 1))
     classes.rank_keys(flat, 0, reader.cells * width)
     inner[:, 1:] = flat.reshape(-1, width)

@@ -65,18 +65,19 @@ def _read_narrow(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Ent
     nonempty = np.flatnonzero(entry_counts)
     starts = (np.cumsum(entry_counts) - entry_counts)[nonempty]
     wide = find_code_type(len(entry_counts) << shift)
-    # The sum of the gaps of a cell gives its last place, which must be in range. Add up in a type in which sums cannot
-    # overflow; floats are exact as long as a sum is in range, because places here have at most 48 bits. If possible, use
-    # the type of the gaps, because otherwise numpy copies them.
+    # The sum of the gaps of a cell gives its last place, which must be in range. Choose a type in which the sum cannot
+    # overflow. A float is exact for every sum in range, because places here have at most 48 bits. If possible, choose
+    # the type of the gaps, because otherwise numpy copies the gaps.
     bound = int(entry_counts.max()) * int(gaps.max())
     kind = np.uint32 if bound < MANY else np.int64 if bound < 1 << 63 else np.float64
     reach = np.add.reduceat(gaps, starts, dtype=kind) + entry_counts[nonempty]
     require(int(reach.max()) <= places, f"{tally.name} has a place out of range")
-    # Copy gaps that share their memory with other arrays, which must not change.
+    # Copy the gaps if they share their memory with other arrays, because the following lines change them in place.
     codes: Array = gaps.astype(wide, copy=gaps.base is not None)
     del gaps
-    # Turn the gaps into the differences between adjacent codes, then sum up these. At the first entry of a cell, the
-    # difference is that from the last code of the cell before. It may wrap around modulo 2**32 or 2**64.
+    # Turn the gaps into differences between adjacent codes (a code consists of cell and place), and add up the
+    # differences to get the codes. At the first entry of a cell, the difference to the last code of the cell before may
+    # wrap around modulo 2**32 or 2**64. The sum then wraps around too, so the code is right.
     base = nonempty.astype(np.uint64) << np.uint64(shift)
     codes += wide(1)
     codes[starts] += (base - np.uint64(1)).astype(wide)
@@ -88,7 +89,8 @@ def _read_narrow(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Ent
 def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Entries:
     """Read the entries of a tally whose places are buckets of numbers.
 
-    In the codes of the result, the low word is the bucket, and the high word contains the cell and the output label.
+    Each entry of the result has a code of two words: the low word is the bucket, and the high word contains the cell
+    and the output label.
     """
     places, shift, _ = reader.layout.places[tally.name]
     runs, entries = reader.layout.label_slots[tally.name], reader.header[f"entries {tally.name}"]
@@ -112,7 +114,7 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
         "buckets have more trailing zeros than the header says",
     )
     zero_bits = np.repeat(zeros, entries).astype(np.uint64)
-    # The shift below must not push out bits, or the buckets would no longer ascend.
+    # The left shift below must not push out any bits, because the buckets might then no longer ascend.
     require(bool((buckets <= np.uint64(MAX_UINT64) >> zero_bits).all()), f"{tally.name} has an impossible bucket")
     buckets <<= zero_bits
     high = _encode_cells(entry_counts, min(max(shift - 64, 0), 1))
@@ -120,7 +122,7 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
 
 
 def _encode_cells(entry_counts: Ints, shift: int) -> Array:
-    """Return the high words of wide codes (two words each), which contain the cells above the lowest `shift` bits.
+    """Return the high word of the code of each entry: the index of its cell, shifted to the left by `shift` bits.
 
     `entry_counts` gives the number of entries of each cell.
     """
@@ -133,7 +135,7 @@ def _encode_cells(entry_counts: Ints, shift: int) -> Array:
 
 
 def _decode_counts(rows_less_one: Array) -> Array:
-    """Return the numbers of rows of entries. They are stored minus one, because no entry has 0 rows."""
+    """Return the number of rows of each entry, which is stored minus one, because no entry has 0 rows."""
     require(is_below(rows_less_one, LIMIT - 1), "a place has too many rows")
     kind = find_count_type(1 if is_below(rows_less_one, MANY - 1) else MANY)
     counts: Array = rows_less_one.astype(kind, copy=rows_less_one.base is not None)
@@ -149,14 +151,16 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
         places = WIDEST
     entries = reader.header[f"entries {name}"]
     zeros, width = reader.header[f"zeros {name}"], reader.header[f"width {name}"]
-    # The last bit of each place, which is the label of a score, is stored as the last bit of the number of rows.
+    # Each stored number contains two values: the last bit is the last bit of the place (the label of a score), and the
+    # other bits are the number of rows minus one.
     mixed = reader.read_numbers(entries)
     last = (mixed & mixed.dtype.type(1)).astype(np.uint8, copy=False)
     counts = _decode_counts(mixed >> mixed.dtype.type(1))
     del mixed
     keys = _read_gaps(reader, entries, width, zeros)
-    # The key of an entry is its place without the last bit. Entries ascend if their keys do, or if keys are equal (a gap
-    # of 0) and the last bits ascend. A key that is smaller than the one before is the result of an overflow.
+    # The key of an entry is its place without the last bit. The entries of a cell ascend if each key is larger than the
+    # key before, or equal to it (a gap of 0) with a larger last bit. A key can be smaller than the key before only
+    # after an overflow.
     wrong = keys[1:] == 0
     wrong &= last[1:] <= last[:-1]
     cumsum_by_section(keys, entry_counts)
@@ -166,8 +170,8 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
         wrong[begins[1:] - 1] = False
     require(not wrong.any(), f"places of {name} are not sorted and unique")
     end = (places - 1) >> 1
-    # Every place must be in range. Only the shortest form is valid, so the stored keys must not share a trailing zero bit,
-    # which would belong to the `zeros` of the header.
+    # Every place must be in range. Also, only the shortest form is valid: the stored keys must not share a trailing
+    # zero bit, because the writer removes such bits and counts them in the `zeros` of the header.
     if is_single(entries):
         shifts: Any = np.uint64(zeros)
         union, most = int(np.bitwise_or.reduce(keys)), int(keys[-1] if len(entry_counts) == 1 else keys.max())
@@ -207,8 +211,8 @@ def _read_gaps(reader: SectionReader, entries: Any, width: Any, zeros: Any) -> A
     """Read the gaps between the places of a tally from all sections.
 
     A section stores gaps of `width` bytes by byte plane: the first bytes of all gaps, then the second bytes, and so on.
-    The low planes are stored separately if they do not compress, which depends on `zeros`, the number of trailing zero
-    bits that the gaps share.
+    The low planes are stored separately if they do not compress. This depends on `zeros`, the number of trailing zero
+    bits that the writer removed because all gaps share them.
     """
     low = count_noise_planes(width, zeros)
     rest, last = reader.rest.cut((width - low) * entries), reader.noise.cut(low * entries)
@@ -275,8 +279,8 @@ def check_folding(state: State) -> None:
     if state.exact_rows_limit is None:
         require(not len(tallies[rows]), "a cell that should keep all rows exactly has buckets")
     elif (many := fine > state.exact_rows_limit).any():
-        # In some classes of states, the number of rows alone does not decide which cells have buckets. The class then
-        # decides; if it is not imported, there is no check.
+        # In some classes of states, the number of rows is not the only condition for buckets. The class then says which
+        # cells must have buckets; if it is not imported, there is no check.
         if not state.folds_by_rows:
             many &= not isinstance(state, OpaqueState) and state.select_folded_cells(tallies[exact], many)
         require(not many.any(), "a cell has too many exact rows")

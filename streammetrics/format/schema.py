@@ -152,7 +152,7 @@ def parse_schema(head: Any) -> Schema:
     Raises
     ------
     StateFormatError
-        The header is damaged, or differs from the description that the class of its tag would write.
+        The header is damaged, or `head` differs from the description that the class with this tag writes.
     """
     if not isinstance(head, dict) or not isinstance(head.get("tag"), str):
         raise StateFormatError("the state is corrupt: the header of a section is damaged")
@@ -180,7 +180,8 @@ def parse_schema(head: Any) -> Schema:
             f"{like.tag}: a newer release wrote the state, and this release does not know {', '.join(unknown)}; "
             f"upgrade streammetrics"
         )
-    # Only one description of each schema is valid, so that equal states have equal digests. Build it again and compare.
+    # Only one description of each schema is valid, so that equal states have equal digests. To check this, build the
+    # description again and compare.
     again = Schema(like, parts, reasons, build_head(like, parts, reasons))
     missing = [n for n, p in declared.items() if n not in parts and (isinstance(p, Tally) or not p.optional)]
     if missing or again.text != canonical_json(head):

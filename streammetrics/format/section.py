@@ -116,12 +116,12 @@ class SectionLayout:
 
     @cached_property
     def irregular_flats(self) -> list[Flat]:
-        """The flats of which a section may store more or fewer numbers or words; its header says how many."""
+        """The flats whose number of stored integers varies, so that the header of each section contains this number."""
         return [f for f in self.flats if self.extents[f.name] >= SPARSE or f.form == "exact"]
 
     @cached_property
     def regular_sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """How many small numbers and low limbs a cell has in all flats but `irregular_flats`.
+        """How many small numbers, and how many low limbs, a cell has in all flats except `irregular_flats`.
 
         The first pair of counts is for a front cell (a slice), the second for an inner cell (a group or class).
         """
@@ -172,7 +172,8 @@ class SectionLayout:
 def is_sparse(some: Any, total: Any) -> Any:
     """Return whether a flat is written sparsely: less than a quarter of its numbers differ from the neutral element.
 
-    `some` is how many numbers differ from it (it is 0 for sums), and `total` is how many numbers there are.
+    `some` is how many numbers differ from the neutral element, which is 0 for sums, and `total` is how many numbers
+    there are.
     """
     return 4 * some < total
 
@@ -404,7 +405,7 @@ class _Writer:
         if tally.level is not None:
             zeros = self.header[f"zeros {tally.name}"] = _count_common_zeros(e.places)
         for at in _cut_blocks(len(e)):
-            # Include the entry before the block, from whose place the first gap is computed.
+            # Include the last entry of the block before, because the first gap of this block begins at its place.
             first = max(at.start - 1, 0)
             places = e.select(slice(first, at.stop)).places
             places = places >> places.dtype.type(zeros) if zeros else places
@@ -449,7 +450,7 @@ def _select_within(begins: Ints, at: slice) -> Ints:
 
 
 def _iterate_wide_gaps(e: Entries, begins: Ints) -> Iterator[tuple[slice, Array, Array]]:
-    """Yield blocks of wide entries: a slice, the places without their last bits, and the gaps between these.
+    """For each block of wide entries, yield its slice, its places without their last bits, and the gaps between these.
 
     At the first entry of each cell (the indices `begins`), the gap is the place itself.
     """

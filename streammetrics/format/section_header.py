@@ -200,8 +200,9 @@ class SectionReader:
         self._noise_end = noise + 0 * fronts
         noises = [section.noise for section in self.sections]
         if not self._is_each(self._end, map(len, self.plains)):
-            # Each section was split where its compressed bytes end. The writer of this frame did not compress the same
-            # bytes as `PackedSection`, so join the two parts of each section, and split it where its noise begins.
+            # The noise is not where it should be: each section was split where its compressed bytes end, but the writer
+            # of this frame compressed other bytes than `PackedSection` does. So join the two parts of each section
+            # again, and split it where its noise begins.
             ends = [self._end] if self.is_single else self._end.tolist()
             wholes = [b"".join(section) for section in self.sections]
             self.plains = [whole[:end] for whole, end in zip(wholes, ends, strict=True)]
@@ -219,7 +220,8 @@ class SectionReader:
     def count_written(self, flat: Flat) -> tuple[Any, Any]:
         """Return how many numbers of a flat, and how many positions of these numbers, each section stores.
 
-        Only a section that stores a flat sparsely (without neutral numbers such as 0) stores positions, one a number.
+        Only a section that stores a flat sparsely (without neutral numbers such as 0) stores positions: one for each
+        number.
         """
         whole, name = self.count_rows(flat)[0] * self.layout.extents[flat.name], f"some {flat.name}"
         if name not in self.header:

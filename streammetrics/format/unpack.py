@@ -1,7 +1,7 @@
 """Decode and check any number of sections of one schema in one pass.
 
-Only bytes that `pack_state` could have written are accepted. So equal contents have equal digests, and untrusted bytes
-cannot produce a state that counting rows could not have produced. The memory that decoding takes is computed from the
+Only bytes that `pack_state` could have written are accepted. So equal contents have equal digests, and every state that
+untrusted bytes produce could also result from counting rows. The memory that decoding takes is computed from the
 headers of the sections, and checked against a limit before any of it is allocated.
 """
 
@@ -85,7 +85,8 @@ class Sections(Sequence[State]):
         """Return the merged state of each group of sections; `groups` gives the group of each section."""
         if len(self) == 1:
             return {groups[0]: self.joined}
-        # Some classes check in `unify_parts` whether states may be added. The check needs the separate states.
+        # Some classes override `unify_parts` to check whether states may be merged. The check needs the separate
+        # states, so run it before the states are merged.
         if type(self.joined).unify_parts is not State.unify_parts:
             for group in dict.fromkeys(groups):
                 self.joined.unify_parts([self[i] for i, mine in enumerate(groups) if mine == group])
@@ -176,7 +177,8 @@ def _unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int
     state = like.with_cells(Cells(*table, entries))
     _check_state(state, reader)
     if reader.is_single:
-        # Build the state again, to free what the checks have cached in the objects of the first one.
+        # Build a new state from the same arrays, because the checks have cached further arrays in the objects of the
+        # first state.
         state = like.with_cells(Cells(*table, {n: tallies_.narrow_types(e) for n, e in entries.items()}))
     return Sections(state, reader.find_boundaries(reader.fronts), reader.find_boundaries(reader.cells))
 
