@@ -57,7 +57,7 @@ class Check(NamedTuple):
 def plan_column(kind: Kind, like: Array) -> FlatColumn | None:
     """Return the plan for columns with the dtype, shape and strides of `like`.
 
-    Returns None if the conversion depends on the values, or if a column like this is invalid.
+    Returns None if the conversion depends on the values, or if such a column is invalid.
     """
     if type(kind) is Matrix:
         return _plan_matrix(kind, like)

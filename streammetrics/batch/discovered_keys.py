@@ -27,7 +27,7 @@ class DiscoveredKeys(DiscoveredClasses):
     Parameters
     ----------
     missing, missing_values
-        As for `Ids`.
+        The same as for `Ids`.
     """
 
     expected = Ids.expected

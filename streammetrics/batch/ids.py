@@ -143,7 +143,7 @@ class Ids(Kind):
         return _mark_missing(ids, kind, nulls, is_stand_in)
 
     def _hash_rows(self, n: int, blocks: Iterable[tuple[slice, Texts | None]]) -> IdColumn | None:
-        """Return the ids of n strings in blocks of rows; None if a block does not consist of strings."""
+        """Return the ids of n strings, given in blocks of rows; None if a block does not consist of strings."""
         ids, nulls, kind = np.empty((n, 2), np.int64), np.zeros(n, bool), ""
         for rows, texts in blocks:
             if texts is None:
@@ -155,7 +155,7 @@ class Ids(Kind):
         return _mark_missing(ids, kind, nulls, self._find_stand_ins(kind, ids))
 
     def _find_stand_ins(self, kind: str, hashes: NDArray[np.int64]) -> Mask | None:
-        """Return a mask of the rows whose key is one of `missing_values`; None if no missing value is of this kind."""
+        """Return a mask of the hashes whose key is one of `missing_values`; None if no such value has this kind."""
         words = self._stand_ins({"string": str, "bytes": bytes}.get(kind, ()))
         if not words:
             return None

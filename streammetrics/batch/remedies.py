@@ -104,7 +104,7 @@ def for_classes(values: Array, bad: Array, width: int, has_names: bool, others: 
     Parameters
     ----------
     values, bad, others
-        As for `for_labels`.
+        The same as for `for_labels`.
     width : int
         The number of classes.
     has_names : bool

@@ -166,8 +166,8 @@ def make_batch(
 ) -> Batch:
     """Return columns as a batch. If `table` is passed, the batch also contains the other columns of this table.
 
-    Raises InvalidInputError if columns that do not come from a table have different lengths. This includes columns that
-    no state reads.
+    Raises InvalidInputError if columns that do not come from a table have different lengths, even if no state reads
+    these columns.
     """
     if table is not None:
         read = dict(zip(names, columns, strict=True))

@@ -64,9 +64,9 @@ class Texts(NamedTuple):
 def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Texts | None]]]:
     """Return a column of keys as `key_column` converts it, and the strings of each block of rows.
 
-    There are no blocks if `read_slice_column` must read the column: it contains other keys, stores each distinct string
-    only once, or is a list or array of objects that are not all strings. If only a later block shows this, the
-    iterable yields None instead of the strings of that block.
+    A column has no blocks if `read_slice_column` must read it instead: because it contains other keys than strings,
+    because it stores each distinct string only once, or because it is a list or array of objects that are not all
+    strings. If an object in a later block is not a string, the iterable yields None for that block.
     """
     column = _convert_column(raw, name)
     if isinstance(column, np.ndarray) and column.dtype != object:

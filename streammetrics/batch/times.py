@@ -206,7 +206,8 @@ class EventTime(Kind):
             or (isinstance(raw, (list, tuple)) and any(isinstance(v, float) for v in raw))
         ):
             self._refuse("floats", name)
-        # Only a pandas series has both attributes. Its time zone is converted to UTC before it is removed.
+        # Only a pandas series has both attributes. `tz_convert(None)` converts its times to UTC and removes the time
+        # zone.
         if hasattr(getattr(raw, "dtype", None), "tz") and hasattr(raw, "dt"):
             raw = raw.dt.tz_convert(None).to_numpy()
         return read_slice_keys(raw, name, exact=False)

@@ -125,7 +125,7 @@ def write_frame(states: Sequence[State], about: Any = None) -> bytes:
 
 
 def _write_section(file: io.BytesIO, state: State, schema: Schema) -> bytes:
-    """Write the body of a section at the end of a file, and return its row of the table."""
+    """Append the body of a section to `file`, and return the row of the section in the table of the frame."""
     section, sha, begin = PackedSection(state, schema), schema.begin_digest(), file.tell()
     packer = _begin_deflate(section.size - section.noise_size)
     for block in section.take_compressible_blocks():

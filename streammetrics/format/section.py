@@ -201,7 +201,7 @@ def pack_state(state: State) -> bytes:
 
 
 class Section(NamedTuple):
-    """An uncompressed section: the bytes before its noise, and the noise, which may be a view of the bytes of a frame."""
+    """An uncompressed section: its compressible bytes (`plain`), then its noise, which may be a view of a frame."""
 
     plain: bytes
     noise: bytes | memoryview = b""

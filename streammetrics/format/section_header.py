@@ -1,6 +1,6 @@
-"""Read the headers of sections, the encodings of states.
+"""Read the headers of sections. A section is the encoding of a state.
 
-A header contains the sizes of all pieces of its section, from which the offsets of the pieces follow.
+The header of a section contains the sizes of all pieces of the section, from which the offsets of the pieces follow.
 """
 
 from __future__ import annotations

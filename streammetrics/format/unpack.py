@@ -44,7 +44,7 @@ class Sections(Sequence[State]):
     Parameters
     ----------
     joined : State
-        A state with the cells of all sections, one section after the other. A key may occur once in every section.
+        A state with the cells of all sections, one section after the other. Several sections may contain the same key.
     fronts : int64
         The index of the first front cell (slice) of each section, then the total number of front cells.
     cells : int64
@@ -177,7 +177,7 @@ def _unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int
     state = like.with_cells(Cells(*table, entries))
     _check_state(state, reader)
     if reader.is_single:
-        # Build a new state from the same arrays, because the checks have cached further arrays in the objects of the
+        # Build a new state with the same content, because the checks have cached further arrays in the objects of the
         # first state.
         state = like.with_cells(Cells(*table, {n: tallies_.narrow_types(e) for n, e in entries.items()}))
     return Sections(state, reader.find_boundaries(reader.fronts), reader.find_boundaries(reader.cells))

@@ -101,7 +101,7 @@ def cumsum_by_section(steps: Array, counts: Any) -> Array:
 
 
 def count_by_section(index: Array, lengths: Any) -> Any:
-    """Return how many of the ascending indices (`index`) into an array lie in each section of the array.
+    """Return how many elements of `index`, which contains ascending positions in an array, lie in each section of it.
 
     The array contains one section after the other, and `lengths` gives the length of each section.
     """

@@ -18,8 +18,8 @@ from .reasons import has_reason
 
 __all__ = ["Note", "describe_caveats"]
 
-# The slices with intervals must have at least this share of all rows. Otherwise, the other slices could explain the
-# difference over all rows.
+# A warning needs slices with intervals that contain at least this share of all rows. Otherwise, the remaining slices
+# could explain the difference over all rows.
 LEAST_SHARE = 0.9
 
 
@@ -170,6 +170,6 @@ def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, ND
 
 
 def _half_bounds(differences: MetricDifferences) -> NDArray[np.float64]:
-    """Return the largest error of each difference that the certified bounds of both sides allow."""
+    """Return how far off each difference may be because scores are bucketed, given the bounds of both sides."""
     a, b = differences.pair.a, differences.pair.b
     return np.asarray(0.5 * ((a.high - a.low) + (b.high - b.low)))

@@ -68,10 +68,10 @@ def compare(
         The planned number of users, fixed before the first look, and the number of users so far, in both arms together.
         Without `planned`, always-valid intervals are narrowest at 10,000 users.
     covariates : pair, or list of pairs, optional
-        The same arms before the treatment, each as a pair (a, b), for variance reduction (CUPED). A metric of a
-        collection is adjusted by the covariates of the same name or, if there are none, by all covariates. A metric may
-        have at most three covariates. For randomised arms only. A quantile of few distinct values is not adjusted, and
-        the `method` of its interval says so.
+        Metrics of the same two arms from before the treatment, for variance reduction (CUPED); for each covariate, a
+        pair (a, b). A metric of a collection is adjusted by the covariates of the same name or, if there are none, by
+        all covariates. A metric may have at most three covariates. For randomised arms only. A quantile of few distinct
+        values is not adjusted, and the `method` of its interval says so.
     adjust : {"holm", "bh"}, optional
         Multiplicity correction over all metrics and slices; `better` then also requires that the adjusted p-value is at
         most 1 - `confidence`. With `sequential`, "bh" is e-BH.

@@ -117,7 +117,7 @@ def build_quantile_function(sample: Sample) -> Callable[[Any], Floats]:
 
 
 def find_refusal(metric: Any) -> str | None:
-    """Return why a metric has no jackknife error and what to use instead; None if it has one."""
+    """Return why the jackknife gives no standard error for a metric, and what to use instead; None if it gives one."""
     return sharded_refusal_of(metric) or None
 
 
@@ -139,7 +139,7 @@ def estimate_sample(sample: Sample, scale: str) -> ScaledEstimate:
 
 
 def _read_field(estimate: Estimate, name: str) -> float:
-    """Return a field of an estimate as a float; None (as for the degrees of freedom of a known error) becomes inf."""
+    """Return a field of an estimate as a float; None (the degrees of freedom if the error is known) becomes inf."""
     value = getattr(estimate, name)
     return np.inf if value is None else float(value)
 

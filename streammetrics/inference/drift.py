@@ -240,7 +240,7 @@ def _find_bin_tops(rungs: NDArray[np.int64], mass: list[int], bins: int, buckets
 
 
 def _compute_edges(state: ScoreHistogram, tops: list[int]) -> tuple[float, ...]:
-    """Return the edges between bins: for each index in `tops`, the smallest score above that bucket (inf if none)."""
+    """Return the edges between bins: for each bucket in `tops`, the smallest score above it (inf if there is none)."""
     assert state.bits is not None
     above = np.minimum(np.array(tops, np.int64) + 1, state.buckets - 1)
     edges: list[float] = smallest_scores(above, state.real, state.bits, exact=False).tolist()

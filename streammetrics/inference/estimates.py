@@ -86,7 +86,7 @@ class ScaledEstimate(NamedTuple):
         return self.scale in ("relative", "ratio")
 
     def split_cells(self) -> Iterator[ScaledEstimate]:
-        """Yield the estimate of each cell."""
+        """Yield the estimate of each cell, as a `ScaledEstimate` of scalars."""
         shape = np.shape(self.value)
         fields: tuple[Any, ...] = (*self[:4], self.reason, self.reduction, self.sets)
         columns = (np.broadcast_to(np.asarray(f), shape).reshape(-1).tolist() for f in fields)
@@ -97,7 +97,7 @@ class ScaledEstimate(NamedTuple):
 
 
 def split_intervals(intervals: Interval) -> Iterator[Interval]:
-    """Yield the interval of each cell."""
+    """Yield the interval of each cell, as an `Interval` of scalars."""
     shape = np.shape(intervals.estimate)
     fields: tuple[Any, ...] = (*intervals[:5], intervals.reason)
     arrays = (np.broadcast_to(np.asarray(f), shape).reshape(-1).tolist() for f in fields)
@@ -119,7 +119,7 @@ def build_estimate(
     reasons: Reasons,
     reduction: Any = 0.0,
 ) -> ScaledEstimate:
-    """Return a `ScaledEstimate` whose error is NaN in the cells that have a reason why there is none.
+    """Return a `ScaledEstimate` whose error is NaN in each cell for which `reasons` says why there is no error.
 
     The parameters are the fields of `ScaledEstimate`; `error` is the standard error on the scale.
     """

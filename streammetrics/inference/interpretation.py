@@ -173,7 +173,7 @@ def is_exact(sample: Any) -> Any:
 def build_effect(
     differences: MetricDifferences, relative: bool, better: str | None = None, margin: float | None = None
 ) -> MetricEffect:
-    """Return the effect of one metric on which a verdict is based, with arrays over all cells.
+    """Return the effect of a treatment on one metric, as the input of a verdict, with arrays over all cells.
 
     Parameters
     ----------

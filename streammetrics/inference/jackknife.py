@@ -256,7 +256,7 @@ def _describe_uneven(effective: float) -> str:
 
 
 def _select_cell(values: Any, i: int) -> Any:
-    """Return the values of the i-th cell over all shards."""
+    """Return the values of the i-th cell in all shards."""
     return values.reshape(len(values), -1)[:, i]
 
 

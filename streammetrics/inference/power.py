@@ -222,7 +222,8 @@ def users_needed(
     Parameters
     ----------
     estimate : ScaledEstimate
-        On the scale "log", the metric of one population that will be split; on "relative", an observed difference.
+        Either the metric of one population that will be split into arms, on the scale "log"; or an observed difference
+        of two arms, on the scale "relative".
     users : float
         Number of users from whom the estimate was computed; for a difference, in both arms together.
     relative : float
@@ -281,7 +282,7 @@ def users_to_hold(
     Parameters
     ----------
     estimate, users, confidence, power, shares, looks
-        As for `users_needed`.
+        The same as for `users_needed`.
     margin : float
         The relative difference that the interval must exclude: negative if high values are better, otherwise positive.
     is_ratio : bool
@@ -314,7 +315,9 @@ def smallest_effect(
     shares: tuple[float, float] = EVEN,
     looks: int | None = None,
 ) -> PowerPlan:
-    """Return the smallest increase that `planned` users can detect; parameters as for `users_needed`.
+    """Return the smallest increase that `planned` users can detect.
+
+    The other parameters are the same as for `users_needed`.
 
     Parameters
     ----------

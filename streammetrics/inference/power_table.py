@@ -59,7 +59,7 @@ def power_table(
     power : float
         Probability of detecting the effect if it exists, and of holding the guardrail if the metric does not change.
     confidence, shares, sequential, looks
-        As for `power`.
+        The same as for `power`.
 
     Returns
     -------

@@ -102,10 +102,10 @@ class QuantileSet:
 
 
 def _find_reach(upper: QuantileSteps, lower: QuantileSteps, shift: Callable[[Floats], Floats]) -> float:
-    """Return the smallest half width of both intervals at which that of `upper` reaches down to that of `lower`.
+    """Return the smallest half width at which the interval of `upper` reaches down to the interval of `lower`.
 
-    Before the comparison, `shift` changes the values of `lower`. For example, it adds the difference that the null
-    hypothesis claims.
+    Both intervals have this half width. Before the comparison, `shift` changes the values of `lower`. For example, it
+    adds the difference that the null hypothesis claims.
     """
     place = np.searchsorted(shift(lower.high), upper.low)
     return float(np.maximum(upper.down, np.append(lower.up, INF)[place]).min())

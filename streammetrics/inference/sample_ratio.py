@@ -261,7 +261,7 @@ def _wilson_interval(share: float, users: float, z: float) -> tuple[float, float
 
 
 def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
-    """Return the number of exposures (users) of each arm, and the state; an empty dict if the state is a sample."""
+    """Return the number of exposures (users) by arm (empty if the state is a sample of users), and the state."""
     state = _find_user_state(users, (UnitSums, KeySample))
     if isinstance(state, KeySample):
         return {}, state
@@ -286,7 +286,11 @@ def _read_arms(state: State) -> list[Any]:
 
 
 def _read_sample(state: State) -> tuple[float, dict[Any, float], int]:
-    """Return the share of users in the sample, how many are in each arm alone, and how many are in more than one arm."""
+    """Return how a sample of users divides into arms.
+
+    The result has the share of all users that are in the sample, the number of sampled users that are only in each arm,
+    and the number of sampled users in more than one arm.
+    """
     cells: Sequence[Any] = list(state.iterate_cells())
     share, hashes = hashes_at_one_level(cells)
     found, arm_counts = np.unique(np.concatenate([np.zeros(0, np.uint64), *hashes]), return_counts=True)

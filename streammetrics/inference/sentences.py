@@ -52,7 +52,7 @@ class NamedComparison(NamedTuple):
 def choose_primary(comparisons: Sequence[Comparison], name: str | None = None) -> Comparison:
     """Return the comparison that decides: the one with this name.
 
-    Without a name, this is the first metric with a known better direction, or else the first metric.
+    Without a name, it is the comparison of the first metric with a known better direction, or else of the first metric.
     """
     if name is not None:
         return next(one for one in comparisons if one.name == name)
