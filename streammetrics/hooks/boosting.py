@@ -39,7 +39,8 @@ class RoundScorer:
     Raises
     ------
     ValueError
-        A metric does not define whether higher values are better and `maximize` is None, or the name does not fit.
+        A metric does not define whether higher values are better and `maximize` is None; no metric has a value that is
+        a single number; `name` is passed although there are several values; or the booster would misread `name`.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class RoundScorer:
 def mark_builtin_name(name: str, builtin: Collection[str]) -> str:
     """Insert "_sm" into a name that a built-in metric of the booster has ("ndcg@5" becomes "ndcg_sm@5").
 
-    Boosters write the values of equal names into one list, so that each round would have two entries.
+    A booster appends values with equal names to one list, which would then have two values for each round.
     """
     base, at, cutoff = name.partition("@")
     return f"{base}_sm{at}{cutoff}" if base in builtin else name

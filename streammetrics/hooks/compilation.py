@@ -19,14 +19,15 @@ from ..state.state import State
 
 __all__ = ["compile_kernels"]
 
-# The numbers of rows of the batches that are counted. A histogram keeps up to 65,536 rows exactly. The largest batch
-# exceeds this limit, and other kernels count the batch after it.
+# The numbers of rows in the artificial batches whose counting compiles the kernels. A histogram keeps up to 65,536 rows
+# exactly. The largest batch exceeds this limit, so the batch after it compiles the kernels for more rows.
 BATCHES = (2, 4_096, 70_000, 2)
 SMALL_BATCHES = (2, 4_096)
 GROUP_ROWS = 8
 """The number of rows of each group or query of these batches."""
 
-# A batch begins at this many times the number of all earlier rows, so that the keys of groups lie far apart.
+# The number of the first row of a batch is this factor times the number of all earlier rows, so that the group keys of
+# different batches lie far apart.
 GAP = 7
 LABEL_DTYPES = ("float32", "int64", "bool", "uint8")
 """The dtypes of labels that training loops pass."""
@@ -50,8 +51,8 @@ def compile_kernels(metrics: MetricLike, dtype: Any = np.float32) -> None:
 
     Notes
     -----
-    Kernels for keys other than integers, and small kernels for slices with many rows, are compiled when they are first
-    needed. `streammetrics warmup` compiles all kernels of all metrics.
+    Kernels for keys other than integers, and small kernels that are used only for slices with many rows, are compiled
+    when they are first needed. `streammetrics warmup` compiles all kernels of all metrics.
 
     Examples
     --------
@@ -60,24 +61,27 @@ def compile_kernels(metrics: MetricLike, dtype: Any = np.float32) -> None:
     >>> compile_kernels(sm.CTR())
     """
     key, states = (empty_copy(metrics).digest(), str(np.dtype(dtype))), [r.state for r in definition_of(metrics).reads]
-    # A metric with `spill_dir` would write the rows of these batches to disk.
+    # Skip metrics that were compiled before. Also skip metrics with `spill_dir`, which would write the artificial rows
+    # to disk.
     if key in _compiled or any(getattr(state, "spill_dir", None) for state in states):
         return
-    # Only histograms, and rows of groups, have other kernels for many rows.
+    # Only histograms, and states that keep the rows of groups, have separate kernels for many rows.
     has_large = any(hasattr(state, "bits") or hasattr(state, "spill_dir") for state in states)
     all_batches = BATCHES if has_large else SMALL_BATCHES
     _compiled.add(key)
-    # All rows have no weights, all have weights, or batches with weights follow batches without weights.
+    # Cover three cases: batches without weights, batches with weights, and batches with weights that follow batches
+    # without weights.
     for batches, weights in ((all_batches, (False,)), (all_batches, (True,)), (SMALL_BATCHES, (False, True))):
         copy, start = empty_copy(metrics), 0
         cases = product(batches, weights, (False, True))
         for (rows, weighted, is_table), labels in zip(cases, cycle(LABEL_DTYPES), strict=False):
             if is_table and rows not in SMALL_BATCHES:
                 continue
-            # Batches that do not fit a metric of the user are no error. Its kernels are then compiled by the first batch.
+            # A user's own metric may reject the artificial batches. Ignore the error: the first real batch compiles its
+            # kernels.
             with suppress(StreamMetricsError, TypeError, ValueError):
                 columns = _build_columns(copy, start, rows, (dtype, labels), weighted=weighted)
-                # A user's metric may override `update`, so this does not call it.
+                # Call the accumulator rather than `update` of the metric, which a user's own class may override.
                 accumulator_of(copy).update(*((columns, None, {}) if is_table else (None, None, columns)))
             start += GAP * rows
         with suppress(StreamMetricsError):
@@ -92,7 +96,7 @@ def _build_columns(metrics: MetricLike, start: int, rows: int, dtypes: Any, *, w
     metrics : MetricLike
         The metrics, whose state does not matter.
     start, rows : int
-        The number of the first row, which determines the keys of groups, and the number of rows.
+        The number of the first row (from which the group keys are computed), and the number of rows.
     dtypes : (dtype, dtype)
         The dtype of scores and predictions, and that of labels.
     weighted : bool
@@ -116,7 +120,7 @@ def _build_columns(metrics: MetricLike, start: int, rows: int, dtypes: Any, *, w
 
 
 def _build_role_columns(state: State, groups: Any, rng: np.random.Generator, dtypes: Any, *, weighted: bool) -> Columns:
-    """Return the columns of a batch by role; `groups` has the number of the group or query of each row."""
+    """Return the columns of a batch by role, such as "y_true"; `groups` has the group or query number of each row."""
     needs = state.needs()
     columns = sample(needs, rng, len(groups), "plain", weighted=weighted)
     columns |= {need.role: groups for need in needs if isinstance(need.kind, Ids) and need.role in columns}

@@ -74,7 +74,7 @@ class Carrier(Protocol):
         ...
 
     def start_transfer(self, columns: Sequence[Any]) -> Transfer:
-        """Start copying columns with equal batch keys, as soon as earlier operations on their device are finished."""
+        """Start copying columns with equal batch keys to host memory; the copy runs after earlier device operations."""
         ...
 
 
@@ -113,7 +113,7 @@ class StepBatch:
         return all(f.is_ready() for f in self._transfers.values())
 
     def store_arrived(self) -> None:
-        """Replace the columns of each step with its rows of the arrays in host memory."""
+        """In each step, replace the columns on the device with the copied rows of this step in host memory."""
         for name, flight in self._transfers.items():
             rows, ends = flight.to_array(), self._ends[name]
             for step, start, stop in zip(self.steps, [0, *ends], ends, strict=False):
@@ -224,7 +224,8 @@ class Deferred(Generic[H]):
         Raises
         ------
         TypeError
-            A column has a name that the metrics do not read, or is of a framework whose carrier is not imported.
+            A column has a name that the metrics do not read, or comes from a framework whose module, such as
+            `streammetrics.hooks.torch`, is not imported.
         MemoryLimitError
             ``queue * every`` steps are waiting, because no copy has finished. The batch was not kept.
         """
@@ -274,7 +275,7 @@ class Deferred(Generic[H]):
     # -- copying and counting -----------------------------------------------------------------------------------------
 
     def _advance(self, min_steps: int = 1) -> None:
-        """Count the steps that have arrived, and start new copies.
+        """Count the steps whose columns have arrived in host memory, and start new copies.
 
         Copies are started while at least `min_steps` steps are waiting and fewer than `queue` copies are running.
         """
@@ -301,11 +302,11 @@ class Deferred(Generic[H]):
             try:
                 batches.append(StepBatch(steps))
             except RuntimeError as error:
-                # The framework cannot copy these columns. The next flush reports the error.
+                # The framework cannot copy these columns. Record the error, which the next `flush` raises.
                 bad += [(step, error) for step in steps]
         bad_steps = self._bad_steps + [(step.number, error.with_traceback(None)) for step, error in bad]
-        # A Ctrl-C between these assignments would lose steps or keep them twice, because each step must be either waiting,
-        # being copied, or recorded as failed.
+        # These assignments move the steps from the waiting ones to those being copied or those that failed. A Ctrl-C
+        # between two of them would lose steps or count them twice.
         run_without_interrupt(
             [
                 partial(self._transferring.append, batches),
@@ -325,7 +326,7 @@ class Deferred(Generic[H]):
         try:
             batch.store_arrived()
         except RuntimeError as error:
-            # The copy has failed in the framework, so the columns of these steps are lost.
+            # The framework could not copy the columns, so these steps are lost. Record the error for each of them.
             for step in batch.steps[batch.next :]:
                 self._note_error(step, error)
             batch.next = len(batch.steps)
@@ -351,7 +352,7 @@ class Deferred(Generic[H]):
 
     def _note_error(self, step: DeferredStep, error: Exception) -> None:
         if len(self._bad_steps) < MAX_LISTED:
-            # A traceback refers to the columns of the step, and would keep their memory allocated.
+            # Remove the traceback: it refers to the columns of the step, so it would keep their memory allocated.
             self._bad_steps.append((step.number, error.with_traceback(None)))
         else:
             self._unlisted += 1
@@ -369,14 +370,15 @@ class Deferred(Generic[H]):
         Raises
         ------
         InvalidInputError, or another error that the `update` of the metrics raises
-            A step had invalid values, or a tensor was changed in place before it was copied. The message gives the number
-            of the step since the last `reset`, from 0. All other steps are counted. Each failed step is reported once.
+            A step had invalid values, or a tensor was changed in place before it was copied. The message gives the
+            number of the step, counted from 0 since the last `reset`. All other steps are counted. Each failed step is
+            reported once.
         NotArrivedError
             A copy did not finish within `timeout`; the next call waits for it again.
         """
         last, pause, deadline = self._steps, 2e-5, time.monotonic() + self.timeout
         while True:
-            # Release the lock during the sleep below, so that other threads can call `update`.
+            # Hold the lock only in this block and not during the sleep below, so that other threads can call `update`.
             with self._lock:
                 self._advance()
                 if self._find_first_pending() >= last:
@@ -448,7 +450,7 @@ class Deferred(Generic[H]):
         return new
 
     def reset(self) -> Self:
-        """Reset the metrics, drop all waiting and failed steps and those being copied, and number new steps from 0."""
+        """Reset the metrics, and drop all steps that are waiting, being copied or failed; new steps count from 0."""
         with self._lock:
             self._clear()
             self.metrics.reset()

@@ -6,9 +6,10 @@ the buckets that are not empty. A dense histogram, by contrast, is an array with
 1. All ranks exchange a record of fixed size: the digest of the metric settings, whether the rank has failed, and the
    length of its frame. If the settings differ or a rank has failed, all ranks learn of this before anything is merged,
    and all raise an error.
-2. An all-reduce of a dense histogram can be faster than merging the entries of all ranks. If this is possible, all ranks
-   exchange the sizes of their histograms, so that each rank makes the same decision.
-3. All ranks exchange their frames, and each rank merges them. An all-reduce sums the counters of dense histograms.
+2. Summing dense histograms by an all-reduce can be faster than merging the entries of all ranks. If a rank reports that
+   this may be the case, all ranks exchange the sizes of their histograms, so that each rank makes the same decision.
+3. All ranks exchange their frames, and each rank merges them. The frames leave out the histograms that are summed by an
+   all-reduce.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Transport(Protocol):
     """Whether the transport supports `sum`, an all-reduce whose time hardly grows with the number of ranks."""
 
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> Sequence[bytes | memoryview]:
-        """Send the bytes of this rank to all ranks, and return the bytes of each rank. `lengths` has their numbers."""
+        """Send this rank's bytes to all ranks, and return the bytes of each rank; `lengths` has their sizes."""
         ...
 
     def sum(self, numbers: Ints) -> Ints:
@@ -141,7 +142,7 @@ def _compute_plan(blank: MetricLike) -> bytes:
 
 
 def _gather_records(transport: Transport, record: bytes) -> list[bytes]:
-    """Send the record of this rank to all ranks, and return those of all ranks. All have the same length."""
+    """Send a record of this rank to all ranks, and return the records of all ranks, which have equal lengths."""
     return [bytes(r) for r in transport.gather_uneven(record, [len(record)] * transport.size)]
 
 
@@ -213,7 +214,7 @@ def _build_mismatch_error(plans: Sequence[Any], texts: Sequence[bytes]) -> Incom
         if other.kind != reference.kind:
             what = [f"{other.type_name} instead of {reference.type_name}"]
         else:
-            # Every rank shows this text, so "here" and "there" would be wrong on some ranks.
+            # Every rank shows this text, so replace "here" and "there" with the numbers of the ranks.
             what = [
                 re.sub(r" here and (.*) there$", rf" on rank 0 and \1 on {who}", text)
                 .replace("the other object", who)
@@ -242,7 +243,7 @@ def format_ranks(ranks: Sequence[int]) -> str:
 
 
 def _is_dense_faster(facts: DenseFacts, ranks: int) -> bool:
-    """Return whether an all-reduce of all counters is faster than merging the entries of all ranks.
+    """Return whether summing a dense histogram by an all-reduce is faster than merging the entries of all ranks.
 
     The rule is based on measurements with gloo. `facts` has the number of counters of a histogram (0 if it has no dense
     form) and the number of its entries.
@@ -255,7 +256,7 @@ def _merge_frames(parts: Sequence[bytes | memoryview]) -> list[State]:
 
 
 def _merge_with_sums(transport: Transport, states: Sequence[State]) -> list[State]:
-    """Merge the states of all ranks: an all-reduce sums large histograms, and all others are merged as frames."""
+    """Merge the states of all ranks: histograms by an all-reduce if that is faster, all other states as frames."""
     facts = _gather_facts(transport, states)
     dense = [all(f.places for f in of) and any(_is_dense_faster(f, transport.size) for f in of) for of in facts]
     rest = frame.write_frame([s for s, d in zip(states, dense, strict=True) if not d])
@@ -293,7 +294,7 @@ def _pack_pieces(pieces: Sequence[bytes]) -> bytes:
 
 
 def _unpack_pieces(data: bytes | memoryview, flats: int) -> list[memoryview]:
-    """Split the bytes that `_pack_pieces` joined: a frame, then one piece for each dense state.
+    """Split the bytes that `_pack_pieces` joined: a frame, then one piece for each state with a dense histogram.
 
     Such a piece has the fields of the state other than its histogram; `flats` is the number of these pieces.
     """

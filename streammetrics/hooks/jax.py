@@ -37,7 +37,8 @@ class ArrayTransfer:
 class ArrayCarrier:
     """The `Carrier` of JAX arrays.
 
-    JAX arrays are immutable. However, JAX deletes an array that the caller donates to a jitted function.
+    JAX arrays are immutable. However, JAX deletes an array that the caller donates to a jitted function, which
+    `describe_change` reports.
     """
 
     def keep(self, column: jax.Array) -> tuple[jax.Array, None]:

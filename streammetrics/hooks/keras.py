@@ -72,7 +72,7 @@ elif BACKEND == "jax":
         In a compiled step, the values come from the function `lately`, which may return values that are a few steps old.
         Otherwise the function `now` computes them.
         """
-        # While JAX compiles a step, every array is a tracer.
+        # While JAX compiles a step, every new array is a tracer, so this condition detects a compiled step.
         if isinstance(jnp.zeros(()), jax.core.Tracer):
             shape = jax.ShapeDtypeStruct((size,), jnp.float32)
             return io_callback(lambda: lately().astype("float32"), shape, ordered=True)
@@ -162,7 +162,7 @@ class KerasMetric(keras.metrics.Metric):
         self.every, self._steps, self._recent_values = every, 0, np.zeros(0)
         up = list(find_directions(metrics).values())
         if len(up) == 1 and up[0] is not None:
-            # EarlyStopping(mode="auto") reads this attribute.
+            # EarlyStopping(mode="auto") reads this attribute to find out whether higher values are better.
             self._direction = "up" if up[0] else "down"
 
     @property
@@ -201,7 +201,8 @@ class KerasMetric(keras.metrics.Metric):
     def _find_names(self, compiled: Any) -> list[str]:
         """Return the names of the values of a collection in logs; `compiled` has all metrics of the model, or is None.
 
-        Keras puts the names of these values beside those of all other metrics, and the last of two equal names wins.
+        Keras puts the values of all metrics into one dict, where one of two values with equal names would be lost. This
+        function therefore raises ValueError for equal names.
         """
         if compiled is None:
             return [self._name_prefix + name for name in self._scorer.names]
@@ -314,7 +315,7 @@ class Evaluate(keras.callbacks.Callback):
         self.columns, self.output, self.prefix = columns, output, prefix
 
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        """Raise if a callback that monitors these values is listed before this one."""
+        """Raise ValueError if a callback that monitors values of this callback is listed before it."""
         written = {self.prefix + name for name in self._scorer.names}
         for callback in _find_earlier_callbacks(self):
             if getattr(callback, "monitor", None) in written:
@@ -354,7 +355,7 @@ class Evaluate(keras.callbacks.Callback):
 
 
 def _apply_mask(y_true: Any, y_pred: Any, weight: Any, mask: Any) -> Rows:
-    """Return the rows (for sequences, the time steps) that a Keras mask keeps; all rows without a mask."""
+    """Return the labels, predictions and weights of the rows (or time steps) that a Keras mask keeps."""
     keep = np.asarray(mask, bool)
     if weight is not None:
         weight = np.asarray(weight)
@@ -378,7 +379,7 @@ def _iterate_batches(data: Any, size: int) -> Iterator[Rows]:
 
 
 def _list_shown_names(metric: Any, output: str | None) -> list[str]:
-    """Return the names of the values of a metric in logs; `output` is the name of its output if there are several."""
+    """Return the names of the values of a metric in logs; `output` is its model output, if there are several."""
     prefix = f"{output}_" if output else ""
     if not isinstance(metric, KerasMetric) or not isinstance(metric._scorer.metrics, MetricCollection):
         return [prefix + metric.name]
@@ -392,10 +393,10 @@ def _find_earlier_callbacks(callback: Any) -> list[Any]:
 
 
 def _find_caller(kind: type) -> Any:
-    """Return the object of a class whose method has called this one, or None.
+    """Return the object of class `kind` whose method called this function, directly or indirectly, or None.
 
-    Keras passes neither the list of callbacks to callbacks nor the output to metrics, so this function finds them in the
-    stack frames of its callers.
+    Keras does not tell a callback which other callbacks there are, or a metric which model output it reads. The Keras
+    object that knows this is a caller, so this function looks for it in the stack frames.
     """
     frame: Any = sys._getframe()
     while frame is not None:

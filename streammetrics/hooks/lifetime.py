@@ -25,7 +25,7 @@ from ..state.state import State
 
 __all__ = ["Lifetime", "LifetimeDefinition"]
 
-# The state with the number of updates in the newest pane.
+# A state that stores a count: the number of updates in the newest pane (part of the window).
 UPDATES = Count().make_state()
 
 
@@ -42,7 +42,7 @@ class _WindowState(NamedTuple):
 
     @property
     def parts(self) -> tuple[MetricLike, ...]:
-        """The metrics of all parts, in the order in which they are saved: the newest pane comes second."""
+        """The metrics in the order in which they are saved: `earlier`, then the panes from the newest to the oldest."""
         return self.earlier, *reversed(self.panes)
 
     def merge_all(self) -> MetricLike:
@@ -54,7 +54,7 @@ class _WindowState(NamedTuple):
         return _WindowState(self.merge_all(), (*self.panes[1:], with_states(self.earlier, None)), 0)
 
     def merge(self, other: _WindowState) -> _WindowState:
-        """Return the merged state of two processes: the newest pane of one is merged with that of the other, and so on."""
+        """Return the merged state of two processes: panes of equal age are merged, starting with the newest."""
         panes = tuple(merge([one, two]) for one, two in zip(self.panes, other.panes, strict=True))
         return _WindowState(merge([self.earlier, other.earlier]), panes, self.updates + other.updates)
 
@@ -101,7 +101,7 @@ class LifetimeAccumulator(Accumulator):
         self.window_state = content._replace(updates=content.updates + 1)
 
     def end_window(self) -> None:
-        """Begin the next window, unless the number of its updates is set."""
+        """Begin the next window, unless `window` is set, because windows then end after a number of updates."""
         if self.definition.pane_updates is None:  # type: ignore[attr-defined]
             self.window_state = self.window_state.add_pane()
 
@@ -133,7 +133,7 @@ class LifetimeDefinition(Definition):
 
     @property
     def pane_updates(self) -> int | None:
-        """The number of updates of a full pane; None for the updates since the last `compute`."""
+        """The number of updates in a full pane; None if the window has the updates since the last `compute`."""
         return None if self.window is None else self.window // self.panes
 
     @property
@@ -180,7 +180,7 @@ class LifetimeDefinition(Definition):
         return [*differences, *self.inner.differences(other.inner)]
 
     def split_states(self, states: Sequence[State]) -> Iterator[Sequence[State]]:
-        """Yield the state with the number of updates, then those of the earlier updates, then those of each pane."""
+        """Yield groups of states: the number of updates, then the states of `earlier`, then those of each pane."""
         size = len(self.inner.reads)
         yield states[:1]
         for start in range(1, len(states), size):

@@ -81,8 +81,8 @@ def sync(metrics: H | Deferred[H], comm: Any = None, timeout: float | timedelta 
     try:
         return merge_ranks(metrics, transport)
     finally:
-        # If an operation did not finish, the private copy of the communicator may still receive its messages, so that the
-        # next call needs a new copy.
+        # If an operation did not finish, the private copy of the communicator may still receive its messages. Delete
+        # the copy, so that the next call creates a new one.
         if transport.broken:
             full_comm.Delete_attr(_COMM_KEY)
 

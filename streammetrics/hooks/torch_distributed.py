@@ -33,12 +33,13 @@ H = TypeVar("H", bound=MetricLike)
 
 # The time limit in seconds for telling other ranks, through the store, that a private group is closed.
 CLOSE_SECONDS = 1.0
-# The time in seconds between the end of waiting and the time limit, in which to find out which ranks are missing.
+# Waiting for other ranks ends this many seconds before the time limit, which leaves time to find out which ranks are
+# missing.
 REPORT_SECONDS = 0.2
 # The longest pause in seconds between two polls of the store.
 MAX_PAUSE = 0.05
-# The padding in bytes that is accepted for each rank, in addition to the size of all data, when a single all-gather sends
-# the data of all ranks padded to one length. With more padding than that, each rank broadcasts its data instead.
+# A single all-gather sends the data of all ranks, padded to one length. The padding may be as large as all data plus
+# this many bytes for each rank. If it is larger, each rank broadcasts its data instead.
 MAX_PADDING = 1 << 16
 
 
@@ -105,7 +106,8 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     try:
         return merge_ranks(metrics, transport)
     finally:
-        # An operation that did not finish leaves the gloo group unusable, so that the next call needs a new group.
+        # An operation that did not finish makes the gloo group unusable. Close it, so that the next call creates a new
+        # one.
         if transport.broken:
             _close_group(full_group, sync_group.number)
 
@@ -178,7 +180,7 @@ def _wait_for_ranks(store: Any, number: int, rank: int, size: int, deadline: Dea
     """Wait until all ranks have registered in the store, and return a new gloo group of them.
 
     The function polls the store, because a blocking wait would lock it for other threads. `number` is the number of
-    private groups that were closed before, so that each group has its own keys in the store.
+    private groups that were closed before. The keys in the store begin with it, so that each group has its own keys.
     """
     names, keys, pause = dist.PrefixStore(str(number), store), [f"here {r}" for r in range(size)], 0.001
     names.set(keys[rank], "")

@@ -91,7 +91,8 @@ class TorchMetric(torchmetrics.Metric):
         # itself, so it never shares the states of these metrics.
         self.add_state(self._key, torch.tensor(float("nan")), dist_reduce_fx=None)
         self._total: MetricLike | None = None
-        # The base class counts updates in `_update_count`, but collections with compute groups overwrite that attribute.
+        # Count the updates here as well, because collections with compute groups overwrite `_update_count`, the count
+        # of the base class. `compute` raises an error if the two counts differ.
         self._update_calls = 0
         names = [] if definition_of(inner).is_single else read_scores(empty_copy(inner))
         self._values: Any = torch.nn.ModuleList(TorchMetricValue(self, name) for name in names)
@@ -145,7 +146,8 @@ class TorchMetric(torchmetrics.Metric):
     def _count(self, target_metric: Any, preds: Any, target: Any, columns: dict[str, Any]) -> None:
         roles = definition_of(self._inner).positional_columns()
         if len(roles) == 1:
-            # A torchmetrics collection passes all columns, but this metric reads only one of them by position.
+            # This metric reads only one positional column. Select it, because a torchmetrics collection passes
+            # predictions and labels to every metric.
             only = target if roles[0] == "y_true" and target is not None else preds
             target_metric.update(None if roles[0] in columns else only, **columns)
         elif target is None and not columns:
@@ -189,7 +191,7 @@ class TorchMetric(torchmetrics.Metric):
             return {str(name): self._to_tensors(one) for name, one in value.items()}
         if isinstance(value, tuple):
             return tuple(self._to_tensors(one) for one in value)
-        # MPS devices do not support float64.
+        # Use float32 on MPS devices, which do not support float64.
         kind = torch.float32 if self.device.type == "mps" else torch.float64
         return torch.as_tensor(value, dtype=kind, device=self.device)
 
@@ -291,11 +293,11 @@ class TorchMetric(torchmetrics.Metric):
         counted.check_compatible(accumulator_of(loaded))
         self.reset()
         counted.set_states(states_of(loaded))
-        # Without any update, torchmetrics would warn in `compute` that the metric is empty.
+        # Count the loaded state as one update. Otherwise torchmetrics would warn in `compute` that the metric is empty.
         self._update_calls = self._update_count = 1
 
     def _reduce_states(self, state_dict: dict[str, Any]) -> None:
-        """Raise an error: only the wrapper `Running` of torchmetrics calls this, and it copies attributes of metrics."""
+        """Raise an error: only the torchmetrics wrapper `Running` calls this, and it does not work with this metric."""
         raise TorchMetricsUserError(
             "torchmetrics.wrappers.Running does not support this metric; use TorchMetric(sm.Recent(metric, steps=window))"
         )
@@ -351,7 +353,8 @@ class TorchMetricValue(torchmetrics.Metric):
 
     def __init__(self, whole: TorchMetric, key: str) -> None:
         super().__init__(sync_on_compute=False, compute_with_cache=False)
-        # As an attribute, `whole` would be a submodule of its own submodule, and torch would never finish to visit it.
+        # Hide `whole` from torch in a tuple. Otherwise it would be a submodule of its own submodule, and torch would
+        # visit the two forever.
         self._whole, self.key = (whole,), key
 
     @property

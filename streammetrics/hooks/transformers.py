@@ -76,7 +76,8 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         """Count a batch. Return the values by name for the last batch (`compute_result`), otherwise an empty dict."""
         if self._is_finished:
             self.reset()
-        # If this batch raises an error, the evaluation is over, and the next call must start from an empty state.
+        # Set this before the update: if the update raises an error, the evaluation is over, and the next call must
+        # start from an empty state.
         self._is_finished = True
         predictions, labels = pred.predictions, pred.label_ids
         # Models return the logits first, followed by other outputs such as hidden states.
@@ -100,7 +101,8 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         y_true = as_array(labels, "y_true", labels.ndim)
         scores = as_array(predictions, "predictions", predictions.ndim)
         if y_true.shape != scores.shape[: y_true.ndim] or y_true.shape == scores.shape != (len(y_true),):
-            # The task is multi-label, which has no padding, or the shapes are invalid, and `update` raises an error.
+            # Either the task is multi-label, which has no padding, or the shapes are invalid, for which `update` raises
+            # an error.
             return {"y_true": y_true, "predictions": scores, **columns}
         keep = y_true != self.ignore_index if y_true.dtype.kind in "iu" else np.full(y_true.shape, True)
         further = {name: as_array(c, name, getattr(c, "ndim", 1)) for name, c in columns.items()}

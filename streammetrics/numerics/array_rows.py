@@ -49,7 +49,7 @@ def expand_ranges(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDAr
 
 
 def row_sums(values: Array) -> Array:
-    """Return the sum of each row: over all axes except the first."""
+    """Return the sum of each row, over all axes except the first."""
     return np.asarray(values.sum(axis=tuple(range(1, values.ndim))))
 
 

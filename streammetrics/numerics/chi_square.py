@@ -26,8 +26,9 @@ def chi2_tail(x: float, df: int) -> float:
     if x == math.inf:
         return 0.0
     h, odd = np.float64(x) / 2.0, df % 2
-    # Compute each term by multiplying the previous one by h / k, on logarithms because e^-h may underflow. For even df,
-    # the first term has k = 0. For odd df, start from the term with k = -1/2, which is not itself part of the sum.
+    # Compute the logarithm of each term by adding log(h / k) to that of the previous term, because e^-h itself may
+    # underflow. For even df, the first term has k = 0. For odd df, start from the term with k = -1/2, which is not
+    # itself part of the sum.
     k = np.arange(1, df // 2 + odd) - 0.5 * odd
     first = -h - (0.0 if not odd else HALF_LOG_PI + log(h) / 2.0)
     if odd:

@@ -55,7 +55,7 @@ class DoubleDouble(NamedTuple):
     def __truediv__(self, other: DoubleDouble) -> DoubleDouble:
         first = self.high / other.high
         whole, rest = two_product(first, other.high)
-        # Divide the remainder of the first quotient as well, and add the second quotient as a correction.
+        # Compute the remainder that the rounded quotient leaves, divide it as well, and add the result as a correction.
         rest = (((self.high - whole) - rest) + self.low) - first * other.low
         return DoubleDouble(*_fast_two_sum(first, rest / other.high))
 
@@ -92,7 +92,7 @@ def two_product(a: Any, b: Any) -> tuple[Any, Any]:
 
 def _split_halves(x: Any) -> tuple[Any, Any]:
     """Split a float64 into the sum of two numbers of 26 bits, whose products are exact (Veltkamp's algorithm)."""
-    # The factor is 2**27 + 1.
+    # With the factor 2**27 + 1, rounding keeps the upper half of the 53 bits of x in `high`.
     large = x * 134217729.0
     high = large - (large - x)
     return high, x - high

@@ -54,7 +54,7 @@ def _to_timedelta(duration: np.timedelta64) -> Any:
 
     A duration that is too long or has no fixed length, such as a month, becomes an integer, which the caller rejects.
     """
-    # A timedelta has no nanoseconds, and numpy would convert a duration in nanoseconds to an integer.
+    # Convert nanoseconds to microseconds first. A timedelta has no nanoseconds, so numpy would return an integer.
     fine = np.datetime_data(duration.dtype)[0] == "ns"
     return (duration.astype("m8[us]") if fine else duration).item()
 

@@ -40,8 +40,8 @@ EXP5 = 4.13813679705723846039e-08
 
 # The factor 2^27 + 1 of Dekker's algorithm, which splits a float64 into two halves.
 SPLIT = 134217729.0
-# An upper bound on the low part of y log(x), which `power` computes as the sum of a high and a low part. The bound holds
-# where exp does not overflow.
+# `power` computes y log(x) as the sum of a high and a low part. This is an upper bound on the low part, wherever e^(y
+# log(x)) neither overflows nor underflows.
 TINY = 2.0**-30
 
 # The bits of 1.0.
@@ -50,8 +50,8 @@ ONE = 0x3FF0000000000000
 ROOT_HALF = 0x3FE6A09E667F3BCD
 MANTISSA = 0x000FFFFFFFFFFFFF
 EXPONENT = 0x7FF
-# The bits of 2^52. Their bitwise OR with a small integer k gives the bits of the float 2^52 + k. This conversion of
-# integers to floats can be vectorised with AVX2.
+# The bits of 2^52. Their bitwise OR with a small integer k gives the bits of the float 2^52 + k. This converts k to a
+# float with operations that AVX2 can vectorise.
 TWO_52_BITS = 0x4330000000000000
 TWO_52_BIASED = 4503599627370496.0 + 1023.0
 # 1.5 * 2^52. Adding this number rounds a float to an integer, which is then in the low bits of the sum.
@@ -75,7 +75,8 @@ def bits_of(x: Real) -> Any:
 def _exponent(u: Real) -> Real:
     """Return the exponent k of u as a float, where u = 2^k m and m is in [sqrt(1/2), sqrt(2))."""
     bits = bits_of(u) + (ONE - ROOT_HALF)
-    # With the mask, the compiler can use a logical shift. AVX2 has no arithmetic shift of 64-bit integers.
+    # The mask removes copies of the sign bit, so that the compiler can use a logical shift. AVX2 has no arithmetic
+    # shift of 64-bit integers.
     k = (bits >> 52) & EXPONENT
     return np.int64(k | TWO_52_BITS).view(np.float64) - TWO_52_BIASED
 
@@ -89,7 +90,7 @@ def _fraction(u: Real) -> Real:
 def _series(s: Real) -> Real:
     """Return R(s^2) = log((1 + s) / (1 - s)) / s - 2 for |s| < 0.172, the polynomial in the formula of the logarithm.
 
-    It is evaluated by Estrin's scheme, with which a processor can run several operations at the same time.
+    It is evaluated by Estrin's scheme, which lets a processor run several operations at the same time.
     """
     z = s * s
     w = z * z
@@ -99,7 +100,8 @@ def _series(s: Real) -> Real:
 def _deficit(f: Real, s: Real, low: Real) -> Real:
     """Return f - log(1 + f) - low, a small number that logarithms subtract from f.
 
-    It is f^2/2 - (s (f^2/2 + R(s^2)) + low) with s = f / (2 + f). `low` has the low-order bits of the other terms.
+    It is f^2/2 - (s (f^2/2 + R(s^2)) + low) with s = f / (2 + f). `low` is the sum of the small corrections to the
+    other terms of the logarithm.
     """
     half_square = 0.5 * f * f
     return half_square - (s * (half_square + _series(s)) + low)

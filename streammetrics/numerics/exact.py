@@ -43,7 +43,7 @@ BLOCK = 1 << 16
 # The maximum number of products whose sum is certain to fit in an int64. Each product is that of two digits of a
 # `Mass`, so it is below 2**40.
 MOST_PRODUCTS = 1 << 20
-# All bits of each chunk: 32, but 64 bits of the last chunk, which has the sign.
+# A mask of the bits of each chunk: 32 bits, but all 64 bits for the last chunk, which has the sign.
 CHUNK_BITS = np.array([(1 << 32) - 1] * (CHUNKS - 1) + [-1])
 # The value of a unit of each chunk, divided by 2**64 so that it does not overflow.
 WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)
@@ -106,7 +106,8 @@ def units_to_fraction(units: Any) -> Any:
 
 def exact_to_fraction(number: Ints) -> Fraction:
     """Convert one superaccumulator to a fraction, without rounding."""
-    # Most chunks are 0. A fraction of the others only has smaller terms, which are much faster to reduce.
+    # Most chunks are 0. Leave out the zero chunks at both ends, because a fraction of smaller integers is much faster
+    # to reduce.
     used = np.flatnonzero(number)
     if not len(used):
         return Fraction(0)
@@ -135,7 +136,7 @@ def to_floats(numbers: Ints) -> NDArray[np.float64]:
 
 
 def _split_signs(numbers: Ints) -> tuple[NDArray[np.bool_], Ints]:
-    """Return a mask of the negative superaccumulators, and the absolute values of all of them."""
+    """Return a mask of the negative superaccumulators, and the absolute value of each superaccumulator."""
     negative = numbers[..., -1] < 0
     if not negative.any():
         return negative, numbers
@@ -248,7 +249,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def quotients(cls, pairs: Sequence[tuple[int, int]], total: Fraction = ONE) -> Limits:
-        """Return the sum of quotients, each a pair (numerator, denominator) of integers, divided by `total`."""
+        """Return the sum of quotients, divided by `total`; `pairs` has each (numerator, denominator) as integers."""
         low, high = _quotient_of_sum(pairs, total)
         return cls(low, (low + high) / 2, high)
 
@@ -261,7 +262,7 @@ class Limits(NamedTuple):
         return Limits(-self.high, -self.value, -self.low)
 
     def widen(self, slack: Fraction, least: Fraction | int | None = None, most: Fraction | int | None = None) -> Limits:
-        """Return the number with bounds wider by `slack` on either side, but not below `least` or above `most`."""
+        """Move both bounds outward by `slack`, but not below `least` or above `most`, and return the new object."""
         if not slack:
             return self
         low, high = self.low - slack, self.high + slack
@@ -284,11 +285,11 @@ class Limits(NamedTuple):
 
 
 def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple[Fraction, Fraction]:
-    """Return lower and upper bounds of the sum of quotients (numerator, denominator), divided by `total`.
+    """Return bounds of the sum of quotients, divided by `total`; `pairs` has each (numerator, denominator).
 
-    For a few quotients, the sum is exact and the bounds are equal. The exact sum of thousands of quotients would be
-    slow, because its denominator is about the product of all denominators. The bounds are then so close that they
-    round to the same float.
+    For a few quotients, the sum is exact, and the lower and the upper bound are equal. For thousands of quotients, the
+    exact sum would be slow, because its denominator is about the product of all denominators. The bounds then differ,
+    but round to the same float.
     """
     if len(pairs) > FEW_TERMS and any(top for top, _ in pairs):
         # Truncate every quotient to a multiple of 2**-shift, so that the largest quotient keeps about 256 bits.
@@ -320,8 +321,9 @@ def weight_rounding(rows: Ints, excess: Ints | None) -> Fraction:
     if excess is None:
         return Fraction(0)
     weight = (excess[..., 0] + (rows << 20)) * 2.0**-20 + excess[..., 1] * 2.0**-60
-    # The weight of a row is 0, which has no error, or at least 2**-36. In cells below this total, all rows have weight
-    # 0. In other cells, at most weight * 2**36 rows have a positive weight, each with an error of at most 2**-61.
+    # The weight of a row is either 0, which has no error, or at least 2**-36. If the total weight of a cell is below
+    # 2**-37, all its rows therefore have weight 0. In any other cell, at most (total weight) * 2**36 rows have a
+    # positive weight, each with an error of at most 2**-61.
     there = weight > 2.0**-37
     most = np.minimum(rows[there], weight[there] * 2.0**36 + 1) / weight[there]
     return Fraction(float(most.max(initial=0.0)) * 1.0001) / (1 << FRACTION_BITS + 1)
@@ -412,7 +414,7 @@ class Mass:
         return total
 
     def segment_sums(self, cuts: Ints) -> NDArray[Any]:
-        """Return the sum over each segment of cells, as Python integers; `cuts` has their starts and the last end."""
+        """Return the sum over each segment of cells, as Python integers; `cuts` has all starts and the last end."""
         out = np.zeros(len(cuts) - 1, object)
         for i, digits in enumerate(self.digits):
             out += np.diff(_exclusive_cumsum(digits)[cuts]).astype(object) << DIGIT_BITS * i
@@ -481,7 +483,7 @@ class Mass:
         return total
 
     def to_floats(self) -> NDArray[np.float64]:
-        """Return the numbers of all cells as float64: exact up to 53 bits, with an error below 2 ulp beyond that."""
+        """Return the numbers of all cells as float64: exact up to 2**53, with an error below 2 ulp above that."""
         out = np.zeros(self.digits.shape[1])
         for digit in self.digits[::-1]:
             out = out * float(1 << DIGIT_BITS) + digit
@@ -514,7 +516,7 @@ def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:
 
 
 def _normalize_digits(parts: Ints) -> Ints:
-    """Carry digits of any size and sign, so that each is in [0, 2**20) and the numbers stay the same."""
+    """Carry digits of any size and sign into the next ones until each is in [0, 2**20); the numbers stay the same."""
     out = []
     carry = np.zeros_like(parts[0])
     for part in parts:

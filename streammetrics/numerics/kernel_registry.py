@@ -66,7 +66,7 @@ def set_slow_report(report: Callable[[], None]) -> None:
 
 
 def has_slow_report() -> bool:
-    """Return whether a report about slow compilation is still to come: a function is set but has not been called yet."""
+    """Return whether `set_slow_report` has set a function that has not been called yet."""
     return bool(_REPORTS)
 
 

@@ -66,7 +66,7 @@ class _Matching:
     def add(self, start: int) -> None:
         """Add a row to the matching along the shortest augmenting path, which may leave another row unmatched.
 
-        The length of a path is the sum of row price + column price - weight over its pairs, which is 0 for matched pairs.
+        The length of a path is the sum over its pairs of row price + column price - weight. Matched pairs add 0.
         """
         distance = np.full_like(self.column_prices, self.far)
         ahead, before = distance.copy(), np.full(len(distance), FREE)
@@ -81,7 +81,8 @@ class _Matching:
             distance[at] = ahead[at] = new[nearer]
             before[at] = row
             nearest = int(ahead.argmin())
-            # Stop if no path to a free column is shorter than `end`, the length of leaving the row `last` unmatched.
+            # `end` is the length of the path that leaves the row `last` unmatched. Stop if no path to a free column is
+            # shorter.
             if ahead[nearest] >= end:
                 nearest, self.mates[last] = self.mates[last], FREE
                 break
@@ -94,8 +95,8 @@ class _Matching:
             lengths.append(length)
             if length + self.row_prices[row] < end:
                 last, end = row, length + self.row_prices[row]
-        # Change the price of each row and column that was reached by a shorter path, by the length of the final path
-        # minus the length of that path. The conditions in the docstring of the class then hold again.
+        # Update the price of each row and column that a path shorter than the final one reached: change it by the
+        # difference of the two lengths. The conditions in the docstring of the class then hold again.
         self.column_prices += np.maximum(end - distance, 0)
         self.row_prices[rows] -= end - np.array(lengths, self.row_prices.dtype)
         # Walk the path backwards, and match every row on it with its new column.

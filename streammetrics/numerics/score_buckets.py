@@ -4,9 +4,9 @@ A higher score never falls into a lower bucket, because scores are mapped to buc
 `kernels.histogram` has the compiled version.
 
 All functions take the scale of scores as `real`, and the resolution as `bits`, the base-2 logarithm of the number of
-buckets. On the scale "probability" (`real` is False), probabilities below 1/2 have buckets in 32 octaves. The buckets of
-p above 1/2 mirror those of 1 - p, and 1/2 has its own bucket. On the scale "real" (`real` is True), scores are any
-finite numbers, and a bucket has the leading bits of the float32 number.
+buckets. On the scale "probability" (`real` is False), buckets divide the 32 octaves (factors of 2) below 1/2. The
+buckets of p above 1/2 mirror those of 1 - p, and 1/2 has its own bucket. On the scale "real" (`real` is True), scores
+are any finite numbers, and a bucket contains the scores whose float32 values have the same leading bits.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def count_buckets(bits: int, real: bool) -> int:
 
 
 def find_buckets(scores: Floats, real: bool, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
-    """Return the bucket of each score, and whether the bucket represents a different score, so that bits are lost."""
+    """Return the bucket of each score, and whether bits are lost, because the bucket represents a different score."""
     x = np.asarray(scores, np.float64) + 0.0
     if real:
         return _find_real_buckets(x, bits)
@@ -103,7 +103,8 @@ def find_buckets(scores: Floats, real: bool, bits: int) -> tuple[Ints, NDArray[n
 def _find_real_buckets(x: Floats, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
     size = np.abs(x)
     word = size.view(I8)
-    # The bits of the float32 number: a float64 has 29 more fraction bits, and its exponent bias is larger by 896.
+    # Convert the bits of the float64 to those of a float32, which has 29 fewer fraction bits and an exponent bias that
+    # is smaller by 896.
     top = (word >> 29) - (896 << 23)
     tiny, over = top < 1 << 23, top > LARGEST
     # Below 2**-126, float32 numbers are subnormal, and their bits are the score in units of 2**-149.
@@ -169,7 +170,7 @@ def smallest_scores(bucket: Ints, real: bool, bits: int, *, exact: bool) -> Floa
 
 
 def _bucket_floor(bucket: Ints, base: int, shift: int) -> Floats:
-    """Return the smallest number in each bucket, whose bits are those of the bucket followed by zeros.
+    """Return the smallest number in each bucket: its bits are those of the bucket, followed by zeros.
 
     It is 0 for the lowest bucket. `base` has the bits of the smallest number of the scale, and `shift` is the number of
     bits that buckets leave out.

@@ -84,10 +84,10 @@ def union(default: tuple[Any, ...], *, kw_only: bool = True) -> Any:
 
 
 class _Signature:
-    """The signature that `help` and notebooks show for a constructor; it is built from the fields when it is read."""
+    """The signature that `help` and notebooks show for a constructor, built from the dataclass fields on access."""
 
     def __get__(self, instance: object, cls: Any) -> inspect.Signature:
-        # The class defines its own constructor, so show the signature of that.
+        # If the class defines its own constructor, show the signature of that constructor.
         if cls is Settings or cls.__init__ is not Settings.__init__:
             own = inspect.signature(cls.__init__)
             return own.replace(parameters=[*own.parameters.values()][1:])

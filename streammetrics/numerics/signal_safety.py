@@ -41,7 +41,8 @@ def run_with_locks(locks: Sequence[threading.Lock], function: Callable[[], T]) -
             run_without_interrupt([lock.acquire, partial(releases.append, lock.release)])
         return function()
     finally:
-        # A signal handler could interrupt Python code in this block. A single call of a C function releases all locks.
+        # A signal handler could interrupt Python code in this block, so a single call of a C function releases all
+        # locks.
         deque(release_all, 0)
 
 
@@ -77,6 +78,6 @@ def run_uninterrupted(function: Callable[[], T]) -> T:
     try:
         future, _ = start_in_thread(function, "uninterrupted")
     except RuntimeError:
-        # No thread can be started, for example because the interpreter is shutting down.
+        # No thread can be started, for example because the interpreter is shutting down, so call the function here.
         return function()
     return future.result()

@@ -76,7 +76,7 @@ def to_stored_key(key: Any) -> tuple[str, Any] | None:
 
 def _format_decimal(key: Decimal) -> str:
     """Return the canonical text of a decimal, which has no exponent and no trailing zeros: "0.5" for 0.50."""
-    # `Decimal.normalize` would round to 28 digits.
+    # Do not use `Decimal.normalize`, because it rounds to 28 digits.
     text = format(key, "f")
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text if key else "0"
@@ -115,7 +115,7 @@ def are_stored_keys(kind: str, values: Any) -> bool:
         texts = [v.decode() for v in values]
         return kind == "string" or all(to_stored_key(_parse_decimal(t)) == ("decimal", t.encode()) for t in texts)
     except (UnicodeDecodeError, ArithmeticError, ValueError):
-        # The bytes are not valid UTF-8, or do not represent a number.
+        # A value is not valid UTF-8, or is not a decimal number in canonical form.
         return False
 
 

@@ -41,7 +41,7 @@ def _apply_elementwise(function: Callable[[Numbers, Numbers], Numbers], x: Any, 
     The function itself takes single numbers or arrays with one axis.
     """
     first, second = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(df, np.float64))
-    # Iterations also compute elements that have already converged. Suppress warnings, because these may overflow.
+    # Suppress warnings. Iterations also compute elements that have already converged, and these may overflow.
     with np.errstate(all="ignore"):
         if first.ndim:
             return function(first.reshape(-1), np.minimum(second.reshape(-1), NORMAL)).reshape(first.shape)

@@ -139,10 +139,10 @@ def _add_object(name: str, thing: Any, content: _ReportContent) -> None:
 
 
 def _unwrap(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the metrics that an object contains, with their names.
+    """Yield the metrics inside an object, each with a name.
 
-    A bundle yields each of its members, a ledger its total, and a checkpoint each of its collections, slices and
-    windows. Any other object is yielded as it is.
+    For a bundle, these are its members; for a ledger, its total; for a checkpoint, its collections, slices and windows.
+    Any other object is yielded as it is.
     """
     if isinstance(thing, Bundle):
         for inner, one in thing.items():
@@ -155,10 +155,11 @@ def _unwrap(name: str, thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _find_comparisons(content: _ReportContent, sides: tuple[str, str]) -> list[ComparedSides]:
-    """Return the comparisons of a page, by treatment.
+    """Return the comparisons to show on a page, grouped by treatment.
 
-    If the caller passed neither comparisons nor a scorecard, this function compares two models of each collection that has
-    shards of users. The first model is the control, and `_choose_model` chooses the other one.
+    If the caller passed neither comparisons nor a scorecard, this function compares two models of each collection whose
+    rows are split into shards of users. The first model is the control, and `_choose_model` chooses the other one.
+    `sides` are the names of the treatment and the control in comparisons that the caller passed without names.
     """
     if content.pairs:
         return [ComparedSides((NamedSide(sides[0], 1), NamedSide(sides[1], 0)), content.pairs)]
@@ -182,7 +183,7 @@ def _find_comparisons(content: _ReportContent, sides: tuple[str, str]) -> list[C
 
 
 def _group_by_treatment(content: _ReportContent) -> list[ComparedSides]:
-    """Return the named comparisons by treatment and control. Each model has its colour in the charts of all models."""
+    """Group the named comparisons by treatment and control. Each model gets the colour that it has in the charts."""
     tasks = [name for _, thing in content.accumulators for group in group_comparable_tasks(thing) for name in group]
     named = dict.fromkeys(name for one in content.model_comparisons for name in (one.control, one.treatment))
     order = [n for n in dict.fromkeys(t.rpartition("/")[2] for t in tasks) if n in named]
@@ -203,7 +204,7 @@ def _group_by_treatment(content: _ReportContent) -> list[ComparedSides]:
 def _choose_model(thing: Any, models: list[str]) -> str:
     """Return the name of the model to compare with the first one.
 
-    With more than two models, this is the one with the best value of the first metric.
+    If there are several others, this is the one with the best value of the first metric.
     """
     if len(models) == 2:
         return models[1]

@@ -1,4 +1,4 @@
-"""Build the sections of a report page about scorecards: verdict, metrics by role, slices and arms."""
+"""Build the sections of a report page about scorecards: verdict, metrics by role, slices and experiment arms."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def add_scorecards(
 
     Scorecards of one experiment, such as one over all rows and one by slice, have the same totals. The page shows the
     totals once, and then the slices of each of these scorecards. `warnings` are sentences about dropped rows, and
-    `split` has the users by arm, if they were counted.
+    `split` has the number of users in each arm, if users were counted.
     """
     shown: list[Scorecard] = []
     later: list[PagePart] = []
@@ -102,7 +102,7 @@ def add_scorecards(
             )
             page.parts.append(PagePart("scorecard", title, "score" if not several else "", data))
         if forests:
-            # The first section of slices explains all of them.
+            # Explain the forest plots only in the first section of slices on the page.
             explained = any(part.kind == "forests" for part in page.parts)
             note = " ".join([*([] if explained else [FOREST, CORRECTION]), *left])
             title = f"Where it differs by {' and '.join(collect_slice_columns(card.arms[card.control]))}"
@@ -115,7 +115,7 @@ def add_scorecards(
 
 
 def _find_split(card: Scorecard) -> UserSplit | None:
-    """Return the users by arm that a scorecard was tested with; None without a test."""
+    """Return the number of users in each arm, from the sample ratio test of a scorecard; None without a test."""
     return None if card.ratio is None else UserSplit(card.ratio, is_tested=True)
 
 
@@ -130,7 +130,7 @@ def _format_badge(card: Scorecard) -> str:
 
 
 def _describe_joint_confidence(card: Scorecard) -> str:
-    """Return why the intervals of several treatments have a higher confidence level than was asked for; else ""."""
+    """Return a sentence that says why each interval has a higher level than requested; "" for a single treatment."""
     if len(card.progress) == 1:
         return ""
     together = format_confidence(card.options.confidence, False)
@@ -174,7 +174,8 @@ def _build_forests(
 ) -> tuple[list[Forest], list[str]]:  # fmt: skip
     """Return a forest plot (one interval for each slice) for each metric and treatment.
 
-    The second result is a list of remarks that give the number of slices that cannot be compared, and the reason.
+    The second result is a list of remarks. Each of them gives a reason why slices cannot be compared, and the number of
+    these slices.
     """
     if not is_sliced(card.arms[card.control]):
         return [], []
@@ -236,7 +237,7 @@ def build_arm_part(
     rows_of : dict of str to int
         The number of rows of each arm; empty if unknown.
     colours : dict of str to int
-        The colour of each arm. An arm that has none gets the next one.
+        The index of the colour of each arm. For an arm without one, the index is its position in the table.
     """
     texts = {} if split is None else split.describe_arms()
     heads = [*(["rows"] if rows_of else []), *([] if split is None else split.heads)]

@@ -83,7 +83,8 @@ def linear_axis(low: float, high: float, *, percent: bool = False, sign: bool = 
     values = [i * step for i in range(first, last + 1)]
     texts = [write(v, decimals, percent) if v else "0" for v in values]
     if max(map(len, texts), default=0) > LONG_LABEL:
-        # With an exponent, a label needs the digits from the largest value down to the step.
+        # Write the labels with an exponent. They need all digits from the leading digit of the largest value to the
+        # digit of the step. With fewer digits, adjacent ticks would have the same label.
         size = math.floor(math.log10(max(abs(low), abs(high)))) - math.floor(math.log10(step))
         short = [format_exponent(v, size + 1, sign=sign, percent=percent) for v in values]
         texts = min(texts, short, key=lambda some: max(map(len, some)))
@@ -213,7 +214,7 @@ class Chart:
     xlabel, ylabel : str
         Labels of the axes.
     layers : list
-        Lines, areas, bands, whiskers and rules, from the bottom up.
+        Lines, areas, bands, whiskers and rules, in the order in which they are drawn.
     key : list of ColourKey
         The legend.
     right : tuple of (value, text)

@@ -45,7 +45,8 @@ class ComparedSides(NamedTuple):
     pairs : list of (name, comparisons)
         Comparisons over all rows or by slice, each with the name of the object that they compare.
     primary : str or None
-        Name of the metric that decides, as for `NamedComparison`.
+        Name of the primary metric, which decides which side is better; by default, the first metric with a known better
+        direction.
     """
 
     sides: tuple[NamedSide, NamedSide]
@@ -102,8 +103,8 @@ def build_cutoff_table(comparisons: Sequence[Comparison], sides: tuple[NamedSide
 def add_comparisons(page: Page, compared: Sequence[ComparedSides], warnings: Sequence[str], *, first: bool) -> None:
     """Add the sections of comparisons to a page, for one treatment after the other.
 
-    If `first` is true, the headline of the page is about the first treatment, and the other verdicts follow. `warnings`
-    are sentences about dropped rows.
+    If `first` is true, the headline of the page is about the first treatment, and a sentence about each other treatment
+    follows below it. `warnings` are sentences about dropped rows.
     """
     if first:
         control = compared[0].sides[1]
@@ -137,7 +138,7 @@ def _add_treatment(
     unmatched = _describe_unmatched(pairs, sides)
     if overall:
         primary = choose_primary(overall, compared.primary)
-        # The table of ranking metrics by cut-off has the others.
+        # Leave out ranking metrics that the table by cut-off shows, except the primary metric.
         rows = [build_measure_row(c) for c, one in zip(prefixed, overall, strict=True)
                 if c.name not in by_cutoff or one is primary]  # fmt: skip
         for row in rows:
@@ -165,7 +166,7 @@ def _add_treatment(
 
 
 def _collect_notes(pairs: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[Note]:
-    """Return the notes about the comparison over all rows, including Simpson's paradox in each set of slices."""
+    """Return notes about the comparison over all rows, such as a contradiction by the slices (Simpson's paradox)."""
     wholes = [some for _, some in pairs if isinstance(some, Comparisons) and not some.by]
     if len(wholes) != 1:
         return []
@@ -186,7 +187,7 @@ def _select_by_cutoff(comparisons: Sequence[Comparison]) -> dict[str, Comparison
 
 
 def _has_cutoff(one: Comparison) -> bool:
-    """Return whether a metric reads the first k documents of each ranking, such as NDCG@10."""
+    """Return whether the compared metric reads only the first k documents of each ranking, as NDCG@10 does."""
     k = getattr(one.metric, "k", None)
     return isinstance(one.metric, (QueryMean, ExposureMetric)) and k is not None and one.name.endswith(f"@{k}")
 
@@ -214,7 +215,8 @@ def _name_slices(name: str, some: Any) -> str:
 def _describe_unmatched(compared: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[str]:
     """Return remarks about metrics and slices that could not be compared.
 
-    There is one remark for each reason. The remark lists at most five of the metrics and slices, and counts the others.
+    There is one remark for each reason. It names up to five of the metrics and slices that have this reason, and gives
+    the number of the others.
     """
     reasons: dict[str, list[str]] = {}
     for _, some in compared:
@@ -235,7 +237,7 @@ def _build_forests(
     groups: Sequence[tuple[str, list[Comparison]]], overall: Sequence[Comparison], sides: tuple[NamedSide, NamedSide],
     primary: str | None,
 ) -> list[Forest]:  # fmt: skip
-    """Return a forest plot for each metric, with one interval for each slice. The metric that decides is the first.
+    """Return a forest plot for each metric, with one interval for each slice. The primary metric comes first.
 
     Only the plot of the first metric is expanded when the page opens. It shows more slices than the others.
     """

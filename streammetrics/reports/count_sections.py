@@ -51,9 +51,9 @@ def add_accumulators(
 ) -> None:  # fmt: skip
     """Add the sections of metrics to a page.
 
-    If `first` is true, there are no scorecards or comparisons, and the page begins with these metrics. `compared` are
-    the comparisons on the page, as pairs of a name and the comparisons under this name. `warnings` are sentences about
-    dropped rows. The other parameters are those of `report`.
+    If `first` is true, there are no scorecards or comparisons, and the page begins with these metrics. `compared` has
+    the comparisons on the page, as pairs of an object name and the comparisons of this object. `warnings` are sentences
+    about dropped rows. The other parameters are those of `report`.
     """
     has_arms = any(part.kind == "arms" for part in page.parts)
     where: list[PagePart] = []
@@ -85,7 +85,8 @@ def add_accumulators(
                     values,
                 )
                 (later if compared else page.parts).append(part)
-                # A scorecard has charts of each arm, so charts of all arms together are left out.
+                # On a page with a scorecard, leave out charts of all arms together, because the scorecard has charts of
+                # each arm.
                 if charts := [] if has_arms else build_charts(plain):
                     data = charts, build_top_rows(plain)
                     page.parts.append(PagePart("charts", "Curves", "", data, CHARTS_NOTE))
@@ -109,8 +110,8 @@ WINDOW_NOTE = (
 def _build_difference_charts(windowed: Windowed, compared: Sequence[tuple[str, Any]]) -> list[Chart]:
     """Return the chart of a difference by time window, as a list of at most one chart.
 
-    The chart shows the first metric. The list is empty unless exactly two models are compared and the windows have
-    shards of users for intervals.
+    The chart shows the first metric. The list is empty unless exactly two models are compared, and the rows of the
+    windows are split into shards of users, from which intervals are computed.
     """
     overall = [c for _, some in compared for c in list_comparisons(some) if not c.keys]
     groups = (
@@ -152,8 +153,8 @@ def build_grid(
     for row in rows:
         cells = []
         for i, cell in enumerate(row):
-            # A printed table shows a repeated key only once. The reader can sort the table on the page, so every row
-            # needs its key.
+            # A cell is None if it repeats the key above it. The reader of the page can sort the rows, so fill in the
+            # key in every row.
             text, note = table[-1][i][:2] if cell is None else cell
             text = "–" if text == "NaN" else text
             number = _parse_number(text) if i >= left_columns else None
@@ -170,14 +171,14 @@ def build_grid(
 def _parse_number(text: str) -> float | None:
     try:
         value = float(text.replace(",", "").removesuffix(MARK))
-    # A cell that is not a number has no number to sort by.
+    # The text of the cell is not a number, so the page cannot sort by it.
     except ValueError:
         return None
     return value if math.isfinite(value) else None
 
 
 def _collect_intervals(thing: Any, confidence: float | None) -> dict[str, tuple[float, float]]:
-    """Return the interval of each metric of a collection, by metric name; none if `confidence` is None."""
+    """Return the interval of each metric of a collection, by metric name; an empty dict if `confidence` is None."""
     if confidence is None or is_sliced(thing):
         return {}
     return {r["metric"]: (r["interval_low"], r["interval_high"]) for r in answer_of(thing).records(confidence)

@@ -82,8 +82,8 @@ def build_charts(source: ChartSource) -> list[Chart]:
     charts: list[Chart] = []
     if tasks:
         charts += _build_curves(tasks)
-        # For multiclass tasks, `build_task_charts` adds a reliability diagram of the class with the highest
-        # probability. A diagram of the pooled classes would say little.
+        # Leave out multiclass tasks, because a reliability diagram of all classes together would say little. For them,
+        # `build_task_charts` draws a diagram of the class with the highest probability.
         single = [m for m in tasks if m.pooled != "classes"]
         charts += _build_reliability_charts(single)
         charts += [_build_score_chart(m) for m in single]

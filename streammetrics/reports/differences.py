@@ -109,7 +109,8 @@ def collect_card_changes(table: Table) -> list[NumberChange]:
 def build_difference_grid(changes: Sequence[NumberChange], control: str, share: str) -> Grid:
     """Return a table of the differences between two models, one row for each metric.
 
-    `control` is the name of the first model, and `share` the heading of the columns of intervals, such as "95 %".
+    `control` is the name of the model with which the other one is compared. `share` is the heading of the columns of
+    intervals, such as "95 %".
     """
     treatment = changes[0].treatment if changes else ""
     heads = ["metric", control, treatment, "difference", share, "relative", share, "p", ""]
@@ -130,7 +131,11 @@ def build_difference_grid(changes: Sequence[NumberChange], control: str, share: 
 
 
 def describe_joint_confidence(treatments: int, control: str, confidence: str) -> str:
-    """Return why each interval of several treatments has a higher level than `confidence`, such as "95 %"."""
+    """Return the reason why, with several treatments, each interval has a higher level than `confidence`.
+
+    `treatments` is the number of treatments, `control` is the name of the control, and `confidence` is a text such as
+    "95 %".
+    """
     return f"{treatments} comparisons with {control} are valid together at {confidence}"
 
 

@@ -50,10 +50,11 @@ def build_comparison_headline(
     warnings: Sequence[str] = (),
     notes: Iterable[Note] = (),
 ) -> Headline:
-    """Return the headline for comparisons over all rows, with the sentence that `eval` prints, too.
+    """Return the headline for comparisons over all rows; its main sentence is also printed by the command `eval`.
 
     The main sentence is about the metric `primary`. If there are no comparisons, it is about the slices in `forests`.
-    `sides` are the new and the old model or arm, and `warnings` are sentences about dropped rows.
+    `sides` are the new and the old model or arm, and `warnings` are sentences about dropped rows. `notes` are further
+    notes about the comparison, such as covariates.
     """
     if not comparisons:
         return _build_slice_headline(sides, forests, warnings)
@@ -94,9 +95,9 @@ def _describe_agreement(rows: list[MeasureRow]) -> str:
 
 
 def _describe_errors(main: Comparison, row: MeasureRow, badge: str) -> list[Fact]:
-    """Return remarks about the error by chance, and the error because scores are rounded to buckets of a histogram.
+    """Return remarks about the two errors of a difference: from chance, and from rounding scores to histogram buckets.
 
-    The remark about the larger error comes first, and says how to reduce that error.
+    The first remark is about the larger error, and says how to reduce it.
     """
     if not row.half:
         return []
@@ -172,8 +173,8 @@ def build_scorecard_headline(
     """Return the headline of a scorecard: the verdict on the first treatment, the other verdicts, and remarks.
 
     `figures` are the table rows of each treatment, `colours` the colour index of each arm, and `notes` the notes about
-    all treatments and slices. `has_users` says whether the table of arms has the users so far, so that the headline gives
-    them only beside the planned users.
+    all treatments and slices. `has_users` says whether the page has a table with the number of users in each arm. The
+    headline then gives the number of users only if it can compare it with the planned number.
     """
     verdicts = list(card.verdicts.items())
     arm, first = verdicts[0]
@@ -198,7 +199,7 @@ def build_scorecard_headline(
 def colour_names(text: str, names: Mapping[str, int]) -> Parts:
     """Split a sentence at the names of arms, so that each name can be shown in its colour.
 
-    Only the first mention of a name counts. `names` maps each name to the index of its colour.
+    Only the first mention of each name is coloured. `names` maps each name to the index of its colour.
     """
     # A name must follow a space and must not be followed by a letter or digit. Otherwise, "new" would be found in
     # "newer".
@@ -243,7 +244,7 @@ def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:
 
 
 def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fact]:
-    """Return a remark for each treatment: how many guardrails are held, and the difference in each of the others."""
+    """Return a remark for each treatment: the number of guardrails that are held, and the differences of the others."""
     facts = []
     for arm, rows in figures.items():
         guarded = [r for r in rows if r.word in ("held", "undecided", "breached") or r.limit]
@@ -283,9 +284,9 @@ def format_limit(
 ) -> str:
     """Return the limit of a guardrail as text, such as "≥ −5 % (0.0931)"; empty for a metric that is not a guardrail.
 
-    `margin` is the allowed deterioration, and `better` the good direction: "high", "low" or "one" (closer to 1). The
-    number in brackets is the value that a relative limit allows, if the value of the control is known; with `rate`, as a
-    percentage. For "one", the text has the lowest and the highest value that the limit allows.
+    `margin` is the allowed deterioration, and `better` the good direction: "high", "low" or "one" (closer to 1). If the
+    limit is relative and the value of the control is known, the number in brackets is the worst value that is allowed,
+    as a percentage if `rate` is true. For "one", the text has the lowest and the highest value that the limit allows.
     """
     if role != GUARDRAIL or margin is None:
         return ""
@@ -301,7 +302,8 @@ def format_limit(
     if better == "one":
         if not 0.0 < control < math.inf:
             return f"≤ {size} farther from 1"
-        # The treatment may be on either side of 1, whichever side the control is on.
+        # Values on both sides of 1 are allowed. A value and its inverse, such as 0.8 and 1.25, count as equally far
+        # from 1.
         far = max(control, 1.0 / control) * (1.0 + margin)
         return f"{format_number(1.0 / far)} to {format_number(far)}"
     sign = ("−" if better == "high" else "+") if margin else ""

@@ -136,7 +136,7 @@ def _is_clear(one: Comparison) -> bool:
 
 
 def _choose_value_decimals(one: Comparison) -> int:
-    """Return the number of decimals of a value that is shown in percent, from the interval of its absolute difference."""
+    """Return the number of decimals for values in percent, chosen from the width of the interval of the difference."""
     decimals = choose_decimals((one.difference.high - one.difference.low) / 2 * 100)
     return 2 if decimals is None else min(decimals, 4)
 
@@ -222,8 +222,8 @@ def build_shared_axis(
 ) -> tuple[RowAxis, float, float]:
     """Return a shared axis for several rows, and the lowest and the highest value on it.
 
-    Rows with too little data do not affect the range, and much longer intervals are cut off. The range includes
-    `overall`, the difference over all rows. The axis has at most `steps` steps between ticks.
+    Rows with too little data do not affect the range. Intervals that are much longer than the others are cut off at its
+    ends. The range includes `overall`, the difference over all rows. The axis has at most `steps` steps between ticks.
     """
     # The range covers the middle 96 % of the differences, plus `most` times the median half-width of the intervals on
     # both sides. If it covered all intervals, one slice with little data would squeeze all the others.
@@ -326,7 +326,8 @@ def build_hero(row: MeasureRow, percent: bool) -> tuple[MeasureRow, RowAxis]:
 def count_shown_slices(place: int, groups: int) -> int:
     """Return the largest number of slices to show in each group of a forest plot.
 
-    It is larger for the first metric (`place` 0), and smaller if the plot has many groups.
+    `place` is the position of the metric on the page, and `groups` is the number of groups. The result is larger for
+    the first metric (`place` 0), and smaller if there are many groups.
     """
     return max(20, (200 if place == 0 else 40) // max(1, groups // 2))
 

@@ -130,7 +130,7 @@ def _build_cell(one: ArrayValues, i: int) -> Cell:
 
 
 def build_class_grids(collection: MetricCollection) -> list[Grid]:
-    """Return tables of metrics by class, computed from all states that count by class.
+    """Return tables of metrics by class, computed from all states that count each class separately.
 
     If there are too many classes for a confusion matrix, the list also has a table of the most frequent confusions.
     """
@@ -155,7 +155,8 @@ def build_class_grids(collection: MetricCollection) -> list[Grid]:
 def _read_class_values(task: str, state: Any, names: list[str]) -> Iterator[ArrayValues]:
     """Yield the metrics that can be computed from a state, each with one value for every class or label.
 
-    They are precision, recall and F1 for counts of decisions, and AUC and average precision for scores.
+    A state with counts of decisions gives the number of positives, precision, recall and F1. A state with scores gives
+    AUC and average precision.
     """
     metrics: list[Several[Any]] = []
     which: Any = {"num_classes": max(2, len(names)), "average": None}

@@ -67,7 +67,7 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
 
 
 def _draw_report(thing: Any, ax: Any) -> Any:
-    """Draw the report part about an object: its charts if it has any, else its scorecard, else its first forest plot."""
+    """Draw what a report shows about an object: its charts if any, else its scorecard or its first forest plot."""
     data_of = {part.kind: part.data for part in reversed(assemble(thing, "").parts)}
     if isinstance(thing, MetricLike) and "charts" in data_of and data_of["charts"][0]:
         return _draw_charts(data_of["charts"][0], ax)

@@ -51,7 +51,7 @@ TotalMetrics = MetricCollection | Sharded
 def split_pieces(thing: Any, name: str = "") -> list[tuple[str, TotalMetrics | AxisWrapper]]:
     """Return the collections, slices and windows inside an object, each with its name.
 
-    `name` is the prefix of these names, and the whole name of an object that contains no others.
+    `name` is the name of the object. If the object contains others, `name` is the prefix of their names.
     """
     if isinstance(thing, Bundle):
         return [piece for inner, one in thing.items() for piece in split_pieces(one, _join_names(name, inner))]
@@ -59,7 +59,7 @@ def split_pieces(thing: Any, name: str = "") -> list[tuple[str, TotalMetrics | A
         return split_pieces(thing.total, name)
     if isinstance(thing, Checkpoint):
         counted = split_pieces(thing.total, name)
-        # If the pass over the data counts only slices, the total over all rows is the sum of these slices.
+        # If only slices were counted, merge them to get the metrics over all rows.
         first = counted[0][1]
         return [(name, merge_cells(first)), *counted] if isinstance(first, AxisWrapper) else counted
     if isinstance(thing, Metric):
@@ -210,12 +210,12 @@ def format_slice_key(record: Record, name: str) -> str:
     if record["other"] and record.get(name) in UNKEPT_KEYS:
         return str(record[name])
     text = format_atom(record["slice"].get(name, ""))
-    # Quotes distinguish a real key with this text from the rows whose keys were not kept.
+    # Put a real key with this text in quotes. Without quotes, the text stands for all rows whose keys were not kept.
     return f'"{text}"' if text in UNKEPT_KEYS else text
 
 
 def _add_columns(thing: TotalMetrics | AxisWrapper, records: list[Record]) -> list[Record]:
-    """Add to each record the column that caused rows to be dropped, for each reason, and return the records."""
+    """Add to each record, for each reason why rows were dropped, the column that caused it; return the records."""
     entries = collect_entries(thing)
     for record in records:
         content = entries.get(record["metric"])
@@ -235,7 +235,7 @@ def group_by_task(records: Sequence[Record]) -> dict[str, dict[str, Record]]:
 
 
 def has_shards(thing: Any) -> bool:
-    """Return whether an object has shards of users, which give standard errors."""
+    """Return whether the rows of an object are split into shards of users, from which standard errors are computed."""
     return any(axis.kind == "shard" for read in definition_of(thing).reads for axis in read.state.axes)
 
 

@@ -88,8 +88,7 @@ def build_scorecard_row(
     right. If `withheld`, the row shows no conclusion. `decimals` is the number of decimals of the difference, by default
     chosen from the width of its interval.
     """
-    # Without `turn`, a metric whose lower values are better keeps its sign. The limit of a guardrail is then an upper
-    # limit.
+    # If lower values are better and `turn` is false, the difference keeps its sign, so a guardrail has an upper limit.
     half = (row.high - row.low) / 2
     if decimals is None:
         own = choose_decimals(half * (100 if row.relative else 1))
@@ -134,14 +133,15 @@ def _format_direction(better: str) -> str:
 def _choose_value_decimals(row: ScorecardRow, half: float, decimals: int) -> int:
     """Return the number of decimals of the values of a row.
 
-    It depends on the half width of the interval of the difference. A relative difference gets more decimals of its
-    values if it would not be the difference of the rounded values: 105 and 104 do not show -2 %.
+    The number is chosen from `half`, the half width of the interval of the difference. If the difference is relative,
+    values get more decimals until the rounded values confirm it. For example, rounded values of 105 and 104 would
+    contradict a difference of -2 %.
     """
     size = half * abs(row.before) if row.relative else half
     own = choose_decimals(size * (100 if row.rate else 1))
     digits = (2 if row.rate else 4) if own is None else min(own, MAX_DIGITS)
     shown = format_fixed(row.change, decimals, True)
-    # A difference that is adjusted for covariates is not the difference of the values.
+    # If the difference was adjusted for covariates, even unrounded values do not confirm it.
     if not row.relative or _format_difference(row.before, row.after, decimals) != shown:
         return digits
     shift = 2 if row.rate else 0
@@ -171,7 +171,8 @@ def build_scorecard_table(
     groups: list[RowGroup] = []
     for role, (title, note) in DECIDES.items():
         some = [r for k, r in rows if k == role]
-        # No side is hatched for a calibration ratio, which has a limit on both sides of 1.
+        # Explain the hatching only if a row has it. The limits of a calibration ratio, which are on both sides of 1,
+        # are not hatched.
         more = HATCHED if any(r.margin is not None for r in some) else ""
         groups += [RowGroup(title, note + more, some)] if some else []
     notes = [ONE_SCALE if axis is not None else OWN_SCALES]

@@ -168,7 +168,7 @@ def format_confidence(confidence: float) -> str:
 
 
 def _describe_interval_basis(thing: TotalMetrics | AxisWrapper, confidence: float | None) -> list[str]:
-    """Return a remark that says what the intervals assume: correlated rows of a user, or independent rows."""
+    """Return a remark that says whether intervals allow for correlated rows of a user, or assume independent rows."""
     if confidence is None:
         return []
     units = find_sharded(thing)
@@ -207,7 +207,7 @@ class _WinnerFinder:
                 self._of[name] = metric, (metric.about.best, rows)
 
     def find_winners(self, records: Sequence[Record | None]) -> set[str]:
-        """Return the names, including the task, of the metrics with the best value.
+        """Return the full names (task and metric) of the records with the best value.
 
         If all comparable values are equal, there is no winner.
         """
@@ -360,8 +360,9 @@ def build_slice_grid(
 def _describe_hidden(sliced: AxisWrapper, top: int | None, filtered: bool, hidden: int) -> list[str]:
     """Return a remark that counts the slices or windows that are not shown, and says how to see them.
 
-    For nested slices or windows, this is the number `hidden`. For others, it is the number beyond `top`; there is no
-    remark if the table is `filtered`, which means sorted by the user or restricted to slices with enough rows.
+    For nested slices or windows, their number is `hidden`. For others, it is the number of slices or windows beyond the
+    first `top`. In this case, there is no remark if the table is `filtered`, which means that the user chose its order
+    or a minimum number of rows.
     """
     if isinstance(sliced.inner, AxisWrapper):
         return [f"and {hidden:,} more: --format csv lists all"] if hidden else []
@@ -417,7 +418,7 @@ def _add_interval_notes(cells: Sequence[Cell], records: Sequence[Record | None],
 
 
 def _describe_bounds(records: Sequence[Record]) -> list[str]:
-    """Return a remark with the largest certified bound of each metric, which replaces the bounds in the cells."""
+    """Return a remark with the largest certified bound of each metric, because the cells do not show bounds."""
     widths: dict[str, float] = {}
     for r in records:
         low, high = r["bound_low"], r["bound_high"]

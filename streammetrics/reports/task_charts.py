@@ -94,7 +94,7 @@ def _build_cutoff_chart(source: ChartSource) -> Iterator[Chart]:
     curves: list[Any] = []
     empty: dict[str, Any] = {}
     for full, metric, *_ in list_entries(source):
-        # Queries without a relevant document are treated in the chart as they are in tables.
+        # Note how NDCG treats queries without a relevant document, so that the chart treats them as the tables do.
         if isinstance(metric, NDCG):
             empty.setdefault(full.rpartition("/")[0] or "all rows", metric.empty)
     for name, number, state in find_states(source, RankingSums):
@@ -134,7 +134,7 @@ def _has_one_output(state: ValueHistogram) -> bool:
 
 
 def _build_residual_chart(source: ChartSource) -> Iterator[Chart]:
-    """Yield a histogram of the errors (prediction minus target), without the lowest and the highest 0.5 % of rows."""
+    """Yield a histogram of the errors (prediction minus target). Outliers are counted in its first and last step."""
     histograms = find_states(source, ValueHistogram, lambda s: _has_one_output(s) and s.signed)
     if not histograms:
         return
@@ -193,7 +193,7 @@ def _format_values(values: Sequence[tuple[str, float]]) -> str:
 
 
 def _read_value_shares(state: ValueHistogram) -> tuple[Any, Any]:
-    """Return the midpoint of each bucket of a histogram that has rows, and the share of rows in it."""
+    """Return the midpoint and the share of rows of each bucket of a histogram, without empty buckets."""
     mass = state.mass(0).to_floats()
     some = np.flatnonzero(mass)
     low, high = state.value_bounds()

@@ -116,8 +116,8 @@ def _print_columns(grid: Grid, columns: Sequence[int], terminal: bool) -> None:
     rule = "─" * (sum(layout.width for layout in layouts) + GAP * (len(layouts) - 1))
     if terminal:
         paint([(" " * INDENT + rule, "dim")])
-    # The block skips rows that have no text in its columns. A printed row leaves out keys that repeat those of the row
-    # above, unless that row was skipped.
+    # Skip rows that have no text in these columns. A row prints only keys that differ from those of the row above. If
+    # that row was skipped, print its keys in the next row.
     named: dict[int, Cell] = {}
     for row in grid.rows:
         if row is None:

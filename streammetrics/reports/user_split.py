@@ -27,9 +27,10 @@ class UserSplit:
     Parameters
     ----------
     ratio : SampleRatio
-        The users by arm, and the test of their shares: against the planned shares, or else against equal shares.
+        The number of users in each arm, and the result of the test that compares their shares with the planned shares
+        or, if none are known, with equal shares.
     is_tested : bool
-        Whether the user stated the planned shares. Otherwise the test only decides whether to ask for them.
+        Whether the planned shares are known. If not, the test only decides whether to ask for them.
     exposed : bool or None
         Whether the users were counted from exposures (--exposures) rather than from the log; None if unknown.
     """
@@ -66,7 +67,7 @@ class UserSplit:
         return Grid(title, ["arm", *self.heads], rows, remarks=self.list_remarks())
 
     def list_remarks(self) -> list[str]:
-        """Return the result of the test, and what the numbers of users do not show."""
+        """Return remarks about the result of the test, and about limits of the user counts, such as sampling."""
         ratio = self.ratio
         remarks = [self._describe_test()]
         if ratio.share < 1.0:
@@ -95,7 +96,7 @@ class UserSplit:
         return f"too few users to tell whether they are split as planned ({ratio.evidence})"
 
     def list_records(self) -> Iterator[dict[str, Any]]:
-        """Yield a record of the users in each arm, and of the test, which is the same in all records."""
+        """Yield a record for each arm: its users, its share, and the test result, which is the same for all arms."""
         ratio = self.ratio
         test = {
             "alarm": ratio.alarm if self.is_tested else None,

@@ -52,7 +52,7 @@ def _import_jinja() -> tuple[Any, Any, Any]:
 
 
 def _mark_safe(markup: Any, make: Any) -> Any:
-    """Return a function that calls `make` and marks its result as HTML, so that Jinja does not escape it."""
+    """Return a function that calls `make` and wraps the result in `markup`, so that Jinja does not escape its HTML."""
     return lambda *arguments: markup(make(*arguments))
 
 

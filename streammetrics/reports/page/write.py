@@ -44,9 +44,11 @@ def report(
     sides : pair of str
         Names of sides a and b of comparisons.
     rows_independent : bool
-        Whether metrics without units get intervals that treat all rows as independent; by default, they get none.
+        Whether metrics that were counted without `unit=` get intervals that treat all rows as independent; by default,
+        they get no intervals.
     provenance : mapping of str to str or list of str, optional
-        Origin of the data: command, files, dates. Rows, weights, filters, digests and the version are added.
+        Origin of the data: command, files, dates. Rows, weights, filters, digests and the version are added
+        automatically.
     sort, min_rows
         As for `Sliced.table`.
     confidence : float
@@ -104,7 +106,7 @@ def render(objects: Any, title: str, **settings: Any) -> str:
 
 
 def _select_sides(page: Page) -> tuple[NamedSide, ...]:
-    """Return the two sides (new, old) of the first comparison on the page, or the sides of the page if it has none."""
+    """Return the sides (new, old) of the first comparison on the page; without a comparison, the sides of the page."""
     for part in page.parts:
         if part.kind == "scorecard":
             return tuple(part.data.sides)
