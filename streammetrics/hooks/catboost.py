@@ -89,7 +89,7 @@ class EvalMetric:
         return self._rounds.values(np.asarray(target), scores, weights)[self.name], 1.0
 
     def get_final_error(self, error: float, weight: float) -> float:
-        """Return `error`, the value of `evaluate`. It is already final, so it is not divided by the weight."""
+        """Return `error`, the value of `evaluate`, unchanged: it is already final, and is not divided by `weight`."""
         return error
 
     def __reduce__(self) -> Any:

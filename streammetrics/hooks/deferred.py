@@ -203,7 +203,7 @@ class Deferred(Generic[H]):
 
     @property
     def pending(self) -> int:
-        """The number of steps that are not counted yet."""
+        """The number of steps (calls of `update`) that are not counted yet."""
         with self._lock:
             return len(self._waiting) + sum(len(r.steps) - r.next for runs in self._transferring for r in runs)
 

@@ -278,7 +278,7 @@ def _merge_with_sums(transport: Transport, states: Sequence[State]) -> list[Stat
 
 
 def _gather_facts(transport: Transport, states: Sequence[State]) -> list[list[DenseFacts]]:
-    """Exchange the sizes of histograms; return, for each state, the facts about it on every rank."""
+    """Exchange facts about histograms, such as their sizes; return each state's facts on every rank."""
     mine = b"".join(FACTS.pack(*describe_dense_form(s)) for s in states)
     by_rank = [[DenseFacts(*f) for f in FACTS.iter_unpack(r)] for r in _gather_records(transport, mine)]
     return [list(of) for of in zip(*by_rank, strict=True)]

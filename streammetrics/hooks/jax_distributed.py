@@ -39,7 +39,7 @@ def sync(metrics: H | Deferred[H], timeout: float | timedelta = TIMEOUT) -> H:
 
     Returns
     -------
-    object of the same kind; for Deferred, of the kind that is inside it
+    object of the type of `metrics`; for Deferred, of the type of the metrics inside it
         The merged metrics. Their digest is the same in all processes, and the same as after one pass over all rows.
 
     Raises

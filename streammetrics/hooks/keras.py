@@ -30,7 +30,7 @@ if BACKEND == "tensorflow":
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of a step, which may be compiled; calls run in the order of steps."""
+        """Call a Python function with the arrays of a training step, which may be compiled; keep the order of steps."""
         if tf.executing_eagerly():
             function(*arrays)
             return
@@ -63,7 +63,7 @@ elif BACKEND == "jax":
     from jax.experimental import io_callback
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of a step, which may be compiled; calls run in the order of steps."""
+        """Call a Python function with the arrays of a training step, which may be compiled; keep the order of steps."""
         io_callback(function, None, *arrays, ordered=True)
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
@@ -270,7 +270,8 @@ class Evaluate(keras.callbacks.Callback):
     link : {"identity", "probability", "logit", "log"}
         The scale of the model's output.
     columns : callable, optional
-        Returns the other columns that the metrics read from the `x` of a batch: ``lambda x: {"group": x["user"]}``.
+        Takes the `x` of a batch, and returns the other columns that the metrics read: ``lambda x: {"group":
+        x["user"]}``.
     output : int or str, optional
         For a model with several outputs, the index or name of the output to evaluate; it also selects the labels.
     batch_size : int
@@ -364,11 +365,11 @@ def _apply_mask(y_true: Any, y_pred: Any, weight: Any, mask: Any) -> Rows:
 
 
 def _iterate_batches(data: Any, size: int) -> Iterator[Rows]:
-    """Yield (features, labels, weights) for each batch of a data set; `size` is the batch size if `data` is arrays."""
+    """Yield (features, labels, weights) for each batch of a data set; `size` is the batch size for arrays."""
     if isinstance(data, keras.utils.PyDataset):
         batches: Iterable[Any] = (data[i] for i in range(data.num_batches or 0))
     elif isinstance(data, tuple):
-        # Leave out weights that are None.
+        # The weights in the tuple may be None, which cannot be sliced into batches.
         data = tuple(part for part in data if part is not None)
         rows = len(keras.tree.flatten(data[1])[0])
         batches = (keras.tree.map_structure(lambda a, i=i: a[i : i + size], data) for i in range(0, rows, size))

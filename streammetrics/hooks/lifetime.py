@@ -50,7 +50,7 @@ class _WindowState(NamedTuple):
         return self.earlier.copy().merge(self.panes[-1])
 
     def add_pane(self) -> _WindowState:
-        """Return a state with a new, empty pane, without the oldest pane."""
+        """Return a new state: drop the oldest pane, and append an empty one."""
         return _WindowState(self.merge_all(), (*self.panes[1:], with_states(self.earlier, None)), 0)
 
     def merge(self, other: _WindowState) -> _WindowState:
@@ -303,7 +303,7 @@ def _check_window(window: Any, panes: Any) -> None:
 
 
 def _build_updates_state(updates: int) -> State:
-    """Return the state of `Count` for a number of updates, without counting rows."""
+    """Return a state of the metric `Count` that stores a number of updates."""
     if not updates:
         return UPDATES
     parts: Any = UPDATES.parts()

@@ -169,11 +169,11 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
 
 
 def _name_metrics(metrics: Any) -> dict[str, Any]:
-    """Return metrics as a dict from name to object; for a dict, return a copy."""
+    """Return a dict of metrics by name; if the argument is such a dict, return a copy."""
     if isinstance(metrics, Mapping) and not isinstance(metrics, MetricLike):
         return dict(metrics)
     counted = metrics.metrics if isinstance(metrics, Deferred) else metrics
-    # Only metrics and containers of metrics have a name; a Bundle, for example, has none.
+    # Only metrics and containers of metrics have a name. Other objects, such as a Bundle, get the name "metrics".
     name = counted.name if isinstance(counted, (Metric, MetricContainer)) else "metrics"
     return {name: metrics}
 

@@ -56,12 +56,13 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     group : ProcessGroup, optional
         The group of ranks; by default all ranks.
     timeout : float or timedelta
-        The time limit, in seconds; the same on all ranks. Without a hook such as `Deferred`, a rank may compile for some
-        seconds at the first batch with weights, unless `streammetrics.hooks.compilation.compile_kernels` was called.
+        The time limit, in seconds; the same on all ranks. Allow some seconds for a rank that compiles kernels at its
+        first batch with weights. Hooks such as `Deferred` compile them earlier, as does
+        `streammetrics.hooks.compilation.compile_kernels`.
 
     Returns
     -------
-    object of the same kind; for Deferred, of the kind that is inside it
+    object of the type of `metrics`; for Deferred, of the type of the metrics inside it
         The merged metrics. Their digest is the same on all ranks, and the same as after one pass over all rows. With one
         process, or if torch.distributed is not initialized, a copy of the argument.
 
@@ -79,9 +80,9 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
 
     Notes
     -----
-    The first call creates a gloo group, in about 10 ms. After an error, the next call creates a new one, and works if all
-    ranks call it; the group of the training does not change. A call takes two messages and a merge. Histograms with many
-    entries are summed as counters (all-reduce); all other states are gathered.
+    The first call creates a gloo group, in about 10 ms. After an error, the next call creates a new one, and works if
+    all ranks call it; the group of the training does not change. In a call, each rank sends two messages and merges the
+    states. Histograms with many entries are summed as counters (all-reduce); all other states are gathered.
 
     Examples
     --------
@@ -213,7 +214,7 @@ def _close_group(group: Any, number: int) -> None:
 
 @contextmanager
 def _translate_errors(deadline: Deadline, doing: str) -> Iterator[None]:
-    """Convert errors of torch to SyncError, or to SyncTimeoutError after the deadline; `doing` is for the message."""
+    """Convert errors of torch to SyncError, or to SyncTimeoutError after the deadline; `doing` names the operation."""
     try:
         yield
     except SyncError:

@@ -87,8 +87,8 @@ class TorchMetric(torchmetrics.Metric):
         compile_kernels(inner)
         self._target = metric
         self._key = NAME + empty_copy(inner).digest()[:16]
-        # A torchmetrics collection shares the states of metrics with equal states (a compute group). NaN is not equal to
-        # itself, so it never shares the states of these metrics.
+        # A torchmetrics collection lets metrics with equal states share one state (a compute group). The state here is
+        # NaN, which is not equal to itself, so the collection never shares it.
         self.add_state(self._key, torch.tensor(float("nan")), dist_reduce_fx=None)
         self._total: MetricLike | None = None
         # Count the updates here as well, because collections with compute groups overwrite `_update_count`, the count
@@ -110,12 +110,12 @@ class TorchMetric(torchmetrics.Metric):
 
     @property
     def _current(self) -> Any:
-        """The metric of this library with the rows of this rank or, while this metric is synced, of all ranks."""
+        """The wrapped metric with the rows of this rank; while this object is synced, with the rows of all ranks."""
         return self.metric if self._total is None else self._total
 
     @property
     def _inner(self) -> Any:
-        """The metric of this library, without waiting for deferred steps, whose rows may be missing."""
+        """The wrapped metric of this library, without waiting for deferred steps, so that it may lack their rows."""
         return self._target.metrics if isinstance(self._target, Deferred) else self._target
 
     @property
@@ -248,7 +248,7 @@ class TorchMetric(torchmetrics.Metric):
 
     @property
     def metric_state(self) -> dict[str, Any]:
-        """The state as a dict with one uint8 tensor, for `merge_state`; while this metric is synced, that of all ranks."""
+        """The state of this rank (while synced, of all ranks) as a dict with one uint8 tensor, for `merge_state`."""
         return {self._key: _to_byte_tensor(self._current.to_bytes(), self.device)}
 
     def state_dict(self, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
@@ -359,11 +359,11 @@ class TorchMetricValue(torchmetrics.Metric):
 
     @property
     def update_called(self) -> bool:
-        """Whether the metric with all values was updated."""
+        """Whether the `TorchMetric` with all values was updated."""
         return bool(self._whole[0].update_called)
 
     def update(self, *columns: Any, **named_columns: Any) -> None:
-        """Raise an error; update the metric with all values instead."""
+        """Raise an error, because only the `TorchMetric` with all values can be updated."""
         raise TorchMetricsUserError("update the TorchMetric that contains this value")
 
     def compute(self) -> Any:
@@ -371,14 +371,14 @@ class TorchMetricValue(torchmetrics.Metric):
         return self._whole[0].compute()[self.key]
 
     def reset(self) -> None:
-        """Reset the metric with all values."""
+        """Reset the `TorchMetric` with all values."""
         super().reset()
         self._whole[0].reset()
 
 
 @cache
 def _build_named_class(name: str) -> Any:
-    """Return a subclass of TorchMetric with a name. Pickle cannot import it, so `__reduce__` builds it again."""
+    """Return a subclass of TorchMetric with this name. Pickle cannot import the class, so `__reduce__` rebuilds it."""
 
     def reduce(self: TorchMetric) -> Any:
         return _rebuild_metric, (name,), self.__getstate__()
@@ -403,6 +403,6 @@ def _is_lightning_loading() -> bool:
 
 
 def _to_byte_tensor(data: bytes, device: Any) -> torch.Tensor:
-    """Return bytes as a uint8 tensor on a device; zero bytes become an empty tensor."""
+    """Return bytes as a uint8 tensor on a device; an empty byte string becomes an empty tensor."""
     tensor = torch.frombuffer(bytearray(data), dtype=torch.uint8) if data else torch.zeros(0, dtype=torch.uint8)
     return tensor.to(device)

@@ -32,7 +32,7 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
     ignore_index : int
         The label of padding; rows or tokens with it are not counted.
     columns : callable, optional
-        Returns the other columns that the metrics read, such as `sample_weight`, from an `EvalPrediction`:
+        Takes an `EvalPrediction`, and returns the other columns that the metrics read, such as `sample_weight`:
         ``lambda p: {"group": p.inputs["user"]}`` with ``TrainingArguments(include_for_metrics=["inputs"])``. The inputs
         come from one process only.
 

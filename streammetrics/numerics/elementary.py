@@ -68,7 +68,7 @@ def real(x: Any) -> Real:
 
 
 def bits_of(x: Real) -> Any:
-    """Return the bits of a float64 as int64. In kernels, numba needs and compiles the form `np.float64(x).view`."""
+    """Return the bits of a float64 as int64. In kernels, numba compiles `np.float64(x).view(np.int64)` instead."""
     return x.view(np.int64)
 
 

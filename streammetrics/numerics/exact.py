@@ -35,7 +35,8 @@ LOW_BITS = 40
 # A fixed-point number is a multiple of 2**-60.
 FRACTION_BITS = 60
 UNIT = 1 << FRACTION_BITS
-# The number of 32-bit chunks. They cover all bits of a float64, and the sum of 2**62 of the largest float64 numbers.
+# The number of 32-bit chunks. It is enough for the lowest bit of any float64, and for the sum of 2**62 of the largest
+# float64 numbers.
 CHUNKS = 68
 # A unit of chunk 0 has the value 2**-1088.
 CHUNK_BASE = 1088
@@ -241,7 +242,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def sum(cls, numbers: Sequence[tuple[Fraction, Fraction, Fraction]]) -> Limits:
-        """Return the sum of numbers, each with the elements low, value and high."""
+        """Return the sum of numbers, each of which is a tuple (low, value, high)."""
         # If all numbers are exact, a single sum is enough.
         if all(low is high for low, _, high in numbers):
             return cls.quotients([value.as_integer_ratio() for _, value, _ in numbers])

@@ -54,7 +54,7 @@ def has_kernels() -> bool:
 def set_slow_report(report: Callable[[], None]) -> None:
     """Set a function that tells the user about slow compilation.
 
-    It is called once, when the process has compiled kernels for more than a second.
+    The function is called once, when the process has compiled kernels for more than a second.
 
     Parameters
     ----------

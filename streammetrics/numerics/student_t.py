@@ -113,8 +113,9 @@ def _centre(t: Numbers, df: Numbers) -> Numbers:
 def _fraction(t: Numbers, df: Numbers) -> Numbers:
     """Return P(T > t) / (t density(t)) for t > 0, from a continued fraction, by Lentz's method.
 
-    The fraction is the even part of DLMF 8.17.22, with x = df / (df + t^2). The full fraction loses digits for small df.
-    In its even part, 1 - x is computed directly, so that no digits cancel. It converges slowly for t near 0.
+    The fraction is the even part of DLMF 8.17.22, with x = df / (df + t^2). The full fraction loses digits for small
+    df. In its even part, 1 - x is computed directly, so that no digits cancel. The fraction converges slowly for t near
+    0.
     """
     a = 0.5 * df
     x = df / (df + t * t)
@@ -218,7 +219,7 @@ def _quantile(p: Numbers, df: Numbers) -> Numbers:
 
 
 def t_quantile(p: Any, df: Any) -> Any:
-    """Return the p-quantile of Student's t for df >= 1 and p, 1 - p > 1e-100; relative error below 1e-13."""
+    """Return the p-quantile of Student's t for df >= 1, if p and 1 - p exceed 1e-100; relative error below 1e-13."""
     return _apply_elementwise(_quantile, p, df)
 
 

@@ -51,7 +51,7 @@ class ChartAxis(NamedTuple):
     ticks: tuple[tuple[float, str], ...]
 
     def place(self, values: Any) -> Any:
-        """Return the positions of values on the axis: 0 is the lower end of the axis, and 1 is the upper end.
+        """Return the positions of values on the axis, from 0 (lower end) to 1 (upper end).
 
         On a logarithmic axis, the position of zero or a negative value is NaN.
         """

@@ -122,7 +122,11 @@ def add_comparisons(page: Page, compared: Sequence[ComparedSides], warnings: Seq
 def _add_treatment(
     page: Page, compared: ComparedSides, warnings: Sequence[str], title: str, *, has_hero: bool
 ) -> Headline:
-    """Add the sections about one treatment, and return the headline about it."""
+    """Add the sections about one treatment, and return the headline about it.
+
+    `title` is appended to the headings of the sections. If `has_hero` is true, the page also gets a large picture of
+    the primary difference.
+    """
     sides, pairs = compared.sides, compared.pairs
     overall = [c for _, some in pairs for c in list_comparisons(some) if not c.keys]
     several = sum(any(not c.keys for c in list_comparisons(some)) for _, some in pairs) > 1

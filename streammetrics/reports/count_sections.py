@@ -144,7 +144,7 @@ def build_grid(
     left_columns: int,
     remarks: Sequence[str],
 ) -> dict[str, Any]:
-    """Return a table for the page as a dict. Each cell has its text, a note, and the number to sort by if it has one.
+    """Return a table for the page as a dict. Each cell has a text, a note, and its number for sorting, or None.
 
     The first `left_columns` columns are aligned to the left and are not sorted as numbers. A cell of `rows` is a text and
     a note, such as an interval; None repeats the cell above.

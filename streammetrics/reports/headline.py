@@ -253,7 +253,7 @@ def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fac
         held_count = sum(r.word == "held" for r in guarded)
         rest = [f"{r.name} is {r.word}: {r.change}{f', {r.between}' if r.between else ''}; the limit is {r.limit}"
                 for r in guarded if r.word not in ("held", "too early", "")]  # fmt: skip
-        # Without any conclusion, it is too early to report on the guardrails of this treatment.
+        # If no guardrail has a conclusion yet, it is too early for a remark about this treatment.
         if not any(r.word for r in guarded):
             continue
         who = f"{arm}: " if len(figures) > 1 else ""

@@ -50,7 +50,7 @@ class UserSplit:
         return ["users", "share", "99 % interval", *(["planned"] if self.is_tested else [])]
 
     def describe_arms(self) -> dict[str, list[str]]:
-        """Return the texts about each arm: its users, its share of the users with an interval, and the planned share."""
+        """Return the texts about each arm: the number of users, their share, its interval, and the planned share."""
         ratio = self.ratio
         texts = {}
         for arm, share in ratio.shares.items():
