@@ -450,7 +450,7 @@ class Deferred(Generic[H]):
         return new
 
     def reset(self) -> Self:
-        """Reset the metrics, and drop all steps that are waiting, being copied or failed; new steps count from 0."""
+        """Reset the metrics, drop all steps that are waiting, being copied or failed, and number new steps from 0."""
         with self._lock:
             self._clear()
             self.metrics.reset()

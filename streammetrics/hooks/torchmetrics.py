@@ -156,7 +156,7 @@ class TorchMetric(torchmetrics.Metric):
             target_metric.update(target, preds, **columns)
 
     def _filter_kwargs(self, **kwargs: Any) -> dict[str, Any]:
-        """Return only the arguments that this metric reads; a collection passes all arguments to each metric."""
+        """Select the arguments that this metric reads; a torchmetrics collection passes all arguments to every one."""
         read = {"preds", "target", *columns_of(self._inner)}
         return {name: column for name, column in kwargs.items() if name in read}
 

@@ -75,8 +75,8 @@ def bits_of(x: Real) -> Any:
 def _exponent(u: Real) -> Real:
     """Return the exponent k of u as a float, where u = 2^k m and m is in [sqrt(1/2), sqrt(2))."""
     bits = bits_of(u) + (ONE - ROOT_HALF)
-    # The mask removes copies of the sign bit, so that the compiler can use a logical shift. AVX2 has no arithmetic
-    # shift of 64-bit integers.
+    # The mask removes the copies of the sign bit that an arithmetic shift would insert. The compiler can therefore use
+    # a logical shift, which AVX2 has for 64-bit integers.
     k = (bits >> 52) & EXPONENT
     return np.int64(k | TWO_52_BITS).view(np.float64) - TWO_52_BIASED
 

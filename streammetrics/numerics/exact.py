@@ -289,8 +289,8 @@ def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple
     """Return bounds of the sum of quotients, divided by `total`; `pairs` has each (numerator, denominator).
 
     For a few quotients, the sum is exact, and the lower and the upper bound are equal. For thousands of quotients, the
-    exact sum would be slow, because its denominator is about the product of all denominators. The bounds then differ,
-    but round to the same float.
+    exact sum would be slow, because its denominator is about the product of all denominators. Each quotient is then
+    truncated, and the bounds differ, but they round to the same float.
     """
     if len(pairs) > FEW_TERMS and any(top for top, _ in pairs):
         # Truncate every quotient to a multiple of 2**-shift, so that the largest quotient keeps about 256 bits.

@@ -233,7 +233,7 @@ def build_arm_part(
     Parameters
     ----------
     split : UserSplit or None
-        The users by arm; None if they were not counted.
+        The number of users in each arm; None if users were not counted.
     rows_of : dict of str to int
         The number of rows of each arm; empty if unknown.
     colours : dict of str to int

@@ -174,7 +174,7 @@ def build_scorecard_headline(
 
     `figures` are the table rows of each treatment, `colours` the colour index of each arm, and `notes` the notes about
     all treatments and slices. `has_users` says whether the page has a table with the number of users in each arm. The
-    headline then gives the number of users only if it can compare it with the planned number.
+    headline then gives the number of users only together with the planned number.
     """
     verdicts = list(card.verdicts.items())
     arm, first = verdicts[0]

@@ -222,8 +222,9 @@ def build_shared_axis(
 ) -> tuple[RowAxis, float, float]:
     """Return a shared axis for several rows, and the lowest and the highest value on it.
 
-    Rows with too little data do not affect the range. Intervals that are much longer than the others are cut off at its
-    ends. The range includes `overall`, the difference over all rows. The axis has at most `steps` steps between ticks.
+    Rows with too little data do not affect the range. Intervals that are much longer than the others are cut off at the
+    ends of the axis. The range includes `overall`, the difference over all rows. The axis has at most `steps` steps
+    between ticks.
     """
     # The range covers the middle 96 % of the differences, plus `most` times the median half-width of the intervals on
     # both sides. If it covered all intervals, one slice with little data would squeeze all the others.
