@@ -93,7 +93,11 @@ def test_shards_that_weigh_nothing_count_for_nothing():
         (Replicates(math.nan, np.linspace(0.4, 0.6, 9), [1] * 9), "natural", "is undefined"),
         (Replicates(0.5, [math.nan, *np.linspace(0.4, 0.6, 8)], [1] * 9), "natural", "without shard 0"),
         (Replicates(0.1, [0.0, *np.linspace(0.1, 0.2, 8)], [1] * 9), "log", "the value is 0 without some of the units"),
-        (Replicates(0.9, [1.0, *np.linspace(0.8, 0.9, 8)], [1] * 9), "logit", "the value is 1 without some of the units"),
+        (
+            Replicates(0.9, [1.0, *np.linspace(0.8, 0.9, 8)], [1] * 9),
+            "logit",
+            "the value is 1 without some of the units",
+        ),
         (Replicates(1.0, np.linspace(0.8, 0.9, 9), [1] * 9), "logit", "at the end of its range (1)"),
         (Replicates(0.5, [0.5] * 9, [1] * 9), "natural", "nothing varies"),
     ],
