@@ -87,12 +87,12 @@ def test_labels_of_another_kind(tag: str, labels: Any) -> None:
 
 @pytest.mark.parametrize("role", ["y_true", "y_score", "sample_weight"])
 @pytest.mark.parametrize("tag", FIRST_BINARY)
-def test_lists_with_none_have_nan_there(tag: str, role: str) -> None:
+def test_lists_with_none_have_nulls(tag: str, role: str) -> None:
     """As every other kind of column that may lack values."""
     if role not in columns_of(sm.extend.METRICS[tag]()):
         return
     bad = {"y_true": [0, True, None, 1], "y_score": [0.1, 1, None, 0.5], "sample_weight": [1, 2.5, None, 3]}[role]
-    refuse(tag, {role: bad}, role, 2, "nan in row 2")
+    refuse(tag, {role: bad}, role, 2, "null in row 2")
     chosen = GOOD | {role: bad}
     kept = {n: np.array([c[i] for i in (0, 1, 3)], float) for n, c in chosen.items()}
     wanted = value_of(sm.extend.METRICS[tag]().update(kept))

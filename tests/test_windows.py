@@ -123,7 +123,7 @@ def test_one_time_may_stand_for_a_batch(step):
         ([1.0, 2.0, 3.0, 4.0], "found floats"),
         (np.zeros(4), "found floats"),
         (TIMES[:3], "ts has 3 rows, but y_true has 4"),
-        ([None, *TIMES[1:3].tolist(), None], r"found no time in row 0 \(2 of 4 rows"),
+        ([None, *TIMES[1:3].tolist(), None], r"found a null in row 0 \(2 of 4 rows"),
         (np.array(["NaT", "2024-05-01", "2024", "2024"], "M8[s]"), "found no time in row 0; "),
     ],
 )

@@ -67,7 +67,7 @@ def test_the_interval_is_the_jackknife_of_naive_code(metric):
 
 def test_rows_without_a_unit():
     columns = {"y_true": [0, 1, 1, 1], "user": ["ann", None, "bob", "none"]}
-    with pytest.raises(sm.InvalidInputError, match=r"user: .* found a missing value in row 1"):
+    with pytest.raises(sm.InvalidInputError, match=r"user: .* found a null in row 1"):
         sm.Sharded(sm.CTR(), unit="user").update(columns)
     for given in ({"missing": "skip"}, {"on_invalid": "drop"}):
         made = sm.Sharded(sm.CTR(), unit="user", **given).update(columns)

@@ -312,7 +312,7 @@ def test_bad_classes_are_told() -> None:
     assert "for named classes, pass labels=(...)" in refused(
         sm.F1(num_classes=2, **hard), ["cat", "cow"], ["cat", "dog"]
     )
-    assert "found None in row 1" in refused(sm.F1(labels="discover"), np.array(["cat", None], object), ["cat", "dog"])
+    assert "found a null in row 1" in refused(sm.F1(labels="discover"), np.array(["cat", None], object), ["cat", "dog"])
     assert "of up to 40 bytes" in refused(sm.F1(labels="discover"), ["cat", "c" * 41], ["cat", "dog"])
     assert "one kind, found integer and string" in refused(sm.F1(labels="discover"), ["cat", "dog"], [0, 1])
     assert "max_labels is 2" in refused(sm.F1(labels="discover", max_labels=2), ["a", "b"], ["a", "c"])

@@ -228,7 +228,7 @@ def test_keys_of_every_kind() -> None:
     assert gauc.digest() == before
     with pytest.raises(sm.IncompatibleStateError, match="keys of group are of kind integer here and string there"):
         gauc.merge(sm.GroupAUC().update(y, s, group=["1", "1", "2", "2"]))
-    with pytest.raises(sm.InvalidInputError, match=r"group: expected a key.* found a missing value in row 1"):
+    with pytest.raises(sm.InvalidInputError, match=r"group: expected a key.* found a null in row 1"):
         sm.GroupAUC().update(y, s, group=pa.array(["a", None, "b", "b"]))
     skipping = sm.GroupAUC(missing="skip", missing_values=("?",)).update(y, s, group=["a", None, "a", "?"])
     assert skipping.explain()["dropped"] == {"group": 2}
