@@ -32,8 +32,8 @@ class FoldTables(beam.CombineFn):
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change. The output is a new object with the state of all tables.
     assume_grouped : bool
-        Whether every table contains all rows of its queries. Ranking metrics of a table with a query column are refused
-        without this argument, because a query in two tables would count as two queries; use `GroupQueries` first.
+        Whether every table contains all rows of its queries. Without this argument, ranking metrics raise an error for
+        tables with a query column, because a query in two tables would count as two queries; use `GroupQueries` first.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class FoldTables(beam.CombineFn):
         return mutable_accumulator
 
     def merge_accumulators(self, accumulators: Iterable[BufferedMetrics]) -> BufferedMetrics:
-        """Merge into a new accumulator. The arguments do not change, because Beam may use them again."""
+        """Merge accumulators into a new one. The arguments do not change, because Beam may use them again."""
         return BufferedMetrics(merge_results((one.count_buffered() for one in accumulators), self.counts))
 
     def compact(self, accumulator: BufferedMetrics) -> BufferedMetrics:
@@ -187,7 +187,10 @@ class BufferedMetrics:
 
 
 class AccumulatorCoder(beam.coders.Coder):
-    """Converts accumulators to bytes and back. Beam may rely on equal accumulators having equal bytes."""
+    """Convert accumulators to bytes and back.
+
+    The coder is deterministic: Beam may rely on equal accumulators having equal bytes.
+    """
 
     def __init__(self, metrics: MetricLike) -> None:
         self.counts = metrics
@@ -211,7 +214,10 @@ def _convert_row(row: Any) -> Mapping[str, Any]:
 
 
 def _refuse_query_columns(metrics: MetricLike, present: Iterable[str]) -> None:
-    """Raise InvalidInputError if a table of ranking metrics has a query column, so that its queries may be incomplete."""
+    """Raise InvalidInputError if a table for ranking metrics has a query column.
+
+    A query may then have rows in several tables, and would be counted as several queries.
+    """
     if names := find_query_columns(metrics, present):
         raise InvalidInputError(
             f"{', '.join(names)}: expected one row with lists for each query, found a table with a query column, whose "

@@ -80,7 +80,7 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bo
 
 
 def _count_shuffled(frame: Any, metrics: MetricLike, queries: list[str]) -> list[Delayed]:
-    """Return a delayed state for each partition of a data frame that is shuffled by query."""
+    """Shuffle a data frame by query, and return a delayed state for each partition."""
     shuffled = frame[find_read_columns(metrics, frame.columns)].shuffle(on=queries)
     count = partial(fold_whole_queries, metrics=metrics, names=queries)
     return _count_parts(shuffled.to_delayed(), count, "partition {:,} after the shuffle by query")
@@ -114,7 +114,10 @@ def states(data: Any, metrics: MetricLike) -> list[Delayed]:
 
 
 def _count_parts(parts: Iterable[Any], count: Callable[[Any], Any], name: str) -> list[Delayed]:
-    """Return the delayed result of `count` for each part. An error names the part: `name` with the number of the part."""
+    """Return the delayed result of `count` for each part.
+
+    Errors name the part: `name` is a format string that receives the number of the part.
+    """
     task = delayed(_count_part, name="fold", pure=False)
     return [task(part, count, name.format(number)) for number, part in enumerate(parts)]
 

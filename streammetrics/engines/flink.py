@@ -90,7 +90,10 @@ def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> Any:
 
 
 def _build_state_function(metrics: MetricLike, names: Sequence[str], queries: Sequence[str]) -> Any:
-    """Return the function of `state`. If there are query columns, each group of rows must contain whole queries."""
+    """Return the aggregate function that `state` returns.
+
+    If there are query columns, each group of rows must contain whole queries.
+    """
 
     def count(*arrays: Any) -> bytes:
         rows = dict(zip(names, arrays, strict=True))
@@ -121,7 +124,7 @@ def _merge_bytes(states: Iterable[Any]) -> bytes | None:
 def value() -> Any:
     """Return a SQL function that takes a state and returns the value of a metric.
 
-    The second argument, the name of the metric, is not needed if the state has only one metric.
+    The name of the metric is a second argument, which is not needed if the state has only one metric.
     """
     return udf(_read_value, result_type=DataTypes.DOUBLE())
 

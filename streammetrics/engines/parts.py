@@ -1,4 +1,4 @@
-"""Functions shared by all engine modules, which compute the state of a part of a log, find columns, and merge states."""
+"""Functions that all engine modules share: compute the state of a part of a log, find columns, and merge states."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def merge_results(states: Iterable[Any], metrics: H) -> H:
 
 
 def warn_of_size(states: Iterable[Any]) -> Iterator[Any]:
-    """Yield the states that the driver collects, and warn once their bytes exceed DRIVER_BYTES in total."""
+    """Yield the states that the driver collects. Warn, once, when their total size exceeds DRIVER_BYTES."""
     before = size = 0
     for state in states:
         size += len(state) if isinstance(state, bytes) else 0

@@ -147,7 +147,8 @@ def sort_by_query(table: Any, names: Sequence[str]) -> Any:
 
 def _check_distinct(ids: Sequence[Ints], column: Any) -> None:
     """Raise InvalidInputError if an ID of the query column occurs twice."""
-    # The ID of a string has two integers, and the ID of a number has one. The two kinds are never equal.
+    # The ID of a string consists of two integers, and the ID of a number of one. IDs of different lengths are never
+    # equal, so compare only IDs of the same length.
     for width in {array.shape[1] for array in ids}:
         found = np.concatenate([array for array in ids if array.shape[1] == width])
         repeats = len(found) - len(np.unique(found, axis=0) if width > 1 else np.unique(found[:, 0]))
@@ -175,7 +176,10 @@ def _slice_rows(rows: Rows, start: int, stop: int) -> Rows:
 
 
 def _copy_arrow(rows: Rows) -> Rows:
-    """Return rows whose Arrow columns are copies. A slice would be sent to the driver with the whole column."""
+    """Return rows with copies of their Arrow columns.
+
+    A slice of an Arrow column would be sent to the driver together with the whole column.
+    """
     return {n: c.take(np.arange(len(c))) if library_of(type(c)) == "pyarrow" else c for n, c in rows.items()}
 
 

@@ -73,7 +73,7 @@ class OfClasses(ScoredLabels[S, T]):
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
 
     def spread(self, state: Any) -> Any:
-        """Return `state` itself for two classes, otherwise a state with a separate copy for each class or label."""
+        """Return `state` for two classes, otherwise a state that does for each class or label what `state` does."""
         return make_label_statistic(state, **self._class_settings) if self._class_settings else state
 
 
@@ -118,17 +118,20 @@ class Several(OfClasses[S, Any]):
 
 
 def average_of(metric: Any, state: Any) -> Reading:
-    """Return the reading (value, bounds and interval) of several classes or labels, combined as in `metric.average`."""
+    """Return one reading (value, bounds and interval) for several classes or labels.
+
+    The setting `average` of the metric determines how their values are combined.
+    """
     kinds: dict[str | None, type[OfLabels]] = {"micro": PooledLabels, None: EachLabel}
     return kinds.get(metric.average, MeanOfClasses)(metric, state)
 
 
 class OfLabels(OwnNumber):
-    """Base class of readings (values with bounds) of several classes or labels, combined from one reading for each."""
+    """Base class of a reading (value with bounds) that combines the readings of several classes or labels."""
 
     @cached_property
     def parts(self) -> Sequence[Any]:
-        """The states of the individual classes or labels, each as a state for two classes."""
+        """The states of the individual classes or labels: a two-class state for each of them."""
         states: Sequence[Any] = self.state.split_classes()
         return states
 
@@ -171,9 +174,9 @@ class OfLabels(OwnNumber):
 
     @property
     def _is_weighted(self) -> bool:
-        """Whether the state counts weighted rows for each pair of true and predicted class.
+        """Whether the state is a confusion matrix of weighted rows.
 
-        Such counts do not contain the squares of the weights, which a confidence interval needs.
+        Such a matrix does not contain the squares of the weights, which a confidence interval needs.
         """
         state: Any = self.state
         return isinstance(state, PairCounts) and getattr(state, "excess", None) is not None
@@ -256,6 +259,9 @@ class PooledLabels(OfLabels):
 
 
 def of_each(read: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """Apply a function to each of several states and return the results; equal states are processed only once."""
+    """Return the result of a function for each of several states.
+
+    If the same state object occurs several times, the function is called only once for it.
+    """
     known = {id(part): read(part) for part, _ in count_distinct_states(parts)}
     return [known[id(part)] for part in parts]

@@ -1,4 +1,4 @@
-"""The names that `dir` lists. For a family of metrics, such as `sm.ranking`, these are only its metrics."""
+"""Determine which names `dir` lists. For a family of metrics, such as `sm.ranking`, it lists only the metrics."""
 
 from __future__ import annotations
 

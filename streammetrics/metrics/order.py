@@ -24,13 +24,13 @@ USUAL = 0.95
 def woodruff(state: ValueHistogram, q: float, output: int, value: float, method: str) -> Estimate:
     """Return a quantile with its standard error, from the interval of Woodruff (1952).
 
-    The quantiles at the two ends of the Wilson interval of the proportion q (of n rows) are the ends of the interval for
-    the quantile.
+    The ends of the interval are themselves quantiles of the data: their probabilities are the two ends of the Wilson
+    interval for a proportion q of n rows.
 
-    The interval for a difference of quantiles also needs a standard error. It is derived from the 95 % interval. The m
-    rows inside this interval estimate the density with a relative error of m**-1/2, so the standard error has m / 2
-    degrees of freedom. Without these degrees of freedom, 95 % intervals for the difference of two 0.95-quantiles, of 1,000
-    and 5,000 rows, would have a coverage of only 93 %.
+    The interval for a difference of quantiles also needs a standard error, which is derived from the width of the 95 %
+    interval. This width depends on the density of the values, which the m rows inside the interval estimate with a
+    relative error of m**-1/2. The standard error therefore has m / 2 degrees of freedom. If this were ignored, 95 %
+    intervals for the difference of two 0.95-quantiles, of 1,000 and 5,000 rows, would have a coverage of only 93 %.
 
     Parameters
     ----------

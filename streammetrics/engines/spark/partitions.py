@@ -26,7 +26,8 @@ def choose_partition_count(rows: DataFrame) -> int:
 
 def estimate_bytes(rows: DataFrame) -> float:
     """Return Spark's estimate of the size of a data frame in bytes; infinity if the plan contains none."""
-    # The plan is the only source that classic sessions and Spark Connect share.
+    # Parse the text of the plan, because it is the only source of this estimate that both classic sessions and Spark
+    # Connect have.
     plan = rows.sparkSession.sql("EXPLAIN COST SELECT * FROM {rows}", rows=rows).collect()[0][0]
     match = SIZE.search(plan)
     return float(match[1]) * 1024.0 ** UNITS.index(match[2] or "") if match else float("inf")

@@ -39,7 +39,9 @@ Names = tuple[str, ...]
 
 
 class RowGrouping(NamedTuple):
-    """The columns that identify groups or queries, all rows of which must be counted in the same task.
+    """The columns that identify groups or queries.
+
+    All rows of a group or query must be counted in the same task.
 
     Parameters
     ----------
@@ -49,7 +51,7 @@ class RowGrouping(NamedTuple):
         Whether the columns identify queries of ranking metrics; all rows of a query must also be in one batch.
     seals : bool
         Whether the columns identify the groups of metrics such as GroupAUC. A task that has all rows of its groups can
-        close them (`seal`), and then keeps only sums over groups.
+        close them (`seal`), so that only sums over groups remain.
     """
 
     columns: Names
@@ -117,8 +119,8 @@ def build_part_function(parts: int) -> Callable[..., Column]:
 
 
 BUCKETS = 64
-# A log counts as having many slices if at least 75 % of the first 20,000 rows have different keys. It then has about
-# 35,000 slices or more.
+# A log counts as having many slices if its first 20,000 rows belong to more than 15,000 different slices (75 %). If
+# rows are spread evenly over the slices, the log then has about 35,000 slices or more.
 SAMPLE_ROWS, DISTINCT_SHARE = 20_000, 0.75
 STRATEGIES = ("auto", "states", "rows")
 
@@ -163,11 +165,11 @@ def evaluate(
         The slicing columns: keys are integers, strings, booleans, dates, timestamps, decimals or null.
     strategy : {"auto", "states", "rows"}
         What Spark shuffles between tasks, if there are slices. With "states", each task computes the states of all its
-        slices, and the states are shuffled and merged. With "rows", the rows are shuffled by slice, so that each task has
-        all rows of its slices. This is faster if there are so many slices that their states are no smaller than the rows.
-        "auto" chooses "rows" if the first 20,000 rows are in 15,000 slices or more, as happens if the log has some 35,000
-        slices. In a log sorted by slice, the first rows are in few slices, so "auto" chooses "states"; tasks
-        then send their states on before they fill the memory.
+        slices, and the states are shuffled and merged. With "rows", the rows are shuffled by slice, so that each task
+        has all rows of its slices. This is faster if there are so many slices that their states are no smaller than the
+        rows. "auto" chooses "rows" if the first 20,000 rows are in more than 15,000 slices, which is typical of logs
+        with 35,000 slices or more. In a log sorted by slice, the first rows are in few slices, so "auto" chooses
+        "states"; tasks then send their states on before they fill the memory.
     partitions : int, optional
         The number of partitions if rows are shuffled: with "rows", and for the metrics described in the notes. The
         default for "rows" is `spark.sql.shuffle.partitions`, which adaptive execution may reduce. The default for these
@@ -191,9 +193,10 @@ def evaluate(
     Notes
     -----
     Ranking metrics and GroupAUC need all rows of a query or group in one task, so their rows are always shuffled. For
-    ranking metrics such as NDCG, rows are sorted by query, and batches end between queries. For GroupAUC, every task
-    closes its groups, so the merged state has constant size and equals the result of `seal` after all rows. If both
-    kinds are computed and the groups of GroupAUC are not the queries, the groups stay open, in bounded memory.
+    ranking metrics such as NDCG, rows are sorted by query, and no batch ends in the middle of a query. For GroupAUC,
+    every task closes its groups, so the merged state has constant size and equals the result of `seal` after all rows.
+    If both kinds are computed and the groups of GroupAUC are not the queries, rows are distributed by query. Tasks then
+    cannot close the groups, but their memory is still bounded.
 
     If Spark repeats a task whose rows are not deterministic (`rand()`, `limit` without an order), the result may differ.
 
@@ -222,7 +225,8 @@ def _fold_rows(
 ) -> tuple[DataFrame, bool]:
     """Compute the states of all rows, merged by bucket.
 
-    `counted` has the metrics, without rows. Return the data frame of states, and whether the states have closed groups.
+    `counted` contains the metrics, without rows. Return the data frame of states, and whether the groups in these
+    states are closed (reduced to sums).
     """
     if grouping is not None:
         query = grouping.columns if grouping.has_queries else None
@@ -253,7 +257,10 @@ def _merge_buckets(states: DataFrame) -> DataFrame:
 
 
 def _has_many_keys(rows: DataFrame, by: tuple[str, ...]) -> bool:
-    """Return whether most of the first rows are in different slices. States would then be no smaller than the rows."""
+    """Return whether a log has so many slices that their states would be no smaller than its rows.
+
+    The answer depends on the number of different slice keys in the first rows.
+    """
     key = f.xxhash64(*(column(name) for name in by)).alias("key")
     keys = [row["key"] for row in rows.select(key).limit(SAMPLE_ROWS).collect()]
     return len(keys) == SAMPLE_ROWS and len(set(keys)) > DISTINCT_SHARE * SAMPLE_ROWS

@@ -49,9 +49,9 @@ class Sink:
     Raises
     ------
     InvalidInputError
-        The metrics, such as GroupAUC, need all rows of a group in one micro-batch, which a stream cannot guarantee; a row
-        is invalid; the file is missing, although the stream does not begin; or the number of a micro-batch is neither the
-        number of the last one nor the number after it, so rows are missing or repeated.
+        The metrics, such as GroupAUC, need all rows of a group in one micro-batch, which a stream cannot guarantee; a
+        row is invalid; the file is missing, although the micro-batch is not the first one of the stream; or the number
+        of a micro-batch neither equals the number of the last one nor follows it, so rows are missing or repeated.
     StateFormatError
         The file was not written by a sink.
 
@@ -88,7 +88,10 @@ class Sink:
         self.start, self.rejected = start, rejected
 
     def __call__(self, frame: DataFrame, batch: int) -> None:
-        """Count a micro-batch, the data frame `frame` with the number `batch`, unless the file already includes it."""
+        """Count a micro-batch, unless the file already includes it.
+
+        `frame` contains the rows of the micro-batch, and `batch` is its number.
+        """
         last, before = self._read_file()
         if batch == last:
             return
@@ -99,7 +102,8 @@ class Sink:
             new = evaluate(frame, self.metrics.copy(), strategy=self.strategy, partitions=self.partitions).state
         except InvalidInputError as error:
             if self.rejected is None:
-                # Spark prints the traces of all causes, which hide the line that the user needs.
+                # Raise the error without its cause, because Spark prints the traces of all causes, which hide the line
+                # that the user needs.
                 raise InvalidInputError(
                     f"micro-batch {batch}: {error}; to go on without such micro-batches, pass rejected= to the sink"
                 ) from None

@@ -41,9 +41,9 @@ def join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 def split_between_queries(tables: Iterable[pa.Table], column: str | tuple[str, ...]) -> Iterator[pa.Table]:
-    """Yield the rows of tables in new tables, each of which contains only whole queries.
+    """Regroup the rows of tables, and yield new tables that contain only whole queries.
 
-    The rows are sorted by the query `column`.
+    The rows must already be sorted by the query `column`.
     """
     buffer: list[pa.Table] = []
     for table in tables:
@@ -133,7 +133,7 @@ def _count_rows(counted: Any, rows: pa.Table, first: int, task: int) -> None:
 def _check_part(rows: pa.Table, previous: int | None) -> int:
     """Return the number of the partition to which all of these rows belong.
 
-    `previous` is the partition of the earlier rows of this task.
+    `previous` is the partition of the earlier rows of this task, or None if there are none.
 
     Raises
     ------

@@ -130,10 +130,10 @@ def area_between(state: ScoresByLabel, low: Fraction, high: Fraction) -> Limits 
 
 
 def _area_up_to(a: Mass, c: Mass, cut: Fraction) -> tuple[Fraction, Fraction, Fraction]:
-    """Return the smallest, the estimated and the largest area under the ROC curve from its start to `cut` false positives.
+    """Return the area under the ROC curve up to `cut` false positives: its smallest, estimated and largest value.
 
-    `a` and `c` are the weights of the positives and of the negatives of each bucket, from the highest scores down. The
-    area is not divided by their totals.
+    `a` and `c` are the weights of the positives and of the negatives of each bucket, from the highest scores down. Both
+    axes of the curve are weights rather than shares, so the area is not divided by the totals.
     """
     above, before = a.sums_before(), c.sums_before()
     k = _crossing(before, cut)
@@ -148,8 +148,8 @@ def _area_up_to(a: Mass, c: Mass, cut: Fraction) -> tuple[Fraction, Fraction, Fr
 def _crossing(before: Mass, cut: Fraction) -> int:
     """Return the index of the bucket that contains `cut`, by binary search.
 
-    `before` is the cumulative weight before each bucket. The result is the last bucket for which it is below `cut`, or 0
-    if there is none.
+    `before` is the cumulative weight before each bucket. The result is the index of the last bucket for which this
+    weight is below `cut`, or 0 if there is no such bucket.
     """
     low, high = 0, before.digits.shape[1] - 1
     while low < high:

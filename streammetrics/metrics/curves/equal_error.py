@@ -51,10 +51,9 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
         return self._crossing(state)[2].at
 
     def _crossing(self, state: ScoresByLabel) -> tuple[ROCPoint, ROCPoint, ROCPoint]:
-        """Return the two neighbouring points between which the rates cross, followed by the nearer one of them again.
+        """Return three points: the two between which FPR and FNR cross, and the one of these where they differ less.
 
-        FPR is below FNR at the first point, but not at the second. The nearer point is the one where the rates differ
-        less.
+        The first two points are neighbours on the curve. FPR is below FNR at the first point, but not at the second.
         """
         cells = find_occupied_cells(state)
         tp, fp = (Mass(m.digits[:, cells]).sums_through() for m in (state.positives, state.negatives))
@@ -72,7 +71,11 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
 
 
 class ROCPoint(NamedTuple):
-    """A point of the ROC curve as integer counts; `at` is the number of buckets with rows above its threshold."""
+    """A point of the ROC curve as integer counts.
+
+    `at` is the number of buckets that the threshold selects, where only buckets with rows are counted. `tp` and `fp`
+    are the true and false positives, and `P` and `N` the total numbers of positives and negatives.
+    """
 
     at: int
     tp: int
@@ -87,7 +90,7 @@ class ROCPoint(NamedTuple):
     def errors(self, other: ROCPoint) -> Fraction:
         """Return the mean of the FPR of this point and the FNR of `other`.
 
-        For two different points it is a bound on the equal error rate; for the same point twice it is the value at that
-        point.
+        If `other` is the same point, this is the error rate at the point. If the rates cross between this point and
+        `other`, it is a bound on the equal error rate.
         """
         return (Fraction(self.fp, self.N) + Fraction(self.P - other.tp, self.P)) / 2

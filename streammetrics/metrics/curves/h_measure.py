@@ -100,7 +100,7 @@ class HMeasure(ScoredValue, tag="h_measure"):
         return min(max(1 - loss / whole, 0.0), 1.0)
 
     def _losses(self, a: Floats, c: Floats, share: float) -> Floats:
-        """Return the expected loss of each segment, with positives `a` and negatives `c`, up to a constant factor.
+        """Return the expected loss of each segment of the curve, up to a constant factor.
 
         `share` is the overall share of positives.
         """
@@ -115,8 +115,9 @@ class HMeasure(ScoredValue, tag="h_measure"):
 def hull(a: Floats, c: Floats) -> tuple[Floats, Floats]:
     """Return the positives and the negatives of each segment of the upper convex hull of a ROC curve.
 
-    `a` and `c` are the positives and the negatives of each segment of the curve, from the highest scores down.
-    Neighbouring segments are merged as long as the one with lower scores has at least as high a share of positives.
+    `a` and `c` are the positives and the negatives of each segment of the curve, from the highest scores down. Two
+    neighbouring segments are merged if the share of positives in the one with lower scores is at least as high as in
+    the other one.
     """
     tops: list[tuple[float, float]] = []
     for x, y in zip(a.tolist(), c.tolist(), strict=True):

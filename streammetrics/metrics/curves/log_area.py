@@ -20,8 +20,8 @@ from .scored_metric import ScoredValue
 __all__ = ["LogAUC"]
 
 Floats = NDArray[np.float64]
-# An upper bound on the rounding error of the value, which is computed in float64. `of` multiplies it by a factor for the
-# size of the logarithms.
+# An upper bound on the rounding error of the value, which is computed in float64. The method `of` multiplies this
+# number by a factor that depends on the size of the logarithms.
 ROUNDING = 2.0**-47
 
 

@@ -108,7 +108,7 @@ class PerClass(tuple[Any, ...]):
     """A tuple with one curve for each class or label, in the order of the classes or labels."""
 
     def __new__(cls, *curves: Any) -> PerClass:
-        """Create the tuple from curves that are passed as separate arguments, as with a named tuple."""
+        """Create the tuple. Each curve is passed as a separate argument, as for a named tuple."""
         return super().__new__(cls, curves)
 
 
@@ -322,7 +322,8 @@ class DETCurve(Curve, tag="det_curve"):
         steps = ScoreSteps.of(state)
         tpr, fpr = map(from_none, steps.shares())
         fnr = from_none(steps.false_negative_rates())
-        # At threshold infinity TPR is 0 and FNR is 1. Adding 1 to TPR also keeps its NaN if there are no positives.
+        # The first threshold is infinity, where TPR is 0 and FNR is 1. Without positives TPR is NaN, so FNR becomes NaN
+        # as well.
         fnr[0] = tpr[0] + 1
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         first = max(int(np.count_nonzero(fpr == 0)) - 1, 0)
@@ -370,9 +371,9 @@ def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
     """Simplify a line: return the indexes of the points to keep.
 
     `x` and `y` are the coordinates of the points. Every point that is not kept is at most `tolerance` away from the
-    simplified line. This is the algorithm of Douglas and Peucker (1973): between two points that are kept, it keeps the
-    point that is farthest from the straight line through them, if it is too far away, and then continues on both sides of
-    this point.
+    simplified line. This is the algorithm of Douglas and Peucker (1973). Between two points that are kept, it finds the
+    point that is farthest from the straight line through them. If this distance exceeds the tolerance, it keeps the
+    point, and continues on both sides of it.
     """
     last = len(x) - 1
     if not tolerance or not (np.isfinite(x).all() and np.isfinite(y).all()):
@@ -388,7 +389,7 @@ def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
         off = np.abs((x[i + 1 : j] - x[i]) * dy - (y[i + 1 : j] - y[i]) * dx)
         k = int(off.argmax())
         length = math.sqrt(dx * dx + dy * dy)
-        # Two identical end points do not define a straight line, so distances are measured from that point instead.
+        # If the two end points coincide, they define no straight line, so distances are measured from this one point.
         if not length:
             off = np.maximum(np.abs(x[i + 1 : j] - x[i]), np.abs(y[i + 1 : j] - y[i]))
             k, length = int(off.argmax()), 1.0

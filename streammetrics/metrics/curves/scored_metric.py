@@ -106,11 +106,12 @@ def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
     """
     if type(state) is not ScoreHistogram:
         return None
-    # The functions for all cells use int64, which is too small for products of two weights, so weighted cells are computed
-    # one by one.
+    # The functions that compute all cells together use int64. A product of two weights would overflow it, so weighted
+    # cells are computed one by one.
     weighted = any(e.excess is not None for e in state.cells.tallies.values())
     if metric._read_all_cells is not None and not weighted:
-        # A state never changes, so its values are kept for later calls, such as bounds() after compute().
+        # A state never changes, so the values computed from it are cached for later calls, such as bounds() after
+        # compute().
         cache: dict[Any, CellBounds] = state.__dict__.setdefault("_limits_of_cells", {})
         key = identity_of(metric)
         if key not in cache:
@@ -135,7 +136,7 @@ class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
 
     @property
     def _read_all_cells(self) -> Callable[[ScoreHistogram], CellBounds] | None:
-        """A function that computes the values and bounds of all cells (such as slices) together; None if there is none.
+        """A function that computes the values and bounds of all cells (such as slices) together; None if not available.
 
         Each value is equal, bit for bit, to the value that `of` computes for the cell alone.
         """
@@ -143,12 +144,15 @@ class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
 
     @property
     def _standard_error(self) -> Callable[[Any], Any] | None:
-        """A function that returns the standard error for two classes and independent rows; None if there is none."""
+        """A function that returns the standard error for two classes; None if the metric has no standard error.
+
+        The function assumes that rows are independent.
+        """
         return None
 
     @property
     def _standard_errors(self) -> Callable[[ScoreHistogram], Any] | None:
-        """A function that returns the standard errors of all cells (such as slices) together; None if there is none."""
+        """A function that returns the standard errors of all cells (such as slices) together; None if not available."""
         return None
 
     def make_state(self) -> Any:

@@ -153,7 +153,7 @@ def _pr(how: str, at: CountsAbove, P: int) -> Fraction:
 
 
 def _pr_limit(how: str, worst: CountsAbove, best: CountsAbove, P: int, *, upper: bool) -> Fraction:
-    """Return a bound on the area under the precision-recall curve: the upper one if `upper`, otherwise the lower one.
+    """Return the upper bound on the area under the precision-recall curve if `upper` is true, else the lower bound.
 
     The true counts at a threshold are unknown if it lies inside a bucket. `worst` has the smallest possible TP and the
     largest possible FP, and `best` the opposite. The area is the sum of (r_i - r_(i+1)) h_i, with recalls r and heights h.

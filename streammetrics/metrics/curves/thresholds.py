@@ -87,12 +87,12 @@ class AtThreshold(ScoredValue):
         return float(state.thresholds(find_occupied_cells(state)[cut - 1 : cut])[0]) if cut else float("inf")
 
     def _cut(self, state: ScoresByLabel) -> int:
-        """Return the number of buckets with rows that the chosen threshold selects, from the highest scores down."""
+        """Return how many buckets the chosen threshold selects, where only buckets that contain rows are counted."""
         raise NotImplementedError
 
 
 class OfThreshold(OwnNumber):
-    """The reading (value, bounds and details) for two classes at the chosen threshold, which the details contain."""
+    """The reading of a metric for two classes at its chosen threshold. The details contain this threshold."""
 
     def _details(self) -> dict[str, Any]:
         return {"threshold": self.metric.threshold_of(self.state)}
@@ -142,10 +142,11 @@ class BestThreshold(AtThreshold):
         return self._best(state, False, Fraction(0))[1]
 
     def _best(self, state: ScoresByLabel, corners: bool, slip: Fraction) -> tuple[Fraction, int]:
-        """Return the best value and the highest threshold with this value, as the number of buckets with rows above it.
+        """Return the best value, and how many buckets the highest threshold with this value selects.
 
-        With `corners`, the lowest selected bucket counts with its positives but without its negatives, which gives an
-        upper bound. `slip` allows for the rounding of weights: the ratio in the condition is multiplied by 1 + `slip`.
+        Only buckets that contain rows are counted. If `corners` is true, the negatives of the lowest selected bucket
+        are left out, which gives an upper bound. `slip` allows for the rounding of weights: the ratio in the condition
+        is multiplied by 1 + `slip`.
         """
         cells = find_occupied_cells(state)
         a, c = (Mass(m.digits[:, cells]) for m in (state.positives, state.negatives))
@@ -170,8 +171,8 @@ class BestThreshold(AtThreshold):
     def _rough(self, cuts: Cut, qualifies: Callable[[int], bool], margin: float) -> tuple[Floats, NDArray[np.bool_]]:
         """Return approximate values of all cuts, and a mask of the cuts that meet the condition.
 
-        If the ratio of a cut is within `margin` of the smallest allowed ratio, float64 cannot decide, and `qualifies`
-        decides exactly from the index of the cut.
+        If the ratio of a cut is within `margin` of the smallest allowed ratio, float64 is not precise enough to decide.
+        The function `qualifies`, which takes the index of the cut, then decides with exact numbers.
         """
         top, whole = (np.broadcast_to(x, cuts.tp.shape) for x in self.of(cuts))
         value = np.divide(top, whole, out=np.full(len(top), -1.0), where=whole > 0)
@@ -189,7 +190,10 @@ class BestThreshold(AtThreshold):
 
 
 class OfBest(OfThreshold):
-    """The reading (value and bounds) of a `BestThreshold` metric, whose `of` takes a `Cut` instead of a state."""
+    """The reading (value and bounds) of a `BestThreshold` metric.
+
+    The method `of` of such a metric takes a `Cut` instead of a state, so the value comes from the method `_limits`.
+    """
 
     def _raw_value(self) -> Limits | None:
         found: Limits | None = self.metric._limits(self.state)

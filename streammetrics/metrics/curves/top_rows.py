@@ -82,9 +82,10 @@ def _falling(state: ScoresByLabel) -> tuple[Mass, Mass]:
 
 
 def _totals(state: ScoresByLabel) -> tuple[int, int, int]:
-    """Return the number of positives, the number of negatives, and the number that a row of weight 1 adds to them.
+    """Return the number of positives, the number of negatives, and the number of units in a row of weight 1.
 
-    This number is 1 without weights. Weighted counts are integers in small units, so it is larger with weights.
+    Positives and negatives are counted in units. Without weights, the unit is a row. With weights, it is a small
+    fraction of a row, so that all counts are integers.
     """
     return state.positives.total(), state.negatives.total(), UNIT if state.has_weights else 1
 

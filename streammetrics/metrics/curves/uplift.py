@@ -50,7 +50,8 @@ class UpliftPoints(NamedTuple):
 class Path(NamedTuple):
     """Cumulative counts at each score, from the highest score down, as shares of all rows.
 
-    `nt` and `nc` are the treated and control rows, and `yt` and `yc` the positives among them. The first element is 0.
+    `nt` and `nc` are the treated and control rows, and `yt` and `yc` the positives among them. The first element of
+    each array is 0.
     """
 
     nt: Floats
@@ -169,9 +170,9 @@ class UpliftArea(UpliftMetric):
         return Limits(*sorted(parts)).widen(ROUNDING / abs(Fraction(unit)))
 
     def _unit(self, state: Any) -> tuple[float, float]:
-        """Return the number that is subtracted from the area, and the number by which the difference is divided.
+        """Return the two numbers that turn an area into the value: one to subtract, and then one to divide by.
 
-        The second number is 0 if it is so small that it could be a rounding error.
+        The divisor is 0 if it is so small that it could be a rounding error.
         """
         totals = [mass.total() for mass in state.arms()]
         nt, nc, yt, yc = totals
@@ -205,8 +206,8 @@ class UpliftArea(UpliftMetric):
 def _area(steps: Sequence[tuple[int, int, int, int]], rows: int, kind: str) -> float:
     """Return the area under a curve of a few straight pieces; `kind` is "qini" or "uplift".
 
-    A step contains the counts of one piece: treated rows, control rows, and the positives among each. `rows` is the total
-    number of rows.
+    Each step contains the counts of one straight piece: treated rows, control rows, treated positives and control
+    positives. `rows` is the total number of rows.
     """
     return Path.of((np.array(steps, np.float64) / float(rows)).T).area(kind)
 
@@ -308,8 +309,9 @@ class AUUC(UpliftArea, tag="auuc"):
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
         nt, nc, yt, yc = (mass.total() for mass in state.arms())
-        # Which order is best depends on whether yc exceeds nt - yt. If the two are equal within the rounding error of the
-        # weights, the wrong order may have been chosen, so there is no finite bound.
+        # The best order depends on whether the positives of the control group (yc) outnumber the negatives of the
+        # treatment group (nt - yt). If the two numbers are equal up to the rounding of weights, the wrong order may
+        # have been chosen, so there is no finite bound.
         undecided = self.norm == "perfect" and abs(yc - (nt - yt)) <= 4 * rounding * (nt + nc)
         return BEYOND if undecided else super().slack(state, limits, rounding)
 

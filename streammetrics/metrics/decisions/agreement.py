@@ -23,10 +23,10 @@ from .multiclass import WholeMatrix
 __all__ = ["Accuracy", "BalancedAccuracy", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
 
 NAN = float("nan")
-# With at most this many classes, their recalls are summed as exact fractions.
+# The recalls of at most this many classes are summed as exact fractions.
 FEW = 16
-# With more classes, the common denominator would be huge, so their recalls are summed as fixed-point numbers with this
-# many fractional bits.
+# For more than FEW classes, the common denominator of the recalls would be huge, so they are summed as fixed-point
+# numbers with this many fractional bits.
 EXTRA = 128
 
 
@@ -261,8 +261,8 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     def _mean(self, quotients: list[tuple[int, int]]) -> Limits | None:
         if len(quotients) <= FEW:
             return Limits.exactly(sum((Fraction(*pair) for pair in quotients), Fraction(0)), len(quotients))
-        # Each quotient is rounded down by less than 1 in the last binary digit. So the true sum lies between `low` and
-        # `low` plus the number of quotients.
+        # Each quotient becomes a fixed-point number, which is rounded down by less than one unit of its last bit. In
+        # these units, the true sum is therefore between `low` and `low` plus the number of quotients.
         whole = len(quotients) << EXTRA
         low = sum((right << EXTRA) // true for right, true in quotients)
         return Limits(

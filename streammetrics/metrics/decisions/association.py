@@ -16,8 +16,8 @@ __all__ = ["ContingencyCoefficient", "CramersV", "TschuprowsT"]
 
 # At most this many quotients (one for each pair of classes that occurs) are summed as exact fractions.
 FEW = 16
-# More quotients would have a huge common denominator, so they are summed as fixed-point numbers with this many fractional
-# bits.
+# For more than FEW quotients, the common denominator would be huge, so they are summed as fixed-point numbers with this
+# many fractional bits.
 EXTRA = 256
 
 
@@ -75,8 +75,8 @@ def _phi(contingency: Contingency) -> tuple[Fraction, Fraction]:
     if len(tops) <= FEW:
         whole = sum((Fraction(a, b) for a, b in zip(tops, bottoms, strict=True)), Fraction(-1))
         return whole, whole
-    # Each quotient is rounded down by less than 1 in its last binary digit. The true sum therefore lies between `low` and
-    # `low` plus the number of quotients.
+    # Each quotient becomes a fixed-point number, which is rounded down by less than one unit of its last bit. In these
+    # units, the true sum is therefore between `low` and `low` plus the number of quotients.
     low = sum(((tops << EXTRA) // bottoms).tolist())
     return tuple(max(Fraction(x, 1 << EXTRA) - 1, Fraction(0)) for x in (low, low + len(tops)))  # type: ignore[return-value]
 

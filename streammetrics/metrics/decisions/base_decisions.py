@@ -40,7 +40,7 @@ HARD = 0.5
 
 
 def default_threshold(metric: Any, declared: float) -> float | None:
-    """Return the default of the setting `threshold`: `declared`, or None with `top_k`, which needs no threshold."""
+    """Return the default of `threshold`: None if `top_k` is set, which needs no threshold, otherwise `declared`."""
     return declared if metric.top_k is None else None
 
 
@@ -199,7 +199,7 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         return self._with_average(super().name)
 
     def _view(self, state: Any) -> Any:
-        """Extract the argument of `of`, `reason` and `slack` (such as four counts) from a state for two classes.
+        """Extract from a state for two classes what `of`, `reason` and `slack` take as argument, such as four counts.
 
         By default this is the state itself.
         """

@@ -57,10 +57,11 @@ class Entropies(NamedTuple):
 def _mean_log(parts: Any, total: int, tops: Any, bottoms: Any, slip: Fraction) -> Limits:
     """Return the weighted mean of the logarithms of `tops` / `bottoms`, with its bounds; the mean is at least 0.
 
-    `parts` are the weights, `total` is their sum, and `slip` is the largest relative error of a weight. Each term is
-    computed with full relative precision. Errors of the weights up to e = `slip` change the mean by about 2 e times the
-    sum of the absolute terms; other first-order changes cancel, because the weights still sum to the total. Second-order
-    changes are about e**2 times the share of rows outside the largest part.
+    `parts` are the weights, `total` is their sum, and `slip` is the largest relative error of a weight. Each term (a
+    share times a logarithm) is computed with full relative precision. If the weights have relative errors of up to e =
+    `slip`, the mean changes by about 2 e times the sum of the absolute terms. Other changes of first order cancel,
+    because the weights still sum to the total. Changes of second order are about e**2 (1 - s), where s is the largest
+    weight as a share of the total.
     """
     shares, logs = (parts / total).astype(np.float64), _log_quotients(tops, bottoms)
     if len(parts) == 1 or not (slip or logs.any()):

@@ -111,7 +111,10 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
         return ClassSteps.of(state, str(self.weights)) if self._has_steps(state) else super()._view(state)
 
     def _has_steps(self, state: Any) -> bool:
-        """Return whether errors are weighted by distance. With two classes all errors have distance 1."""
+        """Return whether errors are weighted by distance.
+
+        With two classes every error has distance 1, so the weights would change nothing.
+        """
         return self.weights is not None and isinstance(state, PairCounts)
 
     def of(self, margins: Margins | ClassSteps) -> Quotient:

@@ -109,9 +109,12 @@ def _is_whole(contingency: Contingency) -> bool:
 
 
 class RowPairs(NamedTuple):
-    """The number of ordered pairs of rows, by whether each labeling puts the two rows into one class ("together") or not.
+    """The numbers of ordered pairs of rows that are together or apart in each of two labelings.
 
-    `tn` pairs are apart in both labelings, `fp` are together in the second only, `fn` in the first only, and `tp` in both.
+    Two rows are together in a labeling if they have the same class, and apart otherwise.
+
+    `tn` pairs are apart in both labelings, and `tp` pairs are together in both. `fn` pairs are together in the first
+    labeling only, and `fp` pairs in the second only.
     """
 
     tn: int

@@ -67,8 +67,8 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
     def _sums(self, state: RowTerms) -> tuple[Fraction, Fraction, Fraction, Fraction]:
         """Return four numbers of pairs.
 
-        In this order, they are the pairs of raters of one item who agree, all pairs of raters of one item, all pairs of
-        ratings (of any items), and the pairs of equal ratings.
+        In this order, they count: pairs of raters of one item who agree; all pairs of raters of one item; all pairs of
+        ratings, of any items; and pairs of equal ratings, of any items.
         """
         agreeing, pairs, *each = map(state.total, self.make_state().terms)
         return agreeing, pairs, sum(each, Fraction(0)) ** 2, sum((n * n for n in each), Fraction(0))

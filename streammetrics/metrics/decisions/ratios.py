@@ -105,8 +105,9 @@ def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
 def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
     """Return the mean over rows with its standard error, which is computed from the squares of the values of rows."""
     terms = metric._row_terms
-    # `products` contains the sums of products of two terms, where the index -1 stands for the weight. The sum for the two
-    # terms themselves is 0, because the first term is 0 in every row in which the second is 1.
+    # Each key of `products` is a pair of indexes: -1 stands for the weight, and 0 and 1 stand for the two terms. The
+    # value is the sum over rows of the product of these two quantities. The sum for the two terms is 0, because the
+    # first term is 0 in every row in which the second is 1.
     products = {(-1, -1): state.weight_squared(), (0, 1): 0}
     for i, term in enumerate(terms):
         products |= {(-1, i): state.weight_squared(term), (i, i): state.square(term)}

@@ -56,7 +56,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     missing : {"raise", "skip"}
         Whether a row without a group raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
-        Keys that also mean that the group is missing, such as 0.
+        Further keys that stand for a missing group, such as 0.
     grouped : "sorted", optional
         "sorted" declares that rows are in ascending order of an integer group. A group is then closed (reduced to sums)
         when the next one begins, so memory is constant. Metrics of parts of a log can be merged if their ranges of groups
@@ -209,7 +209,9 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         return math.sqrt(to_float(spread, total * total)), n
 
     def sealed_metric(self, parts: int | None = None) -> GroupAUC:
-        """Return a metric with the same `group_weight` and `one_class` for closed groups, whose rows became sums.
+        """Return a metric for closed groups, with the same settings `group_weight` and `one_class`.
+
+        A group is closed when its rows are replaced with sums.
 
         `parts` is the number of partitions of the groups. By default it is the number of partitions of this metric.
         """
@@ -236,7 +238,7 @@ class OfClosedGroups(OwnReading):
         # Closed groups do not contain the weights of their rows, so the bounds assume the largest rounding error for every
         # weight.
         low, high = widen_for_rounding(self.value, self.state.close_groups())
-        # With these arguments in this order, `min` returns NaN if `high` is NaN.
+        # If `high` is NaN, `min` returns NaN only because `high` is its first argument.
         return low, min(high, 1.0)
 
     def _details(self) -> dict[str, Any]:
@@ -261,7 +263,7 @@ def _columns(pairs: Iterable[tuple[float, float]]) -> tuple[Floats, Floats]:
 def group_partition(ids: Any, parts: int) -> Any:
     """Return the partition number of each group, from 0 to parts - 1.
 
-    Send the rows of the groups of partition i to the worker that has `GroupAUC(partition=(i, parts))`.
+    The worker with `GroupAUC(partition=(i, parts))` accepts only the groups of partition i, so send their rows to it.
 
     Parameters
     ----------
@@ -280,6 +282,6 @@ def group_partition(ids: Any, parts: int) -> Any:
     >>> bool((sm.group_partition([7, 7, 8], 4) < 4).all())
     True
     """
-    # Text is hashed by a kernel, and no kernel may have been loaded yet.
+    # Compiled code hashes strings. It may not be loaded yet, so load it first.
     load_engine()
     return partition_of(ids, check_integer("group_partition()", parts, 1))

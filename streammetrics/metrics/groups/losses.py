@@ -34,7 +34,7 @@ class GroupedMetric(Metric[GroupSums, float]):
     missing : {"raise", "skip"}
         Whether a row without a group raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
-        Keys that also mean that the group is missing, such as 0.
+        Further keys that stand for a missing group, such as 0.
     memory_limit : int
         The bytes that groups may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts nothing.
     """
@@ -57,10 +57,10 @@ class GroupedMetric(Metric[GroupSums, float]):
         )
 
     def _parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-        """Return weights, numerators and denominators of the groups with a value, and a mask of these groups.
+        """Return the weights, numerators and denominators of the groups that have a value, and a mask of these groups.
 
-        The mask has an element for every group of the state. The value of a group is its numerator divided by its
-        denominator.
+        The value of a group is its numerator divided by its denominator. The mask has an element for every group of the
+        state, which tells whether the group has a value.
         """
         raise NotImplementedError
 
@@ -107,8 +107,8 @@ class OfMean(OwnReading):
         # 2**-60.
         unit = 2.0**-58 if state.rounded else 2.0**-60
         reach = _mean(counts, state.rows.sum(axis=1)[there] * unit / divisors) + 2 * slip * value
-        # The term of a row, such as its loss, has an error of up to 2 ulp, which bounds do not include. So do not widen
-        # the bounds for a smaller error.
+        # The term of a row, such as its loss, has a rounding error of up to 2 ulp, which the bounds never include. Do
+        # not widen them for an error of that size either.
         if not state.rounded and reach <= 4 * math.ulp(value):
             return value, value
         return max(0.0, value - reach), value + reach
@@ -118,7 +118,7 @@ class OfMean(OwnReading):
 
 
 def _mean(counts: Floats, values: Floats) -> float:
-    """Return the mean of `values` with the weights `counts`. The sums are exact, and the quotient is rounded once."""
+    """Return the mean of `values`, weighted by `counts`. The sums are exact, and the quotient is rounded once."""
     far = scale_of(values)
     return to_float(exact_sum(counts * (values / far)) * Fraction(far), exact_sum(counts))
 

@@ -31,7 +31,7 @@ class OpenGroups(Metric[GroupRows, float]):
     missing : {"raise", "skip"}
         Whether a row without a group raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
-        Keys that also mean that the group is missing, such as 0.
+        Further keys that stand for a missing group, such as 0.
     memory_limit : int
         The bytes that rows may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts nothing.
     """

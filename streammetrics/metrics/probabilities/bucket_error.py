@@ -93,7 +93,7 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
 
 def _bounds_of_groups(state: ScoreBins, value: float) -> tuple[float, float]:
     """Return the bounds of `value`; 0 and infinity if the rounding of weights could have changed the groups of buckets."""
-    # The groups are formed again with a slightly smaller and a slightly larger required size. If any group ends at a
+    # The groups are formed again with a slightly smaller and a slightly larger minimum weight. If any group ends at a
     # different bucket, the rounding of weights could have changed the groups.
     slip = 8 * state.weight_rounding
     if not slip or value != value:
@@ -109,8 +109,8 @@ def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[in
     """Form groups of neighbouring buckets, in ascending order, and yield the groups that have enough rows.
 
     Each item is a tuple: the weight of the group, its positives, the sum over its rows of their bucket indexes, and the
-    index of its last bucket. `tilt` divides the required weight by 1 + `tilt`, to test how rounded weights affect the
-    groups.
+    index of its last bucket. To test how rounded weights affect the groups, the weight that a group needs is divided by
+    1 + `tilt`.
     """
     n, (more, of) = state.n_bins, (1 + tilt).as_integer_ratio()
     needed = 400 * state.unit * of
@@ -125,8 +125,8 @@ def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[in
             start += (i - start) // (span + 1) * (span + 1)
             weight = positives = places = 0
         weight, positives, places = weight + a + c, positives + a, places + i * (a + c)
-        # The group has enough rows if (1 - p) / (p W) < 0.05**2, with p = places / (n weight) and W = weight / unit. Both
-        # sides are multiplied by the denominators, so that all numbers are integers.
+        # The group has enough rows if (1 - p) / (p W) < 0.05**2. Here p is places / (n weight), and W is weight / unit.
+        # Both sides are multiplied by the denominators, so that all numbers are integers.
         if needed * (n * weight - places) < places * weight * more:
             yield weight, positives, places, i
             start = i + 1

@@ -185,15 +185,15 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         return Fraction(1) if self.moves(state, rounding) else 8 * rounding
 
     def _filled_bins(self, state: Binned) -> list[Bin]:
-        """Return the bins with rows; their bounds on the sum of p allow for the rounding of its terms."""
+        """Return the bins that contain rows. Their bounds on the sum of p allow for the rounding of each term."""
         return [b for b in widen_for_quantization(self.bins(state)[0], state) if b.weight]
 
 
 def _of_gaps(bins: Sequence[Bin], make_limits: Callable[[Sequence[Fraction], Sequence[Bin]], Limits]) -> Limits | None:
     """Compute the value of a metric from the gaps of its bins, with bounds; return None if there are no bins.
 
-    `make_limits` is the function that computes the value from gaps and bins. It must not fall if a gap grows, because the
-    bounds are its values for the smallest and for the largest possible gaps.
+    `make_limits` is the function that computes the value from gaps and bins. This value must not fall if a gap grows,
+    because the bounds are computed from the smallest and the largest possible gaps.
     """
     if not bins:
         return None
@@ -267,8 +267,8 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     def _bounds_of_cells(self, state: Any, reading: Reading, bins: Sequence[Any]) -> tuple[Any, Any]:
         """Return the bounds of all cells (such as slices), as two arrays.
 
-        The value of most cells is exact. A cell that has a bin with a small mean of p, where the rounding of terms to
-        multiples of 2**-60 matters, is read by itself.
+        The value of most cells is exact. If a bin of a cell has a mean of p so small that rounding terms to multiples
+        of 2**-60 matters, the bounds of this cell are computed separately.
         """
         means = [to_float(b.predicted, b.weight) for b in bins]
         return bounds_of_some(self, state, reading.value, np.logical_or.reduce([mean * SMALL < 1 for mean in means]))

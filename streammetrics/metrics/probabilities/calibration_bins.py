@@ -1,4 +1,7 @@
-"""Bins of scores with exact sums of the predictions p, or unions of histogram buckets with bounds on these sums."""
+"""Bins of scores, with the sum of the predictions p in each bin.
+
+The sum is exact if the state counts rows by bin. If a bin is a union of histogram buckets, there are bounds on the sum.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +32,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Binned = ScoreBins | ScoreHistogram
-# The first bucket of a bin is found by comparing sums of weights. If sums in float64 differ by less than this share, exact
-# integers are compared instead.
+# The first bucket of a bin is found by comparing sums of weights. If the float64 values of two sums differ by less than
+# this share, exact integers are compared instead.
 NEAR = 2.0**-50
 # The products of weight and p are rounded to multiples of 2**-60. For the mean of p, this error matters (exceeds 2 ulp)
 # only if the mean is below 1 / SMALL.
@@ -73,14 +76,14 @@ class Bin(NamedTuple):
         return abs(self.predicted - self.positives)
 
     def gaps(self) -> tuple[Fraction, Fraction]:
-        """Return the smallest and the largest gap that are possible for a sum of p within its bounds; see `gap`."""
+        """Return the smallest and the largest possible `gap`, given the bounds on the sum of p."""
         if self.is_exact:
             return (gap := self.gap()), gap
         above, below = self.low - self.positives, self.positives - self.high
         return max(Fraction(0), above, below), max(abs(above), abs(below))
 
     def wider(self, off: Fraction) -> Bin:
-        """Return a copy of the bin whose bounds allow for an additional error of `off` in the sum of p."""
+        """Return a copy of the bin with wider bounds, which allow for a further error of `off` in the sum of p."""
         return self._replace(low=max(self.low - off, Fraction(0)), high=min(self.high + off, self.weight))
 
     def means(self) -> tuple[float, float]:
@@ -147,9 +150,9 @@ def _probabilities(state: ScoreHistogram) -> tuple[Floats, Floats, Floats]:
 def find_equal_cuts(masses: Mass, n_bins: int) -> list[int]:
     """Return the index of the first bucket of each bin of equal weight, except the first bin.
 
-    `masses` contains the weights of the buckets. A bucket belongs to the bin that contains its median row, that is, to bin
-    i of n if the weight before the bucket plus half of its own weight, as a share of the total weight, is at least i/n and
-    less than (i + 1)/n.
+    `masses` contains the weights of the buckets. A bucket belongs to the bin that contains its median row. The position
+    of this row is the weight before the bucket plus half of the weight of the bucket, as a share of the total weight.
+    Bin i of n contains the positions from i/n to below (i + 1)/n.
     """
     # Sums in float64 leave only a few candidates for the first bucket of a bin. A binary search with exact integers
     # decides between them.
@@ -171,9 +174,10 @@ def find_equal_cuts(masses: Mass, n_bins: int) -> list[int]:
 
 
 def find_cut_ranges(masses: Mass, n_bins: int, slack: float) -> tuple[Ints, Ints]:
-    """Return the smallest and the largest possible index of the first bucket of each bin of equal weight.
+    """Return where each bin of equal weight can begin: the smallest and the largest possible index of its first bucket.
 
-    The weights may have a relative error of `slack`. The first bin, which begins at bucket 0, is left out.
+    The two indexes differ if a relative error of `slack` in the weights can change the first bucket. The first bin,
+    which begins at bucket 0, is left out.
     """
     own = masses.to_floats()
     middles = np.cumsum(own) - own / 2

@@ -169,9 +169,9 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
 
 
 def _read_differences(metric: TjurDiscrimination, state: Any) -> Reading | None:
-    """Return one `Reading` whose values are arrays over cells (such as slices), but whose bounds are computed one by one.
+    """Return one `Reading` for all cells (such as slices), whose values form an array.
 
-    Return None if the values also have to be computed one by one.
+    The bounds are computed cell by cell. Return None if the values also have to be computed cell by cell.
     """
     found = read_side_by_side(metric, state)
     if found is None:

@@ -147,9 +147,9 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     def slack(self, state: Binned, limits: Limits, rounding: Fraction) -> Fraction:
         if self.moves(state, rounding):
             return BEYOND
-        # The value is a sum over bins of gap**2 w / (e (w - e)), for weight w and expected positives e. If w, e and the
-        # gap have errors of at most `off`, each term changes by at most the change in gap**2 times w / (e (w - e)), plus
-        # the term itself times the relative change in w / (e (w - e)).
+        # The value is a sum over bins of gap**2 w / (e (w - e)), for weight w and expected positives e. The errors of
+        # w, e and the gap are at most `off`. They change a term by at most the sum of two amounts: the change in
+        # gap**2, times w / (e (w - e)); and the term itself, times the relative change in w / (e (w - e)).
         total = 0.0
         for b in self._filled_bins(state):
             least = min(b.low, b.weight - b.high)
@@ -182,7 +182,7 @@ def _limits(b: Bin) -> tuple[Fraction, Fraction, Fraction]:
 
 
 def _part(b: Bin, expected: Fraction) -> Fraction:
-    """Return the contribution of a bin to the statistic, if `expected` positives are expected.
+    """Return the contribution of a bin to the statistic, where `expected` is the expected number of positives.
 
     It is W (O - E)**2 / (E (W - E)), for weight W, observed positives O and expected positives E.
     """

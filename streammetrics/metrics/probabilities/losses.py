@@ -105,7 +105,10 @@ class SummedMetric(Several[ScoreSums]):
 
     @property
     def _summed_terms(self) -> tuple[str, ...]:
-        """The names of the terms that the state sums: all `terms` except `LABEL`, and the targets if labels are soft."""
+        """The names of the terms that the state sums.
+
+        These are all `terms` except `LABEL`. If labels are soft, the targets are summed as well.
+        """
         summed = tuple(term for term in self.terms if term != LABEL)
         return (*summed, "target") if self.soft_labels else summed
 
@@ -142,14 +145,14 @@ class SummedMetric(Several[ScoreSums]):
         return 8 * (most * rounding + (lost * (1 + most) if self.soft_labels else lost))
 
     def _rounding_loss(self, state: ScoreSums) -> Fraction:
-        """Return the largest error of a sum over rows if each weight times term is rounded to a multiple of 2**-60."""
+        """Return the largest error of a sum of products (weight x term) that are rounded to multiples of 2**-60."""
         return Fraction(int(state.rows.sum()) if self._summed_terms else 0, UNIT)
 
     def _bounds_of_cells(self, state: ScoreSums, reading: Reading) -> tuple[Any, Any]:
         """Return the bounds of all cells (such as slices), as two arrays.
 
-        The values of most cells are exact. A cell with values so small that the rounding of terms to multiples of 2**-60
-        matters is read by itself.
+        The values of most cells are exact. If values of a cell are so small that rounding terms to multiples of 2**-60
+        matters, the bounds of this cell are computed separately.
         """
         side: Any = reading.state
         sizes = [to_float(side.total(term), side.weight()) for term in self._summed_terms]
@@ -356,7 +359,7 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
 def entropy(b: Any, rest: Any) -> Any:
     """Return the entropy of a binary variable with probability `b`, in nats; NaN if `b` is 0 or 1.
 
-    `rest` is 1 - `b`. It is a separate parameter so that no digits are lost. Both can be arrays.
+    `rest` is 1 - `b`. It is a separate parameter so that no digits are lost if `b` is close to 1. Both can be arrays.
     """
     some = (b > 0) & (rest > 0)
     # The logarithm accepts neither 0 nor NaN. Such elements are therefore replaced by 1/2 here, and by NaN in the result.

@@ -201,7 +201,7 @@ def errors(rows: ScoreRungs, a: float, b: float, free: bool) -> tuple[float, flo
 
 
 def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tuple[float, float]:
-    """Return how far a and b can be from the coefficients for the exact scores, wherever these lie inside the buckets.
+    """Return how far a and b can be from the coefficients for the exact scores, of which only the buckets are known.
 
     The result is infinite if no bound is found. The proof uses a circle around the fit, after logits have been scaled to
     mean 0 and standard deviation 1. If the gradient at the fit is smaller than the radius times the smallest curvature
@@ -251,8 +251,8 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
 def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) -> float:
     """Return the largest possible absolute value of the sum over rows of z (y - p), one component of the gradient.
 
-    y is the label, and z lies between `low` and `high`. `p` and `q` have two rows each: the smallest and the largest
-    possible p, and those of 1 - p.
+    y is the label, and z lies between `low` and `high`. `p` has two rows, with the smallest and the largest possible
+    probability p, and `q` has two rows with those of 1 - p.
     """
 
     # A positive row adds z q to the sum, and a negative row adds -z p. The extremes of such a product of two intervals are

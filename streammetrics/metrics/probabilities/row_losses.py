@@ -129,7 +129,8 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
 
     def estimate(self, reading: Any, method: str) -> Estimate:
         estimate, times = super().estimate(reading, method), self._times
-        # With alpha=0 the standard error is 0. It is not computed as a product, because the other factor can be infinite.
+        # With alpha=0 the standard error is 0. The product is not used in this case, because the other factor can be
+        # infinite, and 0 times infinity is NaN.
         return estimate._replace(error=estimate.error * times if times else 0.0)
 
 

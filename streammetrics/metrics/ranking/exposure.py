@@ -57,7 +57,7 @@ class ExposureMetric(Metric[ListedKeys, float]):
 
 
 class OfLists(OwnReading):
-    """Value and bounds of an `ExposureMetric`; undefined if its `reason` names a problem, such as no lists."""
+    """Value and bounds of an `ExposureMetric`; undefined if its method `reason` returns a problem, such as no lists."""
 
     def _raw_value(self) -> float | None:
         value: float | None = None if self._reason() else self.metric.of(self.state)

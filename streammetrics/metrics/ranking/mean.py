@@ -19,7 +19,7 @@ Empty = float | str
 
 
 def _read_queries_side_by_side(metric: Any, state: Any) -> Reading | None:
-    """Return one `Reading` with the values of all cells (such as slices) as arrays; None to read them one by one."""
+    """Return one `Reading` with the values of all cells (such as slices) as arrays; None if that is not possible."""
     found = read_side_by_side(metric, state)
     # With `bounds=None`, the bounds of a cell equal its value. If a weight was rounded, the caller computes the bounds
     # cell by cell instead.
@@ -106,7 +106,7 @@ def without_products(reading: Reading, parts: str, average: str) -> Estimate:
     """Return an estimate of a quotient of sums over queries, with the reason why it has no standard error.
 
     The standard error would need sums of products of `parts` (such as "numerator and denominator"), which no state
-    contains. `average` is the setting for which the metric has a standard error.
+    contains. The metric has a standard error if its setting `average` has the value `average`.
     """
     why = f'the state has no products of {parts}: average="{average}" has an interval, Sharded(..., unit=) one of this'
     return Estimate(reading.value, reason=why)

@@ -91,8 +91,8 @@ class NDCGAtRelevant(BesideIdeal, tag="ndcg_at_relevant"):
 class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
     """NDCG at levels: the mean NDCG at the ranks where the grade in the ideal ranking drops, averaged over queries.
 
-    Formula: mean of DCG@i / IDCG@i over the ranks i at which a grade above 0 ends in the ideal ranking. The end of the
-    ranking also counts if it is more than one rank beyond the last of these ranks.
+    Formula: mean of DCG@i / IDCG@i over the ranks i of the last document of each grade above 0 in the ideal ranking.
+    The end of the ranking also counts if it is more than one rank beyond the last of these ranks.
 
     Notes
     -----

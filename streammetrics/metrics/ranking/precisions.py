@@ -370,7 +370,7 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
         return self._greatest(*self._precisions_and_recalls(state))
 
     def _greatest(self, precision: Any, recall: Any) -> float:
-        """Return the largest recall of the cut-offs at which the precision is sufficient.
+        """Return the largest recall among the cut-offs whose precision is at least the required one.
 
         The result is 0 if there is no such cut-off, and NaN without queries.
         """
@@ -380,7 +380,11 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
         return super().read(state).having(bounds=partial(self._limits, state), details=partial(self._details, state))
 
     def _limits(self, state: RankingSums) -> tuple[float, float]:
-        """Return the bounds of the value. Rounded weights can also change which cut-offs are precise enough."""
+        """Return the bounds of the value.
+
+        Rounded weights change precisions as well as recalls, so they also affect which cut-offs reach the required
+        precision.
+        """
         low, high = (self._greatest(*side) for side in self._sides(state))
         return low, high
 

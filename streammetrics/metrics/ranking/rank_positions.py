@@ -80,8 +80,8 @@ class MeanRank(MeanWithin, tag="mean_rank"):
 class PooledOrWithin(MeanWithin):
     """A quotient of two sums over documents.
 
-    With `average="pooled"`, it is one quotient of sums over all queries; with "queries", it is the mean of the quotients
-    of the queries.
+    With `average="pooled"`, both sums are over the documents of all queries. With "queries", the quotient is computed
+    for each query, and the value is the mean over queries.
     """
 
     parts_of: ClassVar[tuple[str, str]] = ("", "")

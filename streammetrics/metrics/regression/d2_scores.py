@@ -26,7 +26,8 @@ __all__ = ["D2AbsoluteError", "D2Pinball", "D2Tweedie"]
 LARGEST_LOG = 35.0
 """An upper bound on |log(v)| for numbers v from 2**-50 to 2**50. The rounding error of a sum of logarithms is proportional
 to it."""
-# The largest relative rounding error of the null deviance at which the value still counts as certain.
+# The value counts as certain if the relative rounding error of the null deviance (the deviance of always predicting the
+# mean) is at most this large.
 NEGLIGIBLE = 1e-6
 
 
@@ -95,7 +96,7 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
         return Limits(low, 1 - loss / least.value, high)
 
     def _least(self, state: ValueHistogram, output: int) -> Limits | None:
-        """Return the total loss of the best constant, with bounds for any positions of targets inside their buckets."""
+        """Return the total loss of the best constant, with bounds for any position of targets inside their buckets."""
         mass, alpha = state.mass(output), Fraction(repr(self.alpha))
         if not mass.total():
             return None
@@ -226,8 +227,9 @@ class SavedDeviance(OwnReading):
         return self._share_saved(self.null[0])
 
     def _bounds(self) -> tuple[float, float]:
-        # The bounds allow for rounded weights. They are widened by the change of the value that the rounding error of the
-        # null deviance can cause. If the null deviance can be 0, there is no lower bound.
+        # The bounds first allow for rounded weights. They are then widened by the largest change of the value that the
+        # rounding error of the null deviance (of always predicting the mean) can cause. If the null deviance can be 0,
+        # there is no lower bound.
         value, (low, high) = self.value, widen_for_rounding(self.value, self.state)
         if math.isnan(value):
             return low, high
@@ -252,7 +254,7 @@ class SavedDeviance(OwnReading):
 
 
 def to_whole_numbers(*numbers: NDArray[np.float64]) -> tuple[list[NDArray[Any]], int]:
-    """Return float64 numbers as Python integers in a common unit, a power of two, and the exponent of this unit."""
+    """Convert float64 numbers to Python integers in a common unit 2**e. Return the integers, followed by e."""
     # A float64 is m 2**e with a mantissa m of 53 bits. All numbers are scaled to the smallest exponent, so they stay
     # exact.
     parts = [np.frexp(v) for v in numbers]
@@ -261,8 +263,12 @@ def to_whole_numbers(*numbers: NDArray[np.float64]) -> tuple[list[NDArray[Any]],
 
 
 def best_loss(values: NDArray[Any], weights: NDArray[Any], alpha: Fraction) -> Fraction:
-    """Return the total pinball loss of the best constant, the alpha-quantile of the weighted, ascending `values`."""
-    # The quantile is the first value at which the cumulative weight reaches alpha of the total, in exact integers.
+    """Return the total pinball loss of the best constant, which is the weighted alpha-quantile of `values`.
+
+    `values` must be in ascending order.
+    """
+    # The quantile is the first value at which the cumulative weight reaches the share alpha of the total. Integers are
+    # compared, so this is exact.
     through = np.cumsum(weights)
     at = values[np.flatnonzero((through * alpha.denominator >= alpha.numerator * through[-1]) & (weights > 0))[0]]
     losses = (values - at) * weights

@@ -141,7 +141,10 @@ def squared_error(state: Moments, output: int) -> Fraction:
 
 
 def _explained_share(metric: R2, state: Moments, residual: Fraction, output: int) -> Quotient:
-    """Return the share of the variance of the targets that predictions with this residual sum of squares explain."""
+    """Return the share of the target variance that the predictions explain.
+
+    `residual` is the sum of squares that the predictions leave unexplained.
+    """
     spread = state.covariance("x", "x", output)
     if metric.force_finite and not spread and state.weight():
         return Quotient(0 if residual else 1, 1)

@@ -49,10 +49,10 @@ def variance(pairs: Pairs, side: int) -> tuple[int, int, int]:
 
 
 def _most_within_buckets(pairs: Pairs, masses: Array) -> Array:
-    """Return, for each bucket, by how much the sum of squared ranks can grow if its values are not equal.
+    """Return, for each bucket, how much larger the sum of squared ranks can be if the values in the bucket differ.
 
-    For a bucket of n rows, this is at most n (n**2 - 1) / 3, since `ranks` returns twice the ranks. The result is rounded
-    up.
+    For a bucket of n rows, the increase is at most n (n**2 - 1) / 3, since `ranks` returns twice the ranks. The result
+    is rounded up.
     """
     # If rows have weights below 1, a bucket has more rows than its total weight n, and the bound is n**3 / 3.
     cubes = masses**3 - (0 if pairs.weighted else masses)
@@ -60,14 +60,14 @@ def _most_within_buckets(pairs: Pairs, masses: Array) -> Array:
 
 
 def covariance(pairs: Pairs) -> tuple[int, int]:
-    """Return the sum over rows of the rank of x times that of y, from ranks of buckets, and a bound on its error."""
+    """Estimate the sum over rows of (rank of x) * (rank of y) from ranks of buckets; also return an error bound."""
     cells = pairs.mass.segment_sums(np.arange(len(pairs.x) + 1))
     a, b = ranks(pairs.by_x), ranks(pairs.by_y)
     found = _total(cells * a[pairs.x] * b[pairs.y])
-    # The rank of a row is the rank of its bucket plus its rank within the bucket, which is unknown. Bound the two kinds of
-    # products that contain a rank within a bucket. First, a rank within a bucket of one column times a bucket rank of the
-    # other column: the sum of these products is largest if both are in the same order. Second, a rank within a bucket
-    # times a rank within a bucket: the Cauchy-Schwarz inequality bounds the sum of these products.
+    # The rank of a row is the rank of its bucket plus its rank within the bucket, which is unknown. The error is the
+    # sum of all products that contain a rank within a bucket. In one kind of product, the other factor is the rank of a
+    # bucket of the other column; the sum of these is largest if both factors are in the same order. In the other kind,
+    # both factors are ranks within a bucket; the Cauchy-Schwarz inequality bounds the sum of these.
     off, spread = 0, [0, 0]
     for side, (own, other, near) in enumerate(((pairs.x, pairs.y, b), (pairs.y, pairs.x, a))):
         if not pairs.sure[side]:
@@ -77,10 +77,10 @@ def covariance(pairs: Pairs) -> tuple[int, int]:
 
 
 def _sorted_within(own: Array, other: Array, cells: Array, near: Array) -> int:
-    """Return the largest possible sum over rows of the rank within a bucket times the bucket rank in the other column.
+    """Return the largest possible sum over rows of (rank within a bucket) * (bucket rank in the other column).
 
-    `own` and `other` are the buckets of each table cell in the two columns, `cells` is the number of rows of each cell,
-    and `near` contains the ranks of the buckets of the other column.
+    Each cell of the table is a pair of buckets: `own` in the first column, and `other` in the other column. `cells` is
+    the number of rows of each cell, and `near` contains the ranks of the buckets of the other column.
     """
     # The sum is largest if the rows of a bucket have the order of the other column, so sort them by that column. Ranks
     # within a bucket have the mean 0 and a factor of 2, as in `ranks`.
@@ -306,9 +306,9 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
             least = max(x[0], 0) * max(y[0], 0)
             return quotient(top, least, least, x[2] * y[2], pairs.undetermined_pairs, likely)
         m = max(min(pairs.distinct_values()), 2)
-        # If a bucket contains several values, the true m is larger, and the factor m / (m - 1) of the value is closer to
-        # 1, so it is smaller by at most 1 / (m - 1). Because the denominator below contains m - 1, this changes the
-        # numerator by at most |C - D|.
+        # If a bucket contains several values, the true m is larger than the m here, so the true factor m / (m - 1) is
+        # smaller. It is at least 1, so the difference is at most 1 / (m - 1). The denominator below contains m - 1, so
+        # the numerator changes by at most |C - D|.
         far = max(abs(top - pairs.undetermined_pairs), abs(top + pairs.undetermined_pairs))
         slack = 0 if pairs.sharp.all() else far
         return _share(
@@ -323,7 +323,9 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
 
 
 class UnresolvedPairs(NamedTuple):
-    """Estimated numbers of pairs by outcome, among the pairs of rows that share a bucket, so that their order is unknown.
+    """Estimated numbers of pairs with each outcome, among the pairs of rows whose order is unknown.
+
+    The order of two rows is unknown if they share a bucket.
 
     Parameters
     ----------
@@ -341,8 +343,9 @@ class UnresolvedPairs(NamedTuple):
 def estimate_unresolved(pairs: Pairs) -> UnresolvedPairs:
     """Estimate how many pairs of rows that share a bucket have the same order, opposite orders, or equal values."""
     # The order of two rows is unresolved if they share a bucket of targets (x), of predictions (y), or of both. Of the
-    # pairs in the same bucket, an estimated share of `a` (targets) or `b` (predictions) has different values. Among
-    # these, `lean_x` and `lean_y` are the share of pairs in the same order minus the share in opposite orders.
+    # pairs that share a bucket, the estimated share with different values is `a` for targets, and `b` for predictions.
+    # For these pairs, `lean_x` and `lean_y` are the share of pairs in the same order minus the share in opposite
+    # orders.
     x, y, both = pairs.tied_pairs
     (a, b), (lean_x, lean_y) = pairs.differing_share, pairs.local_order
     cell = max(both - pairs.self_pairs, 0)
@@ -448,9 +451,9 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         if not most:
             return None
         _, y, both = pairs.tied_pairs
-        # A pair in one bucket of predictions but in two buckets of targets counts one half if its predictions are known to
-        # be equal, and between 0 and 1 otherwise. A pair in one bucket of targets may have different targets, and then
-        # counts up to 1.
+        # Two rows that share a bucket of predictions, but not of targets, count one half if their predictions are known
+        # to be equal, and otherwise between 0 and 1. Two rows that share a bucket of targets may have different
+        # targets, and then count up to 1.
         ties, more = y - both, most - here
         half = Fraction(ties, 2)
         low = pairs.concordant + (half if pairs.sure[1] else 0)

@@ -32,7 +32,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
     missing : {"raise", "skip"}
         Whether a row without a key raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
-        Keys that also mean that the key is missing, such as 0.
+        Further values that stand for a missing key, such as 0.
 
     Notes
     -----
@@ -94,7 +94,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         return _estimate(state.kept_keys, state.share, _certain(state))
 
     def intersection(self, other: DistinctSample, confidence: float = 0.95) -> Interval:
-        """Return the number of keys that occur in both data sets. For their union, use `merge`.
+        """Return the number of keys that occur in both data sets. To count the keys of their union, use `merge`.
 
         Parameters
         ----------
@@ -138,7 +138,7 @@ class OfSample(OwnReading):
 
 
 def _certain(state: KeySample) -> tuple[float, float]:
-    """Return certified bounds on the number of keys: the number of kept keys, and the number of rows.
+    """Return certified bounds on the number of keys: at least the number of kept keys, at most the number of rows.
 
     If all keys were kept, both bounds equal the number of kept keys.
     """

@@ -32,7 +32,7 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     missing : {"raise", "skip"}
         Whether a row without a key raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
-        Keys that also mean that the key is missing, such as 0.
+        Further values that stand for a missing key, such as 0.
 
     Notes
     -----

@@ -32,7 +32,7 @@ class CountedKeys(Metric[KeyCounts, Any]):
     missing : {"raise", "skip"}
         Whether a row without a key raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
-        Keys that also mean that the key is missing, such as 0.
+        Further values that stand for a missing key, such as 0.
     """
 
     about = About(cost="40 bytes per key, plus the key itself; about 30 ns per row")
@@ -148,8 +148,8 @@ class Entropy(CountedKeys, tag="entropy"):
         value = reading.value
         if state.excess is not None:
             return Estimate(value, reason=WEIGHTED)
-        # The influence of a row on the entropy is -log p of its key, minus the entropy. Keys with the same weight have the
-        # same influence, so compute it once for each distinct weight.
+        # The influence of a row on the entropy is -log(p) minus the entropy, where p is the share of its key. Keys with
+        # the same weight have the same influence, so compute it once for each distinct weight.
         counts, each = np.unique(np.array(state.masses, np.int64), return_counts=True)
         terms = [entropy_term(mass, state.total) * state.total / mass / self._unit() for mass in counts.tolist()]
         influence = np.repeat(np.array(terms) - value, each)

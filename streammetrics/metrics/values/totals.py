@@ -274,7 +274,7 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     missing : {"raise", "skip"}
         Whether a row without a unit raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
-        Keys that also mean that the unit is missing, such as 0.
+        Further keys that stand for a missing unit, such as 0.
 
     Notes
     -----
@@ -492,5 +492,5 @@ class OfSketch(OwnReading):
 
 
 def _certain(state: DistinctKeys) -> tuple[float, float]:
-    """Return certified bounds on the number of keys: the number of registers in use, and the number of rows."""
+    """Return certified bounds on the number of keys: at least the registers in use, at most the number of rows."""
     return float(state.used_registers), float(int(state.rows))
