@@ -1,7 +1,7 @@
 """Standard errors that several metrics use.
 
-There are functions for means over units (such as rows, queries or groups), for functions of such means, and for functions
-of counts of rows.
+They are standard errors of means over units (such as rows, queries or groups), of functions of such means, and of
+functions of counts of rows.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def delta(
     spread : MeanEstimates
         The means and their covariances.
     gradient : function
-        Takes the means, and returns the derivative of the value with respect to each of them.
+        A function that takes the means, and returns the derivative of the value with respect to each of them.
     scale, within, assumption
         As in `Estimate`.
     method : {"delta", "wilson"}
@@ -84,11 +84,11 @@ def delta(
 def _degrees_of_weights(count: Any, effective_size: Floats) -> Floats:
     """Return the degrees of freedom of the variance of a weighted proportion.
 
-    The variance is a sum of squared weights, so its precision depends on the fourth powers of the weights, which the state
-    does not contain. The degrees of freedom are therefore taken to be the effective size divided by twice the squared
-    coefficient of variation of the weights, count / effective size - 1. In simulations with lognormal weights
-    (`python -m benchmarks.coverage --only small`), this gives intervals of the right width. With equal weights, the
-    variance follows from the proportion, and the degrees of freedom are infinite.
+    The variance is a sum of squared weights, so its precision depends on the fourth powers of the weights, which the
+    state does not contain. The degrees of freedom are therefore approximated by the effective size divided by 2 v. Here
+    v is count / effective size - 1, the squared coefficient of variation of the weights. In simulations with lognormal
+    weights (`python -m benchmarks.coverage --only small`), this gives intervals of the right width. With equal weights,
+    the variance follows from the proportion, and the degrees of freedom are infinite.
     """
     size = np.asarray(effective_size, np.float64)
     # Rounding may put the difference slightly below 0.
@@ -100,8 +100,8 @@ def _degrees_of_weights(count: Any, effective_size: Floats) -> Floats:
 def share(denominator: Any, value: Any, method: str) -> Estimate:
     """Return a share of rows with its binomial standard error.
 
-    `denominator` is the number of rows, `value` the share, and `method` is "wilson" or "delta". Both numbers can be
-    arrays.
+    `denominator` is the number of rows, `value` is the share, and `method` is "wilson" or "delta". `denominator` and
+    `value` can be arrays.
     """
     n, p = np.asarray(denominator, np.float64), np.asarray(value, np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):

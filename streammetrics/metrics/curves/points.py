@@ -159,9 +159,8 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
         The number of labels, if each row has several 0/1 labels and a score for each of them. `y_true` and `y_score` are
         then matrices, rows x labels.
     tolerance : float
-        The largest distance allowed between the curve and the line through the points that are returned, with both axes
-        scaled to length 1 (1 / 4096 by default). Points that are not needed for this accuracy are left out. 0 keeps all
-        points.
+        The largest distance allowed between the curve and the line through the points that are returned, 1 / 4096 by
+        default. Both axes have length 1. Points that are not needed for this accuracy are left out; 0 keeps all points.
     """
 
     about = About(

@@ -54,10 +54,10 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
         The base-2 logarithm of the number of histogram buckets: by default 16 for probabilities (1 MiB) and 19 otherwise
         (8 MiB of address space, most of which is usually never touched).
     limit : int, optional
-        The number of rows up to which every score is kept exactly, counted over all classes or labels. With more rows, all
-        scores are moved to the histogram. The default is 65,536 if there are at least 16 bits, and 0 otherwise. There is
-        one exception, for two classes: up to 2**20 distinct real scores stay exact (40 MB) if they are far from 0 and so
-        close together that they would share a few buckets.
+        The number of rows up to which every score is kept exactly, counted over all classes or labels. With more rows,
+        all scores are moved to the histogram. The default is 65,536 if `bits` is at least 16, and 0 otherwise. There is
+        one exception, for two classes: up to 2**20 distinct real scores stay exact (40 MB) if they are far from 0 and
+        so close together that they would share a few buckets.
     exact : bool
         Whether to keep every distinct score rather than a histogram. The value is then exact, and memory grows by 16 bytes
         for each distinct score of a label, or 32 with weights (a model with float32 scores has a few million distinct

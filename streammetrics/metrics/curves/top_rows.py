@@ -224,8 +224,8 @@ class BEDROC(ScoredValue, tag="bedroc"):
     """Boltzmann-enhanced discrimination of ROC: how early positives come, where the first rows count most; from 0 to 1.
 
     Formula: (S - g e^(-alpha (1 - R))) / (g - g e^(-alpha (1 - R))), where R = P / (P + N) and g = (1 - e^(-alpha R)) /
-    (alpha R). S is the mean over positives of e^(-alpha x), where x is the rank as a share of all rows. Each row covers an
-    interval of length 1 / (P + N) of x, over which e^(-alpha x) is averaged.
+    (alpha R). S is the mean over positives of e^(-alpha x), where x is the rank as a share of all rows. Each row covers
+    an interval of x, which has the length 1 / (P + N), and e^(-alpha x) is averaged over this interval.
 
     Parameters
     ----------

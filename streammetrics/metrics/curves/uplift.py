@@ -232,10 +232,11 @@ class QiniCoefficient(UpliftArea, tag="qini"):
 
     Notes
     -----
-    For each row, pass an outcome, a score, and the column `treatment`, which is 0 or 1. Rows with equal scores are counted
-    together, as in scikit-uplift. In causalml they keep the order of the rows, so its value differs by about one divided
-    by the number of rows. Areas are computed by the trapezoidal rule. The bounds hold for any order of the rows inside
-    each bucket. The state consists of 3 histograms: 24 MiB at 19 bits, most of which is usually never touched.
+    For each row, pass an outcome, a score, and the column `treatment`, which is 0 or 1. Rows with equal scores are
+    counted together, as in scikit-uplift. causalml counts them one by one, in the order of the rows, so its value
+    differs by about 1 / (number of rows). Areas are computed by the trapezoidal rule. The bounds hold for any order of
+    the rows inside each bucket. The state consists of 3 histograms: 24 MiB at 19 bits, most of which is usually never
+    touched.
 
     Examples
     --------
@@ -281,8 +282,8 @@ class AUUC(UpliftArea, tag="auuc"):
 
     Notes
     -----
-    The columns, the handling of equal scores, the bounds and the state are the same as for QiniCoefficient. As long as the
-    curve contains no treated (or no control) rows, their share of positives is taken as 0.
+    The columns, the handling of equal scores, the bounds and the state are the same as for QiniCoefficient. At the
+    start of the curve, there may be no treated (or no control) rows yet; their share of positives then counts as 0.
 
     Examples
     --------

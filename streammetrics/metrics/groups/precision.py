@@ -56,7 +56,7 @@ class OpenGroups(Metric[GroupRows, float]):
         )
 
     def of(self, blocks: Blocks) -> Quotient:
-        """Return the numerators and the denominators of the values of all groups.
+        """Return two arrays: the numerator and the denominator of the value of each group.
 
         `blocks` contains, for each distinct score of each group, sums over the rows with this score.
         """
@@ -171,11 +171,11 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
     Notes
     -----
     If rows with equal scores lie on both sides of the cut-off k, each of them counts with the same fraction, so that k
-    rows count in total. A row of weight 2 therefore counts as two equal rows. The definition is that of torchrec's
-    `precision_session`, which, however, breaks ties by the order of rows, ignores weights in the ranks, and sees only the
-    sessions within a batch. For the mean over queries rather than the pooled share, use `PrecisionAtK`. The state and the
-    cost are the same as for `GroupAveragePrecision`. `interval()` treats sessions as independent. The value is undefined
-    without rows.
+    rows count in total. A row of weight 2 counts as two rows with the same score. The definition is that of torchrec's
+    `precision_session`, which, however, breaks ties by the order of rows, ignores weights in the ranks, and sees only
+    the sessions within a batch. For the mean over queries rather than the pooled share, use `PrecisionAtK`. The state
+    and the cost are the same as for `GroupAveragePrecision`. `interval()` treats sessions as independent. The value is
+    undefined without rows.
 
     Examples
     --------

@@ -137,9 +137,10 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
 class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
     """Hinge loss: the mean amount by which scores fall short of the margin of a support vector machine.
 
-    Formula: (1/W) sum w max(0, 1 - t s), where t is 1 for positives and -1 for negatives. For several classes, the loss of
-    a row is max(0, 1 + max over other classes of s_j - s of the true class) (Crammer and Singer). Alternatively, the loss
-    for two classes is computed for each class against the rest.
+    Formula: (1/W) sum w max(0, 1 - t s), where t is 1 for positives and -1 for negatives. For several classes, the loss
+    of a row is max(0, 1 + m - s), where s is the score of the true class, and m is the highest score of the other
+    classes (Crammer and Singer). With `multiclass="one-vs-rest"`, the loss for two classes is computed for each class
+    against the rest.
 
     Parameters
     ----------

@@ -197,9 +197,10 @@ class LogLossSkillScore(SkillOverReference, D2LogLoss, tag="log_loss_skill_score
 
     Notes
     -----
-    Without a reference the value equals D2LogLoss. With a fixed rate the denominator is the log-loss of that rate on these
-    rows, whereas NormalizedEntropy divides by the entropy of the rate. With a column, the state takes 2.2 kB, and an
-    update about 100 ns per row. The value is undefined without rows, or if the loss of the reference is 0.
+    Without `base_rate` and `baseline`, the value equals D2LogLoss. With `base_rate`, the denominator is the log-loss of
+    that rate on these rows, whereas NormalizedEntropy divides by the entropy of the rate. With `baseline=True`, the
+    state takes 2.2 kB, and an update about 100 ns per row. The value is undefined without rows, or if the loss of the
+    reference is 0.
 
     Examples
     --------
@@ -272,9 +273,9 @@ class BrierSkillScore(SkillOverReference, D2Brier, tag="brier_skill_score"):
 
     Notes
     -----
-    Without a reference the value equals D2Brier. The value is exact apart from one rounding. With a column, the state
-    takes 2.2 kB, and an update about 20 ns per row. Source: Murphy (1973). The value is undefined without rows, or if the
-    loss of the reference is 0.
+    Without `base_rate` and `baseline`, the value equals D2Brier. The value is exact apart from one rounding. With
+    `baseline=True`, the state takes 2.2 kB, and an update about 20 ns per row. Source: Murphy (1973). The value is
+    undefined without rows, or if the loss of the reference is 0.
 
     Examples
     --------

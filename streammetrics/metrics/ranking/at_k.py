@@ -20,7 +20,7 @@ __all__ = ["FBetaAtK", "FallOutAtK", "HitsAtK", "RelativePrecision", "SetAverage
 class HitsAtK(RankingMetric, tag="hits_at_k"):
     """Hits at k: the number of relevant documents among the first k, averaged over queries.
 
-    Formula: hits@k.
+    Formula: hits@k, the number of relevant documents among the first k.
 
     Parameters
     ----------
@@ -111,7 +111,8 @@ class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
 class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
     """Set average precision: precision times recall of all returned documents, averaged over queries.
 
-    Formula: hits / returned * hits / R, where R is the number of all relevant documents of the query.
+    Formula: (hits / returned) (hits / R), where hits is the number of relevant documents among the returned ones, and R
+    is the number of all relevant documents of the query.
 
     Notes
     -----
@@ -179,7 +180,8 @@ class MeanWithin(RankingMetric):
 class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
     """Fall-out at k: the share of all irrelevant documents that are among the first k, averaged over queries.
 
-    Formula: (min(k, returned) - hits@k) / irrelevant documents of the query.
+    Formula: (min(k, returned) - hits@k) / irrelevant, where hits@k is the number of relevant documents among the first
+    k, returned is the number of returned documents, and irrelevant is the number of irrelevant documents of the query.
 
     Parameters
     ----------

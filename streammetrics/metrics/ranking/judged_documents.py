@@ -13,7 +13,8 @@ __all__ = ["BPref", "InferredAP", "JudgedAtK"]
 class JudgedAtK(RankingMetric, tag="judged_at_k"):
     """Judged at k: the share of the first k documents that have a relevance judgement, averaged over queries.
 
-    Formula: judged@k / min(k, returned).
+    Formula: judged@k / min(k, returned), where judged@k is the number of judged documents among the first k, and
+    returned is the number of returned documents.
 
     Parameters
     ----------
@@ -88,8 +89,8 @@ class InferredAP(OneOrder, tag="inferred_ap"):
     """Inferred average precision: an estimate of average precision from a sample of judgements, averaged over queries.
 
     Formula: (1/R) sum over ranks i of relevant documents of 1/i + ((i-1)/i) (pooled above / (i-1)) (r + e) / (r + n + 2
-    e), where R is the number of relevant documents, r and n are the numbers of documents above rank i that were judged
-    relevant and irrelevant, and e = 0.00001.
+    e), where R is the number of relevant documents, "pooled above" is the number of documents of the pool above rank i,
+    r and n are the numbers of documents above rank i that were judged relevant and irrelevant, and e = 0.00001.
 
     Parameters
     ----------

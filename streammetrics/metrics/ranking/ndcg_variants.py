@@ -1,7 +1,7 @@
 """Variants of NDCG and average precision: averaged over the ranks of relevant documents, or with another discount.
 
-All are metrics of trec_eval. With `ties="document"` their values equal those of trec_eval. As there, a document with a
-grade above 0 is relevant.
+All are metrics of trec_eval. With `ties="document"` their values equal those of trec_eval. As in trec_eval, a document
+with a grade above 0 is relevant.
 """
 
 from __future__ import annotations

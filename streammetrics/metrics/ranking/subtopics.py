@@ -153,8 +153,8 @@ class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
 class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     """Intra-list diversity: the mean Jaccard distance between the categories of the first k items, averaged over lists.
 
-    Formula: mean over pairs of items of 1 - |A n B| / |A u B|, where A and B are the sets of categories of the two
-    items. If each item has one category, this is the share of pairs with different categories.
+    Formula: mean over pairs of items of 1 - (categories of both items) / (categories of at least one of the items). If
+    each item has one category, this is the share of pairs with different categories.
 
     Parameters
     ----------

@@ -102,8 +102,8 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
             return None
         (low, high), scale = to_whole_numbers(*state.value_bounds(output))
         weights = mass.segment_sums(np.arange(len(low) + 1))
-        # The middle of a bucket is (low + high) / 2. To stay with whole numbers, compute losses for low + high, and
-        # multiply them by `unit`, which contains the factor 1/2.
+        # The middle of a bucket is (low + high) / 2. To avoid fractions, losses are computed for low + high, and then
+        # multiplied by `unit`, which contains the factor 1/2.
         unit = Fraction(2, 1) ** scale / (2 * state.unit)
         middle = best_loss(low + high, weights, alpha) * unit
         # A target that moves by d changes the loss of any constant by at most d max(alpha, 1 - alpha). From the middle of

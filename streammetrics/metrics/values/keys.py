@@ -159,7 +159,7 @@ class Entropy(CountedKeys, tag="entropy"):
 class UniqueShare(CountedKeys, tag="unique_share"):
     """Unique share: the share of rows whose key no other row has; 1 for a column that identifies rows.
 
-    Formula: keys of weight 1 / sum w.
+    Formula: (number of keys with weight 1) / sum w.
 
     Notes
     -----

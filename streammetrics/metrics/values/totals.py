@@ -278,9 +278,10 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
 
     Notes
     -----
-    Outcomes and exposures usually come from two tables, and are passed in separate updates in any order. A batch contains
-    the column of outcomes, the column `exposed`, or both (a table of units, or the two tables concatenated); a batch with
-    neither raises an error. A column that a batch lacks counts as 0, so units without an outcome count.
+    Outcomes and exposures usually come from two tables, and are passed in separate updates in any order. A batch
+    contains the column of outcomes, the column `exposed`, or both (a table of units, or the two tables concatenated); a
+    batch with neither raises an error. A column that a batch lacks counts as 0, so units without an outcome are
+    included in the mean.
 
     The number of units is the number of exposure rows, not a distinct count of active units, which the treatment would
     change. A unit with two exposure rows in an arm counts twice, so remove duplicates first. `explain()` gives the number
