@@ -1,7 +1,7 @@
 """Distributed engines: workers compute the states of their batches as bytes, and the engine merges these bytes.
 
 There is one module for each engine, such as `dask`; importing the module imports the engine. All modules use `fold` and
-`streammetrics.merge`, so their states have the same digest as the state of one pass over the whole log in one process.
+`streammetrics.merge`, so the result has the same digest as the state of one pass over the whole log in one process.
 """
 
 from __future__ import annotations

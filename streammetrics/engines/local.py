@@ -53,7 +53,8 @@ def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, pr
     -----
     Parts and batches may end in the middle of a query: the rows of the first and the last query of each part are joined
     before they are counted. All IDs of queries are kept until the end (8 or 16 bytes each), to find queries whose rows
-    are not adjacent. Sort such a log by query first; the command `streammetrics eval` sorts the log on disk.
+    are not adjacent. If there are any, sort the log by query first, or use the command `streammetrics eval`, which
+    sorts it on disk.
 
     Each part needs memory for one state; a few parts per worker are enough.
 

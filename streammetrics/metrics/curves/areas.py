@@ -39,7 +39,7 @@ BY_ROWS = "samples"
 
 
 class ByRows(ScoredValue):
-    """A metric that can also be computed from the labels of each row, and averaged over rows (`average="samples"`)."""
+    """Base class of metrics that can also be computed for each row, and averaged over rows (`average="samples"`)."""
 
     _row_terms: ClassVar[tuple[str, str]]
     """The names of two quantities that the state sums over rows: the value of the row (0 if undefined), and an indicator
@@ -198,12 +198,12 @@ class AUC(ByRows, tag="auc"):
 
     Notes
     -----
-    The bounds are value ± sum a c / (2 P N). The value is exact if each bucket stands for a single score, as with float16
-    and bfloat16 scores, or if there are at most `limit` rows. For float32 scores at 16 bits, the bounds are typically
-    value ± 2e-5 to 7e-5, whereas the true error is about 1e-6. All probabilities below 2**-33 share a bucket, and so do
-    all those within 2**-33 of 1. More bits do not split these two buckets, so `explain()` then recommends passing logits,
-    with `scale="logit"`. Weights below 2**-8 can have bits below 2**-60; these are rounded off, and the bounds allow for
-    that.
+    The bounds are value ± sum a c / (2 P N). The value is exact if each bucket stands for a single score, as with
+    float16 and bfloat16 scores, or if there are at most `limit` rows. For float32 scores at 16 bits, the bounds are
+    typically value ± 2e-5 to 7e-5, whereas the true error is about 1e-6. All probabilities below 2**-33 share a bucket,
+    and so do all those within 2**-33 of 1. More bits do not split these two buckets. If most scores that share a bucket
+    are in them, `explain()` recommends passing logits, with `scale="logit"`. Weights below 2**-8 can have bits below
+    2**-60; these are rounded off, and the bounds allow for that.
 
     An update takes about 1 ns per row (10 ns with `exact=True`), and `compute()` takes 1 ms. The definition is that of
     scikit-learn's `roc_auc_score`. The value is undefined if all rows have the same class. `interval()` returns DeLong's

@@ -37,8 +37,8 @@ class HMeasure(ScoredValue, tag="h_measure"):
     Parameters
     ----------
     prior : {"beta22", "hand2014"}
-        The density u: Beta(2, 2), as in Hand (2009), or Beta(1 + P / (P + N), 1 + N / (P + N)), as in Hand and
-        Anagnostopoulos (2014).
+        The density u. "beta22": Beta(2, 2), as in Hand (2009). "hand2014": Beta(1 + P / (P + N), 1 + N / (P + N)), as
+        in Hand and Anagnostopoulos (2014).
 
     Notes
     -----

@@ -54,7 +54,7 @@ class ROCPoints(NamedTuple):
 
 
 class PRPoints(NamedTuple):
-    """Points of a precision-recall curve, from the smallest threshold up, as scikit-learn gives them.
+    """Points of a precision-recall curve, from the smallest threshold up, which is the order of scikit-learn.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class GainPoints(NamedTuple):
 
 
 class DETPoints(NamedTuple):
-    """Points of a detection error trade-off curve, from the smallest threshold up, as scikit-learn gives them.
+    """Points of a detection error trade-off curve, from the smallest threshold up, which is the order of scikit-learn.
 
     Parameters
     ----------

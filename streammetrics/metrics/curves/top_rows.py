@@ -100,7 +100,7 @@ class Lift(TopRows, tag="lift"):
     fraction : float
         The share of rows with the highest scores, such as 0.1 for the top decile.
     kind : {"lift", "gain"}
-        Whether to return the lift, or the share of all positives among these rows.
+        The value. "lift": the lift. "gain": the share of all positives that are among these rows.
 
     Notes
     -----

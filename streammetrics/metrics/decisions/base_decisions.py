@@ -281,7 +281,8 @@ def _zero_division_limits(value: float) -> Limits | None:
 class AtEachThreshold(OwnReading):
     """The reading at several thresholds: arrays of values, of bounds and of intervals.
 
-    The first axis is the threshold. If the metric returns an array for one threshold, the second axis is the label.
+    The first axis is the threshold. If the value at a single threshold is an array, with one element for each class or
+    label, this is the second axis.
     """
 
     def __init__(self, metric: AveragedDecision, state: Any) -> None:

@@ -59,14 +59,16 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         Further keys that stand for a missing group, such as 0.
     grouped : "sorted", optional
         "sorted" declares that rows are in ascending order of an integer group. A group is then closed (reduced to sums)
-        when the next one begins, so memory is constant. Metrics of parts of a log can be merged if their ranges of groups
-        do not overlap. Two parts may share the group at their boundary; the merge joins its rows.
+        when the next one begins, so memory is constant. Metrics of different parts of a log can be merged if their
+        ranges of groups do not overlap. Only the group at the boundary of two parts may be in both; the merge joins its
+        rows.
     partition : (i, n), optional
-        This worker accepts only groups of partition i of n (see `group_partition`); a row of another partition raises an
-        error. `seal()` then reduces the state to a constant size.
+        Use this if each worker counts one of n partitions: the metric accepts only the groups of partition i (see
+        `group_partition`), and a row of another partition raises an error. `seal()` then reduces the state to a
+        constant size.
     sample : bool
-        Whether to keep only the groups with the smallest hashes, with at most `sample_rows` rows. The value is then an
-        estimate with a standard error.
+        Whether to keep only a sample of the groups: those with the smallest hashes, with at most `sample_rows` rows in
+        total. The value is then an estimate with a standard error.
     sample_rows : int, optional
         The size of the sample. By default it is the number of rows that fit into `memory_limit` at 33 bytes a row, the
         most that a row can take. Samples of different sizes cannot be merged.
@@ -76,8 +78,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         The bytes that rows may take in memory (4 GiB by default). An update beyond it raises MemoryLimitError, unless
         there is a `spill_dir`.
     spill_dir : str, optional
-        A folder for files of the rows beyond the memory limit. The files are removed when the metric is deleted, or at the
-        end of a `with` block.
+        A folder in which rows beyond the memory limit are stored in files. The files are removed when the metric is
+        deleted, or at the end of a `with` block.
 
     Notes
     -----

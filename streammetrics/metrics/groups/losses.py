@@ -148,9 +148,9 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
 
     Notes
     -----
-    Sums within groups are exact, and sums over groups are exact sums of float64 values, rounded once: the value does not
-    depend on how rows are distributed over workers. Memory grows with groups, not with rows: about 100 bytes a group
-    during updates. A row takes 10 ns, or 80 ns if there are so many groups that each is a cache miss.
+    Sums within groups are exact, and sums over groups are exact sums of float64 values, rounded once: the value does
+    not depend on how rows are distributed over workers. Memory grows with groups, not with rows: about 100 bytes a
+    group during updates. A row takes 10 ns, or 80 ns if there are so many groups that each access misses the cache.
 
     `interval()` treats groups as independent. The value is undefined without rows.
 

@@ -22,7 +22,7 @@ __all__ = ["GroupAveragePrecision", "SessionPrecisionAtK", "SessionRecallAtK"]
 
 
 class OpenGroups(Metric[GroupRows, float]):
-    """A metric that is computed from the rows of each group, all of which the state keeps.
+    """A metric that is computed from the rows of each group. The state keeps all of these rows.
 
     Parameters
     ----------
@@ -144,8 +144,8 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
 
     def of(self, blocks: Blocks) -> Quotient:
         some, above = blocks.positive > 0, np.where(blocks.through > 0, blocks.through, 1.0)
-        # The rows of a group with the same score add their positives times the precision at the threshold of this score.
-        # This sum, divided by all positives of the group, is its average precision.
+        # All rows of a group with the same score contribute one term: their number of positives times the precision at
+        # this score. The sum of these terms, divided by the number of positives of the group, is its average precision.
         terms = np.where(some, blocks.positive * (blocks.positive_through / above), 0.0)
         positives = np.where(blocks.positives > 0, blocks.positives, 1.0)
         value = np.minimum(blocks.sums(terms) / positives, 1.0)

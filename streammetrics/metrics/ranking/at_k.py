@@ -53,7 +53,7 @@ class RelativePrecision(RelevanceMetric, tag="relative_precision"):
     """Relative precision: the hits among the first k documents, over the most hits possible, averaged over queries.
 
     Formula: hits@k / min(k, R), where R is the number of all relevant documents of the query; without k, hits /
-    min(returned, R).
+    min(returned, R), where returned is the number of returned documents.
 
     Notes
     -----

@@ -33,8 +33,8 @@ class RankingMetric(QueryMean[RankingSums]):
         order of their rows, or of the column `position`. "document": by the column `document`, descending, as in
         trec_eval. "optimistic": the highest grade first. "pessimistic": the lowest grade first.
     missing : {"raise", "unjudged"}
-        What a null or NaN grade means: an error, or a document that nobody judged, which has no gain (as in
-        trec_eval).
+        What a null or NaN grade means. "raise": an error. "unjudged": a document that nobody judged, which has no gain
+        (as in trec_eval).
     """
 
     about = About(cost="about 100 bytes, plus 16 bytes per measure; 7 ns per document")
@@ -104,8 +104,8 @@ class GainMetric(RankingMetric):
     Parameters
     ----------
     gain : {"linear", "exponential"}
-        The gain of a document: its grade (as in trec_eval and scikit-learn), or 2^grade - 1 (as in web search and
-        LightGBM).
+        The gain of a document. "linear": its grade (as in trec_eval and scikit-learn). "exponential": 2^grade - 1 (as
+        in web search and LightGBM).
     """
 
     gain: str = setting(default="linear", choices=("linear", "exponential"))

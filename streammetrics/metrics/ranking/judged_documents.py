@@ -19,7 +19,7 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
     Parameters
     ----------
     missing : {"unjudged", "raise"}
-        What a null or NaN grade means: a document that nobody judged, or an error.
+        What a null or NaN grade means. "unjudged": a document that nobody judged. "raise": an error.
 
     Notes
     -----
@@ -59,9 +59,9 @@ class OneOrder(RelevanceMetric):
 class BPref(OneOrder, tag="bpref"):
     """Binary preference: how rarely a document judged irrelevant is ranked above a relevant one, averaged over queries.
 
-    Formula: (1/R) sum over relevant documents of 1 - min(n, R) / min(N, R), where R is the number of relevant documents, n
-    is the number of documents above this one that were judged irrelevant, and N is the number of all documents judged
-    irrelevant.
+    Formula: (1/R) sum over relevant documents of 1 - min(n, R) / min(N, R), where R is the number of relevant
+    documents, n is the number of documents above the relevant one that were judged irrelevant, and N is the number of
+    all documents judged irrelevant.
 
     Notes
     -----

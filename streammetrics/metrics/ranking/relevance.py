@@ -45,7 +45,8 @@ class RelevanceMetric(RankingMetric):
 class PrecisionAtK(RelevanceMetric, tag="precision_at_k"):
     """Precision at k: the share of relevant documents among the first k, averaged over queries.
 
-    Formula: hits@k / k, even if fewer than k documents were returned; without k, hits / returned.
+    Formula: hits@k / k, even if fewer than k documents were returned; without k, hits divided by the number of returned
+    documents.
 
     Notes
     -----

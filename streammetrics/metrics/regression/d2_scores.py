@@ -106,8 +106,8 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
         # multiplied by `unit`, which contains the factor 1/2.
         unit = Fraction(2, 1) ** scale / (2 * state.unit)
         middle = best_loss(low + high, weights, alpha) * unit
-        # A target that moves by d changes the loss of any constant by at most d max(alpha, 1 - alpha). From the middle of
-        # its bucket, a target moves by at most (high - low) / 2.
+        # If a target changes by d, the loss of any constant changes by at most d max(alpha, 1 - alpha). A target
+        # differs from the middle of its bucket by at most (high - low) / 2.
         slack = int(((high - low) * weights).sum()) * unit * max(alpha, 1 - alpha)
         found = Limits(middle, middle, middle).widen(slack, least=0)
         return found.widen(state.weight_rounding * 4 * found.high, least=0)

@@ -19,7 +19,7 @@ __all__ = ["NMSE", "NRMSE", "RelativeSquaredError"]
 
 
 class NormedSquares(MomentMetric):
-    """A metric that is a squared error divided by a statistic of the targets (such as their variance), or its root."""
+    """Base class of squared errors, or their roots, that are divided by a statistic of the targets (such as the variance)."""
 
     about = About(
         best="low",

@@ -98,7 +98,7 @@ class OfOutput(OwnReading):
 
 
 class ExactOutput(OfOutput):
-    """Value and bounds of one output with an exact value; the bounds allow only for the rounding of weights."""
+    """Value and bounds of one output whose value is exact; the bounds allow only for the rounding of weights."""
 
     def _bounds(self) -> tuple[Any, Any]:
         return widen_for_rounding(self.value, self.state)

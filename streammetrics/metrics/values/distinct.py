@@ -37,15 +37,15 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
     Notes
     -----
     Keys can have any type, and are passed as the column `value`. In a task, name the column that contains them:
-    ``Task(DistinctSample(), value="user_id")``. Which keys are kept depends only on the set of keys, through a hash that
-    is separate from the hash of shards and never changes. Samples that were made in different places therefore keep the
-    same keys, and `intersection` estimates how many users are in both arms of an experiment. `DistinctCount` cannot
-    estimate intersections, but needs a tenth of the memory for the same error.
+    ``Task(DistinctSample(), value="user_id")``. Which keys are kept depends only on the set of keys, through a hash
+    that is separate from the hash of shards and never changes. Two samples therefore make the same choice for a key
+    that occurs in both data sets, so `intersection` can estimate how many users are in both arms of an experiment.
+    `DistinctCount` cannot estimate intersections, but needs a tenth of the memory for the same error.
 
-    Like `DistinctCount`, `interval()` estimates the number of keys that occur in these rows, not in a population.
+    As for `DistinctCount`, `interval()` refers to the number of keys that occur in these rows, not in a population.
     `Sharded` has no interval for this metric. The state takes up to 12 bytes per key kept, and four times that during
-    updates; a row takes 11 ns, plus the hashing of strings. Source: adaptive sampling, Wegman (1984), Flajolet (1990). The
-    value is 0 without rows.
+    updates; a row takes 11 ns, plus the hashing of strings. Source: adaptive sampling, Wegman (1984), Flajolet (1990).
+    The value is 0 without rows.
 
     Examples
     --------

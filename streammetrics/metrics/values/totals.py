@@ -269,8 +269,8 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
         The column that is 1 in the one row that records the exposure of a unit (one row for each arm), and 0 in other
         rows.
     cap : float, optional
-        Larger outcomes of a row count as this number (winsorizing). See the notes. For a cap of the total of a unit, or
-        for a percentile such as "99%", use `winsorize`.
+        The largest outcome of a row: larger outcomes count as this number (winsorizing; see the notes). To cap the
+        total of each unit, or to use a percentile such as "99%" as the cap, use `winsorize`.
     missing : {"raise", "skip"}
         Whether a row without a unit raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
