@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame
 
 __all__ = ["choose_partition_count"]
 
-# A partition gets about this many bytes of input (compressed, in files). A task takes about 0.2 s of CPU time to start.
+# A partition gets about this many bytes of input (compressed, in files). Smaller partitions would be inefficient,
+# because a task takes about 0.2 s of CPU time to start.
 PARTITION_BYTES = 1 << 25
 MIN_PARTITIONS = 8
 SIZE = re.compile(r"sizeInBytes=([\d.]+(?:E\+?\d+)?) ([KMGTPE]i)?B")
@@ -18,7 +19,8 @@ UNITS = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
 def choose_partition_count(rows: DataFrame) -> int:
     """Return the number of partitions for a shuffle of a data frame: one for each 32 MiB of input, and at least 8.
 
-    The setting `spark.sql.shuffle.partitions` is the maximum, and the result if Spark does not know the size.
+    The result is at most the setting `spark.sql.shuffle.partitions`, and equals this setting if Spark does not know the
+    size of the input.
     """
     most = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 200)
     return int(min(max(estimate_bytes(rows) // PARTITION_BYTES, MIN_PARTITIONS), most))

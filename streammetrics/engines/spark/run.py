@@ -106,9 +106,9 @@ def _as_names(column: str | Names) -> Names:
 
 
 def build_part_function(parts: int) -> Callable[..., Column]:
-    """Return a Spark function that takes the group columns, and returns the number of the group's part.
+    """Return a Spark function that takes the group columns, and returns the number of the partition of each group.
 
-    The hash of a group determines its part, which is a number from 0 to `parts` - 1.
+    The hash of a group determines its partition, which is a number from 0 to `parts` - 1.
     """
 
     def part(*keys):  # type: ignore[no-untyped-def]

@@ -138,7 +138,7 @@ def _area_up_to(a: Mass, c: Mass, cut: Fraction) -> tuple[Fraction, Fraction, Fr
     above, before = a.sums_before(), c.sums_before()
     k = _crossing(before, cut)
     base, ties = c[slice(k)].dot(above[slice(k)]), c[slice(k)].dot(a[slice(k)])
-    # The cut lies inside bucket k. `part` is the weight of the negatives of this bucket before the cut.
+    # The cut lies inside bucket k. `part` is the weight of those negatives of this bucket that come before the cut.
     part = cut - before.cell(k)
     share = part / c.cell(k) if c.cell(k) else Fraction(0)
     low = base + part * above.cell(k)

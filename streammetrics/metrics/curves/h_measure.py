@@ -102,7 +102,8 @@ class HMeasure(ScoredValue, tag="h_measure"):
     def _losses(self, a: Floats, c: Floats, share: float) -> Floats:
         """Return the expected loss of each segment of the curve, up to a constant factor.
 
-        `share` is the overall share of positives.
+        `a` and `c` are the positives and the negatives of each segment, as shares of all rows. `share` is the overall
+        share of positives.
         """
         q, r = a / (a + c), c / (a + c)
         if self.prior == "beta22":

@@ -1,4 +1,6 @@
-"""Uplift metrics: how well a score ranks rows by the effect of a treatment. They are Qini and uplift curves and areas.
+"""Uplift metrics: how well a score ranks rows by the effect of a treatment.
+
+This module contains Qini and uplift curves, and metrics of the areas under them.
 
 These metrics compare treated and control rows among the rows with the highest scores. All rows of a bucket (or all rows
 with equal scores) are added together. At a threshold inside a bucket, each cumulative count lies between its values before

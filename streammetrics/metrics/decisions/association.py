@@ -50,7 +50,7 @@ class Association(Labeling):
         return OfLabelings(self, state, self._root)
 
     def _root(self, contingency: Contingency) -> Limits | None:
-        """Return the value with its bounds: the square root of the result of `of`."""
+        """Return the value with its bounds. The value is the square root of the result of `of`."""
         sizes = len(contingency.true), len(contingency.predicted), Fraction(contingency.total, contingency.unit)
         # The square of the value never falls as phi^2 grows, so the bounds on phi^2 give the bounds on the value.
         square, wider = (self.of(Dependence(phi, *sizes)) for phi in _phi(contingency))

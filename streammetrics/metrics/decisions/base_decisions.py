@@ -274,7 +274,7 @@ class OfDecisions(OwnReading):
 
 
 def _zero_division_limits(value: float) -> Limits | None:
-    """Return the value that replaces 0/0 as an exact number; None (undefined) for NaN."""
+    """Return the number that replaces 0/0 in exact form; None, which means undefined, for NaN."""
     return None if math.isnan(value) else Limits.exactly(Fraction(value))
 
 
