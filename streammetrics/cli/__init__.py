@@ -134,7 +134,7 @@ def _print_error(line: str) -> None:
 
 
 def _exit_process(code: int) -> None:
-    """Exit after the exit handlers of Python, but without the exit handlers of C++ libraries.
+    """Run the exit handlers of Python, skip those of C++ libraries, and end the process.
 
     In the C++ handlers, Arrow would abort the process if one of its threads is still reading ahead.
     """

@@ -87,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _explain_option(message: str) -> str:
     """Return an error message of the option parser; for an unknown option such as `--json`, suggest `--format json`."""
-    # Some versions of typer write these words of pydantic before the reason.
+    # Some versions of typer put these words, which come from pydantic, before the reason. Remove the words.
     message = message.replace(": Value error, ", ": ")
     name = message.removeprefix("No such option: --").split(" ")[0]
     return f"there is no option --{name}; did you mean --format {name}?" if name in list(Format) else message

@@ -45,13 +45,13 @@ def _describe_best(best: str | float | None) -> str:
 
 
 def _find_example(metric: type[Metric[Any, Any]], at: str) -> float:
-    """Return an example of the number after @, which sets the setting `at`."""
+    """Return an example of a value of the setting `at`, which users write after @, as in `ndcg@10`."""
     default = default_settings(metric)[at]
     return EXAMPLES.get(at, default if isinstance(default, int) else 0.1)
 
 
 def show_metric(tag: str) -> None:
-    """Print the documentation of one metric; `tag` is its name on the command line, or that of its class."""
+    """Print the documentation of one metric; `tag` is its name on the command line, or the name of its class."""
     tag = {cls.__name__: name for name, cls in METRICS.items()}.get(tag, tag)
     if tag not in METRICS:
         raise unknown_metric_error(tag)

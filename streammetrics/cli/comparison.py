@@ -95,8 +95,8 @@ class ComparisonOptions:
         Whether the user states that no unit, such as a user ID, has rows on both sides. The sides can then be compared
         even if their units are not split into the same shards.
     experiment : bool
-        Whether the sides are arms of an experiment. A scorecard then gives a verdict. For models, there is a scorecard
-        only with guardrails, or if it is stated how the results are looked at.
+        Whether the sides are arms of an experiment. A scorecard then gives a verdict. A comparison of models has a
+        scorecard only if there are guardrails, or if `planned`, `final` or `sequential` is set.
     ratio : SampleRatio or None
         The test of the split of users between the arms, whose alarm withholds verdicts; None without planned shares.
     covariates : tuple of dict of str to MetricLike
@@ -127,7 +127,7 @@ class ComparisonOptions:
 
     @property
     def names(self) -> list[str]:
-        """The names of the metrics in all options: the primary metric, the guardrails, and those of `better`."""
+        """The names of all metrics in the options: the primary metric, the guardrails, and the metrics in `better`."""
         return [*([self.primary] if self.primary else []), *self.guardrails, *self.better]
 
     def build_progress(self, users: float | None) -> Progress:
@@ -187,7 +187,7 @@ class SideComparison:
 
     @cached_property
     def comparisons(self) -> dict[str, Comparisons]:
-        """The comparison of each treatment with the control. For slices, p-values are adjusted for their number."""
+        """The comparison of each treatment with the control. For slices, p-values are adjusted for multiplicity."""
         options, control = self.options, self.sides[self.control]
         adjust = SLICE_CORRECTION if self.title else None
 
@@ -200,7 +200,7 @@ class SideComparison:
         return {name: compare_side(name) for name in self.treatments}
 
     def _pair_covariates(self, treatment: str) -> list[tuple[MetricLike, MetricLike]]:
-        """Return the covariates of a treatment and the control; none for slices."""
+        """Return a pair of metrics, of the treatment and of the control, for each covariate; no pairs for slices."""
         covariates = () if self.title else self.options.covariates
         for sides in covariates:
             if missing := [name for name in (treatment, self.control) if name not in sides]:
@@ -211,7 +211,10 @@ class SideComparison:
 
     @property
     def users(self) -> float | Mapping[str, float] | None:
-        """The stated number of users in two compared arms; if there is none or the log has more, the users of each arm."""
+        """The number of users: one number for two compared arms together, or the number of each arm.
+
+        The number that the user states is preferred to the numbers in the log, unless the log has more users.
+        """
         stated, counted = self.options.users, self.options.counted
         if not self.sides.keys() <= counted.keys():
             return stated
@@ -348,7 +351,10 @@ class SideComparison:
 
     @property
     def _confidence(self) -> float:
-        """The confidence level of each interval. The treatments of a scorecard share 1 - confidence."""
+        """The confidence level of each interval.
+
+        In a scorecard, the probability of error, 1 - confidence, is divided by the number of treatments.
+        """
         confidence = self.options.confidence
         shared = self.options.has_scorecard and len(self.treatments) > 1
         return 1.0 - (1.0 - confidence) / len(self.treatments) if shared else confidence
@@ -397,7 +403,7 @@ def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) 
             f"--arm {sliced.by[0]}: expected at least two arms, found only {options.control}; score a log that contains "
             f"the rows of the other arms, too"
         )
-    # The exposures may have no user of an arm that the log has.
+    # It is possible that the exposures contain no user of an arm that is in the log. Count 0 users for it.
     counted = {arm: options.counted.get(arm, 0.0) for arm in sides} if options.counted else {}
     options = replace(options, experiment=True, counted=counted)
     return SideComparison(sides, str(options.control), options, **_describe_axis(sliced.total, order))
@@ -418,8 +424,8 @@ def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
 def select_slices(piece: AxisWrapper, top: int | None = None, **shown_how: Any) -> dict[tuple[Any, ...], int]:
     """Return the keys of the slices to show in a table, in order, and the number of rows of each.
 
-    `top` is the number of slices, and `shown_how` contains the options `sort` and `min_rows`. The slice into which a limit
-    merges small slices is left out.
+    `top` is the maximum number of slices, and `shown_how` contains the options `sort` and `min_rows`. If a limit has
+    merged slices into one, this merged slice is left out.
     """
     rows: dict[tuple[Any, ...], int] = {}
     for record in build_slice_records(piece, top, **shown_how):

@@ -22,12 +22,12 @@ from streammetrics.reports.records import merge_cells, split_pieces
 __all__ = ["load_arm_covariates", "load_side_covariates"]
 
 Covariates = tuple[Mapping[str, MetricLike], ...]
-# The largest number of rows for each user in a table of users, which allows for the error of a sample of users.
+# A table of users should have one row for each user. Allow 1 % more, because the number of users may be an estimate.
 MOST_ROWS = 1.01
 
 
 def load_side_covariates(values: Iterable[str], sides: Sequence[str], max_bytes: int) -> Covariates:
-    """Load the values of --covariate of the command `compare`: a file for each side, in the order of the sides."""
+    """Load the covariates of the command `compare`; a value of --covariate lists one file for each side, in order."""
     covariates = []
     for value in values:
         files = value.split(",")
@@ -51,7 +51,7 @@ def load_arm_covariates(
     columns: Collection[str],
     max_bytes: int,
 ) -> Covariates:
-    """Load the values of --covariate of the command `eval`, each as the metrics of every arm.
+    """Load the covariates that --covariate of the command `eval` names; each one is a dict of metrics by arm.
 
     Parameters
     ----------
@@ -99,7 +99,10 @@ def _load_pieces(file: str, max_bytes: int) -> list[Any]:
 
 
 def _count_column(path: str, column: str, metrics: Sharded, arm: str, users: Sliced) -> Sliced:
-    """Return the mean of a column of the exposures by arm; every user must have one row, so that all count equally."""
+    """Return the mean of a column of the table of exposures by arm; raise UsageError if users have several rows.
+
+    A user with several rows would count more than other users.
+    """
     from streammetrics.io.evaluate import evaluate
     from streammetrics.io.logs import Log
 

@@ -66,7 +66,7 @@ class LiveDemo:
     def clock(self) -> float:
         """Return the simulated time in seconds: the end of the last posted hour plus the real time since the start.
 
-        The real time makes the clock advance between two hours, too.
+        The real time is added so that the clock also advances between two posted hours.
         """
         return self.hour * HOUR + time.monotonic() - self.began
 
@@ -122,7 +122,7 @@ class LiveDemo:
     def _post_part(self, url: str, part: bytes, source: str, hour: int) -> bool:
         try:
             push(url, part, experiment=self.simulated.id, source=source, hour=hour, token=self.token, retries=1)
-        # A server refuses states while it stops. This is not an error, so print nothing.
+        # If posting fails because the server is stopping, print nothing: a server refuses states while it stops.
         except PushError as error:
             if not (self.stopped.is_set() or self.server.should_exit):
                 print_line(str(error), "red")
@@ -131,7 +131,7 @@ class LiveDemo:
         return False
 
     def _print_new_verdict(self, before: str) -> str:
-        """Print the verdict if its decision differs from the previous one; return the decision."""
+        """Print the verdict if its decision differs from `before`, the previous decision; return the decision."""
         evaluation = self.app.state.board.evaluation(self.simulated.id)
         decision = evaluation.verdicts[0].decision if evaluation.verdicts else ""
         if decision and decision != before:

@@ -93,10 +93,11 @@ def convert_keywords(message: str) -> str:
 def unknown_name_error(
     what: str, name: str, names: Iterable[str], place: str = "", list_command: str = ""
 ) -> UsageError:
-    """Return the error for an unknown name in a place, with the most similar name, those that contain it, or all names.
+    """Return the error for an unknown name; it suggests a similar name, the names that contain it, or all names.
 
-    If there are too many names for one message, `list_command` is the command that lists them. The message then contains
-    only the names that share the beginning of a word with the unknown name.
+    `what` says what the name stands for, and `place` where it is unknown. If there are too many names for one message,
+    `list_command` is the command that lists all of them. The message then contains only names with a word that has the
+    same beginning as the unknown name.
     """
     by_lower = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)
@@ -113,9 +114,9 @@ def unknown_name_error(
 
 
 def _find_shared_beginning(name: str, names: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the longest beginning of a name with which a word of other names begins, and these names.
+    """Return the longest beginning of `name` that a word in other names has, too, and the names with such a word.
 
-    A beginning has at least two characters. The list is empty if no name, or more than 12, have such a word.
+    The beginning has at least two characters. The list is empty if there are no such names, or more than 12.
     """
     for length in range(len(name) - 1, 1, -1):
         part = name[:length].rstrip("_-@ ")

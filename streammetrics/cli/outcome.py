@@ -34,7 +34,8 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings
     filters : iterable of Filter
         The conditions on rows.
     spellings : mapping of (str, value) to value, optional
-        Positive labels as the user typed them, by the label column and the label converted to the type of the column.
+        Positive labels as the user typed them. A key consists of the label column and the label, converted to the type
+        of this column.
 
     Returns
     -------

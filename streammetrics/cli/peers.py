@@ -22,7 +22,7 @@ TASK_PREFIXES = ("Binary", "Multiclass", "Multilabel")
 
 
 def list_names(library: str) -> None:
-    """Print all metrics of a library with their equivalents."""
+    """Print all metrics of another library, each with its equivalent here."""
     lines_by_name = find_peer_lines(_find_library(library))
     lines = [line for name in lines_by_name for line in lines_by_name[name]]
     if is_terminal():
@@ -41,7 +41,7 @@ def list_names(library: str) -> None:
 
 
 def show_name(library: str, name: str) -> None:
-    """Print the equivalent of one metric of a library in Python and on the command line, and the differences."""
+    """Print the equivalent of one metric of another library, in Python and on the command line, and how they differ."""
     peer = _find_library(library)
     lines = _find_lines(peer, name.rpartition(".")[2])
     calls = [_format_peer_call(line) for line in lines]

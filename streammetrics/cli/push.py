@@ -38,7 +38,7 @@ class PushTarget:
     seq: int
 
     def check(self, arm: str | None, sets: list[tuple[str, ...]], window: str | None) -> None:
-        """Raise UsageError if an option that --push needs is missing or invalid, or if another one conflicts with it.
+        """Raise UsageError if an option that --push needs is missing or invalid, or if an option conflicts with --push.
 
         This is called before the log is read.
         """

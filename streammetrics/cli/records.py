@@ -104,7 +104,7 @@ def _name_slices(wrapper: AxisWrapper) -> str:
 
 
 def _list_inner_axes(wrapper: AxisWrapper) -> Iterator[AxisWrapper]:
-    """Yield nested slices or windows, then their total over the outermost axis, the total of that total, and so on.
+    """Yield nested slices or windows, then their total over the outermost axis, then its total over the next axis, etc.
 
     For slices with windows, for example, these are the slices and then the windows of all rows.
     """
@@ -164,7 +164,7 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
     The users of an arm have `arm`, `users`, `share` with its 99 % interval (`share_low`, `share_high`) and `planned`. The
     other fields are the same for all arms: `alarm` and `p_value` (with --sequential, `e_value`) of the test, which are
     null without --shares, `several` (users in more than one arm), `sampled` (the share of users that were counted) and
-    `smallest_mismatch` (the smallest difference between a share and its plan that the test most likely finds).
+    `smallest_mismatch` (the smallest difference between a share and its plan that the test would probably detect).
     """
     sides = display.comparisons
     lists = {
@@ -212,7 +212,8 @@ def _format_keys(keys: dict[str, Any]) -> dict[str, Any]:
 
 def _list_comparisons(one: SideComparison) -> Iterator[Record]:
     """Yield a record for each comparison with the control."""
-    # JSON uses the same words as the table and the page. If there is a scorecard, they come from it.
+    # JSON uses the same words as the table and the HTML report. If there is a scorecard, the words come from the
+    # scorecard.
     changes = {(c.treatment, c.key, c.metric): c for c in one.collect_changes()}
     for treatment, comparisons in one.comparisons.items():
         sides = {"a": treatment, "b": one.control}
@@ -265,7 +266,7 @@ def _list_verdicts(one: SideComparison) -> Iterator[Record]:
 
 
 def _add_notes(records: Iterable[Record], one: SideComparison, sides: Sequence[SideComparison]) -> Iterator[Record]:
-    """Yield the records of the verdicts with the notes about each treatment: for all rows, and then for its slices."""
+    """Yield the records of the verdicts, with the notes on each treatment: first on all rows, then on slices."""
     related = [one, *(other for other in sides if other.overall is one)]
     for record in records:
         notes = [note.sentence for each in related for note in each.notes.get(record["treatment"], [])]

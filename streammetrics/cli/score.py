@@ -156,7 +156,7 @@ class EvalRequest:
 
     @property
     def _interval_options(self) -> dict[str, bool]:
-        """For each option that has no effect without `--unit`, by its name: whether it is set."""
+        """Whether each option that has no effect without `--unit` is set, by the name of the option."""
         options = self.options
         values: dict[str, Any] = {
             "primary": options.primary,
@@ -178,7 +178,7 @@ class EvalRequest:
 
     @property
     def _slice_options(self) -> dict[str, bool]:
-        """For each option that has no effect without `--by`, by its name: whether it is set."""
+        """Whether each option that has no effect without `--by` is set, by the name of the option."""
         is_set = {"limit": self.limit is not None, "keep": self.keep is not None}
         return is_set | {"sort": self.sort is not None, "min-rows": self.min_rows > 0}
 
@@ -325,7 +325,7 @@ def _resolve_options(request: EvalRequest, metrics: Any) -> ComparisonOptions:
 
 
 def _add_row_shards(request: EvalRequest, metrics: Any) -> Any:
-    """Return the metrics; if `--unit` names a column, they are split into shards of units, as intervals require."""
+    """Return the metrics; if `--unit` names a column, split them into shards of units, which intervals need."""
     if request.rows_are_units is not False:
         return metrics
     from streammetrics.compose.sharded import Sharded
@@ -393,7 +393,7 @@ def _compare_sides(request: EvalRequest, saved: Any, split: UserSplit | None) ->
 
 
 def _describe_disbelief(options: ComparisonOptions, sides: Sequence[SideComparison]) -> list[str]:
-    """Return a warning if the log has more users than --users says, so that this number is not used."""
+    """Return a warning if the number in --users is not used, because the log has more users; otherwise no warning."""
     if options.users is None or not sides or sides[0].users == options.users:
         return []
     counted = " and ".join(f"{users:,.0f} users in {arm}" for arm, users in sides[0].options.counted.items())
@@ -493,7 +493,7 @@ def check_writable(path: str) -> None:
     if target.is_dir():
         raise UsageError(f"{path}: expected a file to write, found a folder; add the name of a file")
     if target.exists() and not target.is_file():
-        # The path is a pipe or a device, which is not created or replaced.
+        # The path is a pipe or a device. Writing does not create or replace it, so skip the checks of the folder.
         return
     folder = target.parent if not target.is_symlink() else Path(os.path.realpath(target)).parent
     if not folder.is_dir():

@@ -66,7 +66,7 @@ def run_self_test() -> bool:
 
 
 def compute_fingerprint(metrics: MetricCollection | Sliced) -> str:
-    """Return the SHA-256 of a state and of the bits of all values and bounds."""
+    """Return one SHA-256 hash of the states of metrics and of the bits of all values, bounds and intervals."""
     sha = hashlib.sha256(metrics.digest().encode())
     for record in metrics.table():
         for column in ("value", "bound_low", "bound_high", "interval_low", "interval_high"):

@@ -70,7 +70,7 @@ def run_server(url: str, host: str, port: int, settings: ServerSettings, names: 
         print_line(f"http://{shown_host}:{listener.getsockname()[1]}", "bold")
         for hint in _collect_hints(store, settings, alone):
             print_line(hint, "dim")
-        # The process that started this one may wait for the address.
+        # Flush the output, because the process that started this one may wait for the printed address.
         sys.stdout.flush()
         build_server(app, host, port).run(sockets=[listener])
 

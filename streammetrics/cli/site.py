@@ -175,7 +175,7 @@ def write_reference(folder: Path) -> None:
 
 
 def _names_of(group: str) -> Iterator[tuple[str, str, str]]:
-    """Yield the prefix, the name and the template of every public name of a group."""
+    """Yield every public name of a group, as a tuple of the prefix of its module, the name, and the page template."""
     if group in ("extend", "results"):
         module = getattr(sm, group)
         for name in module.__all__:

@@ -157,7 +157,7 @@ def _make_metric(spec: str, shared: dict[str, Any]) -> tuple[str, Metric[Any, An
 def _list_choices(metric: Any, name: str) -> tuple[Any, ...]:
     """Return the strings that a setting allows; empty if any value may be valid.
 
-    The string "true" is not converted to a boolean if it is one of them.
+    If "true" is one of these strings, the parser does not convert it to a boolean.
     """
     rules = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
     return tuple(rules.get(name, {}).get("choices") or ())
@@ -181,7 +181,8 @@ def unknown_metric_error(name: str) -> UsageError:
             f"metric, such as precision@0.05,precision@0.1"
         )
     suggestion = find_suggestion(name, metric_names())
-    # A part of a name of this library, such as "rank", is more likely than a similar name in another library.
+    # If the unknown name is a part of a name in this library, as "rank" is, the user more likely means that name than a
+    # similar name in another library.
     is_part = any(name.lower() in tag for tag in metric_names())
     if suggestion is None or (is_part and normalize_name(suggestion.name) not in ("", normalize_name(name))):
         return unknown_name_error("metric", name, metric_names(), list_command="streammetrics catalog")

@@ -49,8 +49,8 @@ __all__ = ["MAX_BYTES", "compare_files", "find_overall", "merge_files", "show_fi
 # Largest size of a decompressed file in bytes. It is enough for thousands of slices, and it stops small files that would
 # exhaust the memory when they are decompressed.
 MAX_BYTES = 8 << 30
-# A thread that merges files gets at least this many bytes, because it takes longer to merge the results of many threads
-# than to merge few small files.
+# Each thread that merges files gets at least this many bytes. With less, merging the results of the threads would take
+# longer than the threads save.
 THREAD_BYTES = 4 << 20
 
 
@@ -215,7 +215,8 @@ def compare_files(
 def _name_sides(files: Sequence[str]) -> list[str]:
     """Return the name of each side of a comparison, from the paths of the files.
 
-    The names are the file names without suffixes, or the full file names, or the paths: the first that are unique.
+    The names are the file names without suffixes, if these are unique; otherwise the full file names, if these are
+    unique; otherwise the paths.
     """
     if len(files) < 2:
         raise UsageError(
@@ -259,7 +260,8 @@ def _describe_progress(content: Any) -> str:
 
 def _format_rows(content: Any) -> str:
     piece = split_pieces(content)[0][1]
-    # Every state of the collection stores the number of rows, so read the smallest state, which is the fastest.
+    # Every state of the collection stores the number of rows. Read it from the smallest state, which takes the least
+    # time.
     state = min(states_of(piece), key=lambda s: s.nbytes)
     rows = state.without_axes.facts().get("rows")
     return "" if rows is None else f"{rows:,} rows, "

@@ -283,7 +283,7 @@ class TaskSpec:
         return metrics
 
     def _check_threshold(self, name: str, metric: type[Metric[Any, Any]], threshold: float) -> None:
-        """Raise UsageError if a threshold for probabilities is outside [0, 1], such as that of recall@20."""
+        """Raise UsageError if a threshold for probabilities is outside [0, 1], such as 20 in recall@20."""
         if 0 <= threshold <= 1:
             return
         hint = "set a threshold in [0, 1]"

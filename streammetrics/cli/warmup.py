@@ -88,9 +88,10 @@ def _compile_all(processes: int) -> tuple[int, set[tuple[str, str]]]:
 
 
 def _compile_part(part: int, *, patient: bool) -> tuple[bool, int, set[tuple[str, str]]]:
-    """Run the function at position `part` of `list_work`.
+    """Run the function at index `part` in the list that `list_work` returns.
 
-    Unless `patient` is set, stop if another process is compiling a kernel that the function needs.
+    If another process is compiling a kernel that the function needs, stop, or wait for that process if `patient` is
+    set.
 
     Returns
     -------
@@ -107,7 +108,7 @@ def _compile_part(part: int, *, patient: bool) -> tuple[bool, int, set[tuple[str
     try:
         with nullcontext() if patient else raise_if_busy():
             list_work()[part]()
-    # Another process is compiling a kernel that the function needs.
+    # Another process is compiling a kernel that the function needs, so the caller will run the function again later.
     except BusyError:
         is_done = False
     variants = {(f"{k.function.__module__}.{k.__name__}", str(s)) for k in KERNELS for s in k.dispatcher.overloads}
@@ -131,7 +132,7 @@ def list_work() -> list[Callable[[], None]]:
 
 
 def _feed_metrics(metric: Metric[Any, Any], *others: Metric[Any, Any]) -> None:
-    """Update a metric in every way that has kernels of its own; compute the other metrics from the same state."""
+    """Update a metric in all ways that call different kernels, and compute the other metrics from the same state."""
     state = metric.make_state()
     block_column = {state.block_column: np.array([1, 2])} if state.block_column else {}
     for dtype in (np.float32, np.float64):
@@ -169,8 +170,8 @@ def _feed_scores(dtype: Any) -> None:
             auc = AUC(scale=scale, limit=limit, bits=10 if scale == "real" and limit else None).update(y, s)
             auc.compute()
             auc.update(y, s).update(y, s, sample_weight=w).compute()
-        # With few buckets, an array with a byte for each bucket marks the occupied ones. This histogram has too many
-        # buckets for such an array, so it takes another code path.
+        # If a histogram has few buckets, an array with a byte for each bucket marks the occupied ones. With bits=24,
+        # there are too many buckets for such an array, so the update takes another code path.
         wide = Sliced(AUC(scale=scale, bits=24, limit=0), by="key")
         wide.update(y, s, key=[2, 1, 2, 1]).compute()
         wide.merge(wide.copy()).update(y, s, key=[0, 1, 0, 1]).compute()
@@ -205,7 +206,7 @@ def _feed_scores(dtype: Any) -> None:
     two = MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_true="x", y_score="v")})
     two.update(y_true=y, y_score=s, x=y, v=s)
     MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_score="v")}).update(y_true=y, y_score=s, v=s)
-    # Scores in float16 are converted to float32, so they need no second call for float64.
+    # Scores in float16 are converted to float32, so it is enough to update with them in the call for float32.
     if dtype is np.float32:
         AUC().update(y.astype(np.float16), s.astype(np.float16))
     MetricCollection(Task(AUC(), where="x")).update(y_true=y, y_score=s, x=y)
@@ -222,8 +223,8 @@ def _feed_keys() -> None:
     sliced = Sliced(CTR(), by="key").update(y_true=[0, 1], key=[1, 1 << 40])
     for _ in range(2):
         sliced.update(y_true=np.array([0, 1]), key=np.array([1, 1]))
-    # With weights, nine histograms are too many for a counter for each place, so rows wait as codes. A few codes are
-    # sorted; many codes are counted in a table.
+    # Nine slices with weights have too many buckets to store a counter for each, so rows are buffered as codes of slice
+    # and bucket. A few codes are sorted, and many codes are counted in a table. The two batches cover both cases.
     for rows in (16, 1 << 18):
         key = np.arange(rows) % 9
         Sliced(AUC(limit=0), by="key").update(key % 2, key / 16, sample_weight=key / 16, key=key).compute()

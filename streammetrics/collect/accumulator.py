@@ -56,10 +56,10 @@ class Accumulator:
             self._start_with(states)
 
     def _start_with(self, states: Iterable[State]) -> None:
-        """Store the initial states, which the updater gets when it is created.
+        """Store the initial states until the updater is created.
 
-        Creating an updater takes longer than decoding small states, and most objects that were loaded are only read, or
-        merged into others.
+        Creating an updater takes longer than decoding small states. Most objects that were loaded never need one,
+        because they are only read, or merged into others.
         """
         self._initial_states = tuple(states)
 
@@ -80,7 +80,7 @@ class Accumulator:
             # Two threads may count their first rows at the same time. `setdefault` is atomic, so both threads get the
             # same updater.
             updater = attributes.setdefault("_updater", new)
-            # From now on, the updater has the states. Free the memory of the initial ones.
+            # The updater now has the states, so free the memory of the initial states.
             self._initial_states = None
         return updater
 
@@ -96,9 +96,10 @@ class Accumulator:
 
     @property
     def all_states(self) -> tuple[State, ...]:
-        """The states of all updaters, including rows that `states` leaves out, such as old updates in a `Recent`."""
+        """The states of all updaters, including rows that `states` may leave out, such as old updates in a `Recent`."""
         updater: BatchUpdater | None = self.__dict__.get("_updater")
-        # Another thread may create the updater now. It does so before it deletes the initial states.
+        # Another thread may create the updater at this moment, and then delete the initial states. If they are deleted,
+        # the updater therefore exists.
         if updater is None and (initial := self._initial_states) is not None:
             return initial
         return (updater or self.updater).states
@@ -190,17 +191,18 @@ class Accumulator:
         apply_changes(self.subtract_changes(self.align(other, "subtract", "from")))
 
     def merge_changes(self, other: Any) -> list[StateChange]:
-        """Return the changes that add the states of another accumulator, which `align` has returned."""
+        """Return the changes that add the states of `other`, an accumulator that `align` has returned."""
         return [self.updater.merge_change(other.all_states)]
 
     def subtract_changes(self, other: Any) -> list[StateChange]:
-        """Return the changes that subtract the states of another accumulator, which `align` has returned."""
+        """Return the changes that subtract the states of `other`, an accumulator that `align` has returned."""
         return [self.updater.subtract_change(other.all_states)]
 
     def align(self, other: Any, verb: str = "merge", preposition: str = "into") -> Any:
-        """Return another accumulator with its metrics in the same order as here.
+        """Return another accumulator with its metrics in the order of this accumulator.
 
-        Raises IncompatibleStateError if its settings differ. `verb` and `preposition` are words for the message.
+        Raises IncompatibleStateError if the settings differ. `verb` and `preposition` are words for the message, as in
+        "cannot merge AUC into CTR".
         """
         aligned = other.reorder_like(self.definition) if isinstance(other, Accumulator) else other
         self.check_compatible(aligned, verb, preposition)

@@ -81,7 +81,7 @@ class StatePlan:
         return [s.narrow(w) for s, w in zip(self.shared_states(entry, states), wanted, strict=True)]
 
     def shared_states(self, entry: PlanEntry, states: Sequence[State]) -> list[State]:
-        """Return the states of a member as they are shared, including the content that other members need."""
+        """Return the shared states that a member reads, including content that only other members need."""
         return [self.reads[u].binding.correct_state(states[u]) for u in entry.places]
 
     def items(self) -> list[tuple[str, Any, Binding]]:
@@ -89,9 +89,9 @@ class StatePlan:
         return [(n, e.definition, self.binding(e)) for n, e in self.entries.items()]
 
     def binding(self, entry: PlanEntry) -> Binding:
-        """Return the binding of the task that contains a member.
+        """Return the binding (columns and options) of the task that contains a member.
 
-        A wrapper such as slices, which may contain tasks of its own, is in no task. Its binding is empty.
+        A member that contains tasks itself, such as slices of tasks, cannot be in a task, so its binding is empty.
         """
         own = [read.binding for read in entry.definition.reads]
         return PLAIN if any(b != PLAIN for b in own) else self.reads[entry.places[0]].binding
@@ -131,10 +131,10 @@ class StatePlan:
 
 
 def _bound_needs(read: Read) -> list[Need]:
-    """Return the needs of a read, with the label values and the score scale of its binding.
+    """Return the columns that a read needs, with the label values and the score scale of its task.
 
-    A column that the state can compute itself counts as required, so that reads with and without that column can share
-    a state.
+    If the state computes a column that a batch lacks, the column counts as required here. The read can then share a
+    state with a read that requires the column.
     """
     needs = [replace(n, optional=False, derived=False) if n.derived else n for n in read.state.needs()]
     return [read.binding.adapt_need(n) for n in needs]
@@ -206,7 +206,7 @@ class CollectionAnswers(NamedAnswers):
     def explanation(self) -> dict[str, Any]:
         plan = self._plan
         # `explain` shows numbers of the state (`State.facts`), such as its rows and its weight. A shared state may have
-        # other numbers than the state of the metric alone, so each metric gets only its own part.
+        # other numbers than the state of the metric alone, so explain each metric with only the content that it needs.
         alone = {n: e.definition.read(plan.own_states(e, self._states)) for n, e in plan.entries.items()}
         return NamedAnswers(alone).explanation
 
@@ -344,8 +344,9 @@ class CollectionDefinition(Definition):
             for place, i, state in zip(
                 entry.places, old.definition.sources(entry.definition), coarse_states, strict=True
             ):
-                # A state without the setting `bits` stays the same, so take the whole state of the collection. Several
-                # metrics may share it, and `own_states` has kept only the content that this metric needs.
+                # The settings differ if several metrics share the state, because `own_states` has kept only the content
+                # that this metric needs. Such a state has no setting `bits`, and `coarsen` does not change it, so take
+                # the shared state instead.
                 if new_states[place].settings != state.settings:
                     state = states[old.places[i]].narrow(new_states[place])
                 new_states[place] = state
@@ -452,9 +453,10 @@ def _rebuild_definition(items: Sequence[tuple[str, Definition, Binding]], on_inv
 
 
 def rename_number(number: str, definition: Definition, name: str) -> str:
-    """Return the full name, such as "ctr/recall_each/0", that a number computed by a member has in the collection.
+    """Return the full name that a number of a member has in the collection, such as "ctr/recall_each/0".
 
-    `number` is the name of the number in the member, and `name` is the name of the member in the collection.
+    `number` is the name that the number has in the member alone, such as "recall_each/0", and `name` is the name of the
+    member in the collection.
     """
     alone = isinstance(definition, MetricDefinition)
     return name + number.removeprefix(definition.name) if alone else f"{name}/{number}"

@@ -74,7 +74,7 @@ class Definition:
     levels : tuple of str
         The columns of slices and windows, the outermost first.
     can_coarsen : bool
-        Whether the histograms, if there are any, can be reduced to fewer bits.
+        Whether the histograms, if there are any, can be reduced to fewer buckets.
     """
 
     kind: ClassVar[str] = ""
@@ -138,7 +138,7 @@ class Definition:
     def of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Definition:
         """Build a definition from its header.
 
-        `states` are states like those that the definition reads. Their rows are ignored.
+        `states` must have the types and settings of the states that the definition reads. Their rows are ignored.
         """
         raise NotImplementedError
 
@@ -209,7 +209,7 @@ class Definition:
     # -- other definitions --------------------------------------------------------------------------------------------
 
     def select_metrics(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
-        """Return a definition with only some metrics, and the index that each of its states has here.
+        """Return a definition with only some metrics, and the index of each of its states in this definition.
 
         `names` maps the old name of each metric to its new name.
         """
@@ -263,7 +263,7 @@ def coarsen_state(state: State, bits: int) -> State:
 def definition_of_header(header: dict[str, Any], like: Sequence[State]) -> Any:
     """Build a definition from its header.
 
-    `like` are states like those that the definition reads. Their rows are ignored.
+    The states in `like` must have the types and settings of those that the definition reads. Their rows are ignored.
     """
     return _find_class(header).of_header(header, like)
 
@@ -297,7 +297,7 @@ def definition_of_frame_kind(kind: FrameKind) -> Any:
     Raises
     ------
     StateFormatError
-        The description of the object does not fit the states.
+        The header does not fit the states.
     """
     registered = hash(tuple(chain.from_iterable(map(dict.values, registries))))
     cached = _parsed.get(kind)

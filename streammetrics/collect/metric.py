@@ -127,7 +127,8 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def estimate(self, reading: Reading, method: str) -> Estimate | None:
         """Return the value with its standard error by `method`; None if the metric has no standard error.
 
-        The reading is of one cell, or, with arrays, of many cells. `method` is one of `about.interval_methods`.
+        The reading is that of one cell. If its values are arrays, it is that of many cells. `method` is one of
+        `about.interval_methods`.
         """
         return None
 
@@ -423,7 +424,7 @@ class OpaqueMetric(Metric[Any, Any]):
         self.__dict__.update(on_invalid="raise", about=About(tag=tag, rank_based=None))
         self.__dict__.update(_settings=settings, _state=state.empty_copy())
 
-    # Loaded metrics share their definition, and a caller may change the dict.
+    # Return a copy, because a caller may change the dict, and loaded metrics share their definition.
     settings = property(lambda self: deepcopy(self.__dict__["_settings"]))
 
     def make_state(self) -> State:
@@ -457,7 +458,10 @@ def definition_of_class(cls: type[Metric[Any, Any]], settings: dict[str, Any]) -
 
 
 def make_metric(tag: str, settings: dict[str, Any], state: State) -> Metric[Any, Any]:
-    """Build a metric from its tag and settings. `state` is a state like the one that it reads; its rows are ignored."""
+    """Build a metric from its tag and settings.
+
+    `state` must have the settings of the state that the metric reads; the rows of `state` are ignored.
+    """
     if not isinstance(tag, str):
         raise StateFormatError("the state is corrupt: the tag of a metric is not a string")
     known, decoded = METRICS.get(tag), {k: decode_setting(v) for k, v in settings.items()}

@@ -184,7 +184,7 @@ def warn_of(accumulator: Accumulator, answer: Answer, stacklevel: int) -> None:
 
 def unpickle(definition: Definition, data: bytes) -> Any:
     """Return the object of a definition with the states of `data`. Only pickle calls this, so the data is trusted."""
-    # Pickle has already loaded the definition, and with it imported the packages that define its metrics.
+    # Pickle has already loaded the definition. This has imported the packages that define its metrics and states.
     return definition.wrap(accumulate(definition, frame.Frame(data).read_states()))
 
 
@@ -227,7 +227,7 @@ def merge_and_consume(metrics: Sequence[Any]) -> Any:
 
     The result equals that of `merge`, but takes less time and memory. A cell, such as a slice, keeps its rows exactly
     only up to a limit. If a cell exceeds the limit in all metrics together, its rows move to histogram buckets without
-    being sorted first. No other thread may use the metrics meanwhile, and the others must not be used afterwards.
+    being sorted first. No other thread may use the metrics meanwhile. Afterwards, only the first metric may be used.
     """
     total, *others = metrics
     for first, *rest in zip(*(one._accumulator.updaters for one in metrics), strict=True):

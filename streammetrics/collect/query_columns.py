@@ -32,7 +32,7 @@ def find_query_column(metrics: MetricLike) -> str | tuple[str, ...] | None:
 
 def compute_query_ids(table: Any, column: str | tuple[str, ...]) -> NDArray[np.int64]:
     """Return the query ID of each row, as an array with one column, or with two for IDs that are hashes of strings."""
-    # Text is hashed by a kernel, and no kernel may have been loaded yet.
+    # A kernel hashes strings, so load the kernels if this has not been done yet.
     load_engine()
     columns = as_columns(table)
     assert columns is not None

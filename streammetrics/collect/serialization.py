@@ -173,7 +173,7 @@ def merge(parts: Iterable[Any], *more: Any, metrics: str = "same", max_bytes: in
     >>> sm.merge(parts).compute()
     0.75
     """
-    # `more` is always empty in a valid call. Without it, Python's own error would only count the arguments.
+    # `more` is always empty in a valid call. Without this parameter, Python's error would not say how to call `merge`.
     if more:
         raise TypeError(
             f"merge() expects one iterable of parts, as in sm.merge([a, b]), found {1 + len(more)} arguments"
@@ -232,7 +232,7 @@ def _select_common_metrics(total: Any, thing: Any, some: bool) -> tuple[Any, Any
     """
     shared = sorted(set(total.names) & set(thing.names))
     if not some and not len(shared) == len(total.names) == len(thing.names):
-        # The metrics differ. `merge` will raise an error that names the differences.
+        # The metrics differ. The merge that follows raises an error that names the differences.
         return total, thing
     if not shared:
         raise InvalidInputError("the collections have no metric in common")

@@ -91,8 +91,8 @@ class Task:
             corrects=corrects,
             scale=scale,
         )
-        # `flatten` raises an error if no metric reads one of the roles in `others`. The roles that are parameters, such
-        # as `group`, need no check, because metrics may ignore them.
+        # `flatten` raises an error if `others` contains a role that no metric reads. The roles that are parameters,
+        # such as `group`, need no check, because metrics may ignore them.
         if others:
             list(flatten(self))
 
@@ -170,7 +170,7 @@ def resolve_on_invalid(on_invalid: str | None, definitions: Iterable[Definition]
 
 
 def _check_roles(roles: Iterable[str], definitions: list[tuple[str, Definition, Binding]]) -> None:
-    """Raise TypeError if a role that a task binds to a column is read by none of its metrics."""
+    """Raise TypeError if a task binds a column to a role that none of its metrics reads."""
     known = dict.fromkeys(
         n.role for _, definition, _ in definitions for state, *_ in definition.reads for n in state.needs()
     )

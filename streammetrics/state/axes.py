@@ -126,7 +126,7 @@ class Vocabulary:
         stored = to_stored_key(key)
         if stored is None or stored[0] != self.kind:
             return None
-        # The values are sorted. A binary search needs no dict of all values, which would take long to build.
+        # Search the sorted values by bisection, because building a dict of all values would take long.
         value, values = stored[1], self.values
         rank = bisect_left(values, value) if self.is_text else int(values.searchsorted(value))
         return rank if rank < len(values) and values[rank] == value else None
@@ -170,9 +170,9 @@ def as_integers(values: Any) -> NDArray[Any]:
 
 
 def merge_vocabularies(name: str, vocabularies: Sequence[Vocabulary]) -> tuple[Vocabulary, list[Ints | None]]:
-    """Return the union of the vocabularies of a column, and for each vocabulary the ranks of its keys in the union.
+    """Return the union of the vocabularies of a column, and a list with the new ranks of the keys of each vocabulary.
 
-    The list contains None for a vocabulary whose ranks do not change.
+    A new rank is the rank of a key in the union. The list contains None for a vocabulary whose ranks do not change.
 
     Raises
     ------
@@ -189,8 +189,8 @@ def merge_vocabularies(name: str, vocabularies: Sequence[Vocabulary]) -> tuple[V
     if not some or all(w.equals(some[0]) for w in vocabularies):
         return (some[0] if some else Vocabulary()), [None] * len(vocabularies)
     if some[0].is_text:
-        # Concatenate the sorted vocabularies in order. Python sorts such a list in linear time, but not the elements of a
-        # set.
+        # Concatenate the sorted vocabularies rather than building a set. Python sorts a list that consists of a few
+        # sorted runs in linear time.
         union = Vocabulary(kinds[0], tuple(dict.fromkeys(sorted(chain.from_iterable(w.values for w in some)))))
     else:
         union = Vocabulary.from_values(kinds[0], np.concatenate([w.values for w in some]))

@@ -69,7 +69,7 @@ class CellTable(Statistic):
         return self.with_cells(self.make_empty_cells(self.cells.axes if axes is None else axes))
 
     def with_settings(self, **settings: Any) -> Self:
-        """Return an empty state with the given settings replaced."""
+        """Return an empty state with these settings; all settings that are not passed have the values of this state."""
         current = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         return type(self)(**(current | settings))
 
@@ -92,7 +92,7 @@ class CellTable(Statistic):
         return self.cells.nbytes
 
     def read_part(self, flat: Flat) -> Array | None:
-        """Return the array of a part of a state without axes, or None if the part is absent.
+        """Return the array of a part, or None if the part is absent; the state must not have axes.
 
         If the statistic has an inner axis, the array has a row for each group or class. Otherwise, it is the array of the
         only cell.
@@ -109,7 +109,7 @@ class CellTable(Statistic):
         return one
 
     def read_entries(self, part: Tally) -> Entries:
-        """Return the sorted entries of a tally (the number of rows at each place) of a state without axes."""
+        """Return the sorted entries of a tally (a histogram); the state must not have axes."""
         self._check_one_cell()
         return self.cells.tallies[part.name]
 
@@ -121,9 +121,10 @@ class CellTable(Statistic):
             )
 
     def read_cells(self, flat: Flat) -> Array:
-        """Return the array of a part for all cells; if the part is absent, the array has the values that it stands for.
+        """Return the array of a part for all cells, also if the part is absent.
 
-        An absent part stands for zeros, or for the part that it is declared to equal (`like`).
+        The array of an absent part contains zeros, or equals the part that the absent one is declared to equal
+        (`like`).
         """
         cells = self.cells
         if flat.name in cells.flats:
@@ -136,7 +137,7 @@ class CellTable(Statistic):
                 array[...] = source
                 carry(flat.form, array)
             else:
-                # A fixed-point number is a pair of integers. The first one is in units of 2**-20.
+                # A fixed-point number is a pair of integers. The first one is in units of 2**-20, so multiply by 2**20.
                 array[..., 0] = source << 20
         return array
 
@@ -153,7 +154,7 @@ class CellTable(Statistic):
         return cache[name]
 
     def rows_by_cell(self, name: str) -> Ints:
-        """Return the number of rows of each cell that the named histogram counts."""
+        """Return how many rows the named histogram counts in each cell."""
         cache: dict[str, Ints] = self.__dict__.setdefault("_rows_by_cell", {})
         if name not in cache:
             cache[name] = self._count_rows_by_cell(name)
@@ -233,7 +234,7 @@ class CellTable(Statistic):
 
     @cached_property
     def total_row_counts(self) -> Ints:
-        """The number of counted and dropped rows of each front cell. `canonicalize` removes cells without any."""
+        """The number of counted and dropped rows of each front cell. `canonicalize` removes cells where it is 0."""
         dropped = self.cells.flats.get("dropped")
         return self.row_counts if dropped is None else self.row_counts + dropped.sum(axis=1)
 
@@ -256,9 +257,9 @@ class CellTable(Statistic):
         """The largest relative rounding error of a weight, for a state of one cell; 0 if no weight was rounded."""
         if self.rounded is None or not self.rounded:
             return Fraction(0)
-        # Weights are rounded to multiples of 2**-60, so a small weight has a large relative error. The rows and the total
-        # weight of an entry show how small its weights can be. If the arrays of rows and of weights have different shapes,
-        # assume the smallest weight that is allowed.
+        # Weights are rounded to multiples of 2**-60, so a small weight has a large relative error. The number of rows
+        # of an entry and their total weight limit how small a single weight can be. If the arrays of rows and of
+        # weights have different shapes, assume the smallest weight that is allowed.
         pairs = [(e.int64_counts, e.excess) for e in self.cells.tallies.values()]
         if (excess := self.cells.flats.get("excess")) is not None and excess.shape[-1] == 2:
             rows = self.cells.flats[self.row_parts[0]]
@@ -277,8 +278,8 @@ class CellTable(Statistic):
         excess = self.cells.flats.get("excess")
         sums = [e.excess for e in self.cells.tallies.values()]
         sums += [excess] if excess is not None and excess.shape[-1] == 2 else []
-        # Sums are pairs of integers, an upper and a lower one. Count each lower integer as a full unit of the upper one,
-        # because adding states can carry into it.
+        # A sum is a pair of integers, an upper and a lower one. Count each lower integer as a full unit of the upper
+        # one, because adding states can carry from the lower integer into the upper one.
         return sum((_sum_absolute(x[..., 0]) + np.count_nonzero(x[..., 1])) * 2.0**-20 for x in sums if x is not None)
 
     # -- selecting cells -------------------------------------------------------------------------------------------------
@@ -287,7 +288,8 @@ class CellTable(Statistic):
         """Bring the table to canonical form.
 
         States with equal content must have equal bytes, whatever operations led to them. This method therefore removes
-        cells without rows, keys without cells and optional parts that add no information, and widens buckets as needed.
+        cells without rows, keys without cells, and optional parts that add no information. It also widens buckets if
+        their number exceeds the limit.
         """
         # Remove inner cells before front cells, because a front cell is empty if all of its inner cells are removed.
         state = self.fit_levels()
@@ -424,7 +426,7 @@ class CellTable(Statistic):
         return False
 
     def vectorize(self) -> Self:
-        """Return this state with arrays whose last axis is the cells, so that one formula computes all their values."""
+        """Return this state with the cells as the last axis of each array, so that one formula computes all values."""
         new, flats = self.with_cells(self.cells), self.cells.flats
         for name, part in self.parts().items():
             if isinstance(part, Flat):

@@ -106,7 +106,7 @@ class RowWeight:
     def is_exceeded_by(self, sums: Array, most: float = math.inf, *, signed: bool = False) -> bool:
         """Whether the magnitude of any weighted sum exceeds `most` times the total weight of its rows.
 
-        Without `signed`, a negative sum also counts as exceeding it.
+        Unless `signed` is true, sums must not be negative, and the result is also True if any sum is.
         """
         exact = sums.shape[-1] == CHUNKS
         negative = sums[..., -1 if exact else 0] < 0
@@ -125,25 +125,26 @@ class RowWeight:
         top, rest = sums[..., 0], sums[..., 1]
         if most == 1:
             return bool(((top > high) | ((top == high) & (rest > low))).any())
-        # Rows of total weight 0 allow only a sum of 0. If all weights are 1, this check is necessary only if `most` is
-        # so large that the limit below is not computed, because that limit is 0 if there are no rows.
+        # If the total weight is 0, the sum must be 0. If all weights are 1, the total weight is 0 only if there are no
+        # rows. The limit below is then 0, so this check is necessary only if `most` is so large that the limit is not
+        # computed.
         if self.excess is not None or most >= MAX_ROW_WEIGHT:
             weightless = (high == 0) & (low == 0)
             if (weightless & ((top != 0) | (rest != 0))).any():
                 return True
-        # The terms of a fixed-point sum are always below this limit, so the sum cannot exceed it.
+        # No value in a fixed-point sum is as large as `most` here, so the sum cannot exceed the limit.
         if most >= MAX_ROW_WEIGHT:
             return False
         # Each term was rounded to a multiple of 2**-60. Allow an error of 2**-30 for each row, which also covers the
-        # rounding of the floats below.
+        # rounding errors of the float arithmetic below.
         limit = most * (high + low * 2.0**-LOW_BITS) + self.rows * 2.0**-30
         return bool(np.asarray(top + rest * 2.0**-LOW_BITS > limit).any())
 
 
 def are_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
-    """Whether each sum in `less` is nonnegative and at most the sum in `more`.
+    """Whether each sum in `less` is nonnegative and at most the corresponding sum in `more`.
 
-    Both are superaccumulators. If `rounded`, the terms were rounded, so a small relative error is allowed.
+    Both arrays contain superaccumulators. If `rounded`, the terms were rounded, so a small relative error is allowed.
     """
     difference = more - less
     if rounded:
@@ -155,7 +156,7 @@ def are_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
 
 
 def read_row_weight(state: CellTable, name: str) -> RowWeight:
-    """Return the numbers of rows in the named part and their total weights, for all cells."""
+    """Return, for all cells, the numbers of rows in the named part and the total weights of these rows."""
     flats = state.cells.flats
     return RowWeight(flats[name], flats.get(state.excess_names.get(name, "")))
 
@@ -200,8 +201,9 @@ def _bound_weight(rows: Ints, excess: Array | None) -> NDArray[np.float64]:
         weights += excess[..., 0] * 2.0**-20
     else:
         weights += to_approximate_floats(excess)
-    # The relative error of each float is below 2**-45. If weights are small, the sum of w - 1 is close to minus the number
-    # of rows. The two almost cancel, so subtract an error that is proportional to the number of rows.
+    # The relative error of each float is below 2**-45. If weights are small, the sum of w - 1 is close to minus the
+    # number of rows. The total weight, the sum of these two numbers, can then be smaller than its rounding error, so
+    # subtract an error proportional to the number of rows.
     return weights * (1 - 2.0**-20) - rows * 2.0**-40
 
 
@@ -211,15 +213,16 @@ def _scale_weight(rows: Array, excess: Array | None, most: float) -> tuple[Ints,
     The superaccumulators are multiplied by 2**k, so that `most` becomes a whole number.
     """
     out = _to_superaccumulators(rows, excess)
-    # Without a limit, rows with a positive weight allow the largest superaccumulator, and rows of weight 0 allow only 0.
+    # If `most` is infinite, rows with a positive weight allow any sum, so return the largest superaccumulator for them.
+    # Rows of total weight 0 allow only a sum of 0.
     if most == math.inf:
         has_weight = out.any(axis=-1)
         out[...] = 0
         out[..., -1] = np.where(has_weight, LIMIT, 0)
         return out, 0
-    # Split the factor into a power of 2**32 and a number below 2**30. To multiply by the power, move chunks to higher
-    # positions. Then multiply each chunk by the number: the product of a 32-bit and a 30-bit number fits into an int64.
-    # The factor is rounded up, so the limit is never too low.
+    # Write the factor `most` as a power of 2**32 times a number below 2**30. To multiply by the power, move chunks to
+    # higher positions. Then multiply each chunk by the number: the product of a 32-bit and a 30-bit number fits into an
+    # int64. The factor is rounded up, so the limit is never too low.
     shift = max(0, (math.frexp(most)[1] + 2) // 32)
     times = Fraction(most) / (1 << (32 * shift))
     scale = max(0, 29 - math.ceil(times).bit_length())
@@ -270,12 +273,13 @@ def _has_equal_counts(state: CellTable, name: str) -> bool:
     nonempty = np.flatnonzero(np.diff(state.entry_starts(name))).astype(np.uint64)
     if not len(nonempty) or (e.high is not None and e.high_place_bits < 2):
         return True
-    # Each output of a cell with rows must have at least one entry. With fewer entries, some output has counted no rows.
+    # In a cell with rows, each output must have at least one entry. If there are too few entries for that, some output
+    # has counted no rows, so the counts differ.
     if len(nonempty) * times > len(e):
         return False
-    # Find the first entry of each output in each cell. In a code of two words, the output is stored above 65 bits of the
-    # place, and one of these bits is the lowest bit of the high word. In other codes, each output has a range of
-    # consecutive places.
+    # Find the first entry of each output in each cell. In a code of two words, the low word and the lowest bit of the
+    # high word contain the bucket, and the next bits of the high word contain the output. In other codes, each output
+    # has a range of consecutive places.
     share, shift = (part.place_count(state) // times, e.shift) if e.high is None else (1, e.high_place_bits - 1)
     codes = e.codes if e.high is None else e.high >> np.uint32(1)
     firsts = (nonempty << np.uint64(shift))[:, None] + np.arange(times, dtype=np.uint64) * np.uint64(share)

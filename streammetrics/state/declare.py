@@ -130,7 +130,10 @@ def is_saturated(square: Array) -> Any:
 
 
 class Readable(Protocol):
-    """An object from which parts can be read: a state. A part that is an attribute of the state calls these methods."""
+    """An object from which parts can be read, that is, a state.
+
+    Reading a part as an attribute of the state calls these methods.
+    """
 
     def read_part(self, flat: Flat) -> Array | None: ...
 
@@ -151,13 +154,14 @@ class StatePart:
 class Flat(StatePart):
     """A part with a fixed number of integers in every cell.
 
-    Reading it as an attribute of a state of one cell gives an array of `shape`, with one more axis if numbers have limbs.
+    Reading the part as an attribute of a state of one cell gives an array of `shape`. The array has one more axis if
+    each number consists of several integers (limbs).
 
     Parameters
     ----------
     *shape : int or str
-        The extents of the axes. A string names a setting or property of the statistic: its value, or its length if it is
-        a tuple.
+        The extents of the axes. A string names a setting or property of the statistic. The extent is the value of this
+        setting, or the length of the value if it is a tuple.
     form : str
         The form of the integers (see FORMS).
     optional : bool
@@ -227,9 +231,8 @@ class Flat(StatePart):
 class Tally(StatePart):
     """A histogram: a part that counts the rows of a cell by place, such as a score bucket.
 
-    It stores only the occupied places, as sorted entries.
-
-    Reading it as an attribute of a state of one cell gives an `Entries` object.
+    A tally stores only the occupied places, as sorted entries. Reading the part as an attribute of a state of one cell
+    gives an `Entries` object.
 
     Parameters
     ----------
@@ -258,7 +261,7 @@ class Tally(StatePart):
         return (self.place_count(statistic) - 1).bit_length()
 
     def is_wide(self, statistic: Any) -> bool:
-        """Whether an entry stores its cell and its place as two words, because they may not fit into 64 bits."""
+        """Whether the code of an entry (its cell and place) has two words, because it may not fit into 64 bits."""
         return self.shift(statistic) > 48
 
     @overload

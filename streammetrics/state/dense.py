@@ -65,7 +65,7 @@ def describe_dense_form(state: CellTable) -> DenseFacts:
 
 
 def find_dense_tally(state: CellTable) -> str:
-    """Return the name of the only histogram (tally) with entries that can be dense; "" if the state has no dense form."""
+    """Return the name of the histogram (tally) that `to_dense` converts; "" if the state has no dense form."""
     if state.axes or state.inner_axis is not None:
         return ""
     names = [n for n, e in state.cells.tallies.items() if not e.is_wide and _count_places(state, n) <= MAX_PLACES]

@@ -113,7 +113,7 @@ def _fold_by_keys(
 ) -> S:
     """Add or subtract states after replacing the keys of their front cells; `keys` contains the new keys of each state.
 
-    With `ordered`, the new keys are sorted and unique in each state.
+    If `ordered` is true, the caller guarantees that the new keys of each state are sorted and unique.
     """
     first = states[0]
     parts = _collect_parts(states)
@@ -122,7 +122,7 @@ def _fold_by_keys(
     cells = len(table) if inner is None else len(inner)
     if sign < 0:
         _check_subtractable(states, parts)
-    # at[i] has, for each cell of state i, its index in the new table.
+    # at[i] contains the index, in the new table, of each cell of state i.
     at = fronts if inner is None else inner_at
     leveled = first.folding is not None and _is_level_part(parts[first.folding[2]])
     # A small cell stores exact rows: numbers that are not in buckets. If the new cell is too large for that, convert its
@@ -152,7 +152,8 @@ def _fold_by_keys(
         entries_by_tally[exact] = _canonicalize_entries(entries_by_tally[exact], at)
     for name, aligned in entries_by_tally.items():
         tallies[name] = tally.sum_entries(aligned) if sign > 0 else tally.add_entries(aligned[0], aligned[1], -1)
-    # If a subtraction empties all buckets of a cell, the cell has lost no precision, so clear its flag.
+    # The flag of a cell says that its buckets have lost precision. If a subtraction empties all of its buckets, clear
+    # the flag.
     if first.folding is not None and sign < 0:
         _, rows, flag = first.folding
         if flag in flats:
@@ -169,7 +170,7 @@ def _raise_to_common_levels(
     cells: int,
     sign: int,
 ) -> Sequence[S]:
-    """Widen the buckets of each cell to the bucket width (level) of the cell to which it is added."""
+    """Widen the buckets of each cell to the bucket width (level) of its new cell, so that cells can be added."""
     for name, part in parts.items():
         if not isinstance(part, Tally) or part.level is None:
             continue
@@ -205,7 +206,7 @@ def _find_common_levels(
 
 
 def _move_entries(state: CellTable, name: str, to: Ints) -> Entries:
-    """Move the entries of each cell to its new cell; `to` contains the index of the new cell of each cell.
+    """Move the entries of each cell to its new cell; `to` contains, for each cell, the index of its new cell.
 
     The result is unsorted if the new cells are not in ascending order.
     """
@@ -229,7 +230,8 @@ def _is_ascending(at: Ints) -> bool:
 def _collect_parts(states: Sequence[CellTable]) -> dict[str, Flat | Tally]:
     """Return the union of the parts of all states.
 
-    The union is needed for states whose class is not imported. They know only the parts that their own bytes contain.
+    States of the same class have the same parts. States whose class is not imported may not: each of them knows only
+    the parts that its own bytes contain.
     """
     parts: dict[str, Flat | Tally] = {}
     for state in states:
@@ -253,7 +255,7 @@ def _check_subtractable(states: Sequence[CellTable], parts: dict[str, Flat | Tal
 def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
     """Add or subtract one fixed-size part of all states; return None if no state has this part.
 
-    `maps` contains, for each state, the new cell of each of its cells.
+    `maps` contains an array for each state, with the index of the new cell of every cell.
     """
     name = flat.name
     if not any(name in s.cells.flats for s in states):
@@ -289,7 +291,7 @@ def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], ce
 def _combine_rows(values: Array, at: Ints, form: str) -> tuple[Array, Ints]:
     """Combine array rows that belong to the same new cell: add them up, or take their maximum or minimum.
 
-    `at` is the new cell of each row. Return the combined rows and their cells, in ascending order of cells.
+    `at` contains the new cell of each array row. Return the combined rows and their cells, in ascending order of cells.
     """
     rule = FORMS[form]
     if rule.limbs and len(values) > MAX_CARRY_FREE_SUMS:
@@ -372,7 +374,7 @@ def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: i
         coarse = state.rows_by_cell(rows)
         np.add.at(rows_of, to, state.rows_by_cell(exact) + coarse)
         folded[to[coarse > 0]] = True
-    # A subtraction cannot make a cell larger, so no other cell needs buckets.
+    # A subtraction cannot make a cell larger, so only cells that already have buckets need them.
     if first.exact_rows_limit is None or sign < 0:
         return folded
     many = (rows_of > first.exact_rows_limit) & ~folded
@@ -547,7 +549,7 @@ def find_sort_order(table: Ints) -> Ints:
 
 
 def unite_sorted_rows(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
-    """Return the sorted union of tables with sorted unique rows, and for each table the positions of its rows in it."""
+    """Unite tables with sorted unique rows; return the sorted union, and where it contains the rows of each table."""
     if all(np.array_equal(k, keys[0]) for k in keys[1:]):
         return keys[0], [np.arange(len(keys[0]))] * len(keys)
     ones = encode_rows(keys)
@@ -561,7 +563,7 @@ def unite_sorted_rows(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
 
 
 def unite_rows(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
-    """Return the sorted union of tables with unsorted rows, and for each table the positions of its rows in it."""
+    """Unite tables with unsorted rows; return the sorted union, and where it contains the rows of each table."""
     ones, table = encode_rows(keys), np.concatenate(keys)
     splits = np.cumsum([len(k) for k in keys])[:-1]
     if ones is not None:

@@ -96,7 +96,7 @@ def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
 
 
 def find_octave_start(octave: Ints, bits: int) -> Ints:
-    """Return the number that, added to the leading bits of a number, gives its bucket.
+    """Return an offset for numbers of an octave: the leading bits of such a number plus the offset give its bucket.
 
     The octave of a number is its binary exponent minus that of the bucket width.
     """
@@ -136,9 +136,9 @@ def _broadcast_levels(levels: Any, shape: tuple[int, ...]) -> Ints:
 
 
 def _find_lowest_number(steps: Ints, levels: Ints, bits: int) -> Floats:
-    """Return the lower edge of buckets of positive numbers, the inverse of `find_buckets`.
+    """Return the lower edges of buckets of positive numbers; this is the inverse of `find_buckets`.
 
-    `steps` are the buckets, counted from the bucket of 0.
+    `steps` contains the distance of each bucket from the bucket of 0, minus OFFSET.
     """
     linear = np.frexp(np.clip(steps, 1, MASK).astype(np.float64))[1].astype(np.int64) - 1
     octave = np.where(steps > MASK, (steps >> FRACTION) + FRACTION - 1, linear)
@@ -259,7 +259,8 @@ def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple
 def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, *, floor: int | None = None) -> Ints:
     """Return the lowest level (bucket width) that the rules of this module allow for each group (cell and output).
 
-    With `floor`, only one rule applies: at most 2**(floor + 6) buckets, each no wider than 2**-floor times its numbers.
+    If `floor` is passed, only one rule applies: a group may have at most 2**(floor + 6) buckets, each no wider than
+    2**-floor times its numbers.
     """
     few, low = (FEW, bits) if floor is None else (1 << 62, floor)
     less, most = bits + FEW_BITS, 1 << (low + 6)
@@ -272,9 +273,9 @@ def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, 
         )
         return out
     groups = number_groups(entries, outputs)
-    # To count the buckets of sorted numbers at a level, count the adjacent pairs in different buckets, and add 1. So find,
-    # for each pair, the lowest level at which its two numbers share a bucket. At the k-th highest of these levels, at most
-    # k buckets remain.
+    # The number of buckets that sorted numbers occupy is 1 plus the number of adjacent pairs in different buckets. So
+    # find, for each adjacent pair, the lowest level at which its two numbers share a bucket. At the k-th highest of
+    # these levels, the numbers occupy at most k buckets.
     near = compute_near_edges(entries.codes, levels[groups], bits)
     linear, limited = _find_joining_levels(near, low)
     pairs = groups[1:] == groups[:-1]
@@ -301,10 +302,10 @@ def rebucket_edges(numbers: Floats, levels: Ints, bits: int) -> Floats:
 
 
 def _find_joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
-    """Return the lowest level at which each number shares a bucket with the next one.
+    """Return the lowest level at which each number shares a bucket with the next number.
 
-    The first array is for buckets of constant width, and the second for buckets no wider than 2**-bits times their
-    numbers.
+    Return two arrays. In the first one, all buckets of a level have the same width. In the second one, a bucket is also
+    no wider than 2**-bits times its numbers.
     """
     words = np.ascontiguousarray(numbers).view(np.int64)
     size = words & SIZE

@@ -1,9 +1,10 @@
 """Histograms of pairs of numbers (x, y): one of x, one of y and, with wider buckets, one of both.
 
 Each row is counted in each of four views: by the bucket of x, by the bucket of y, by the bucket of the pair, and in
-total. A cell has four levels (bucket widths, see `levels`): of x, of y, and of x and y in buckets of pairs. A bucket of
-pairs is a rectangle. Its sides are an interval of x and an interval of y, each at most 2**(3 - bits) times the absolute
-value of its numbers wide. A cell has at most 2**(bits + 3) different intervals of x, and at most as many of y.
+total. A cell has four levels (bucket widths, see `levels`): one for the buckets of x, one for the buckets of y, and two
+for the buckets of pairs. A bucket of pairs is a rectangle: an interval of x and an interval of y. The width of each
+interval is at most 2**(3 - bits) times the absolute value of the numbers in it. A cell has at most 2**(bits + 3)
+different intervals of x, and at most as many of y.
 
 The place of a bucket is its signed distance from the bucket of 0. A pair is stored as a code of 64 bits, which consists of
 the low 32 bits of the place of x, followed by the low 32 bits of the place of y. Buckets are widened until the places of
@@ -83,8 +84,8 @@ def read_views(entries: Entries) -> Array:
 def bucket_to_place(buckets: Buckets, bits: int) -> Ints:
     """Return the place of each bucket: its signed distance from the bucket of 0."""
     # Buckets of positive numbers have a large offset, OFFSET. Replace it by 2**(bits + 11), so that the differences
-    # between places of positive and negative numbers are small and fit into 32 bits. The smaller offset still exceeds the
-    # number of buckets of relative width on either side of 0, which keeps places of positive numbers positive.
+    # between places of positive and negative numbers are small and fit into 32 bits. There are fewer buckets of
+    # relative width than this on either side of 0, so the places of positive numbers stay positive.
     signed = buckets.astype(np.int64) - ZERO
     return np.asarray(np.sign(signed) * (np.abs(signed) - OFFSET + (1 << (bits + 11))) * (signed != 0))
 
@@ -96,7 +97,10 @@ def place_to_bucket(places: Ints, bits: int) -> Buckets:
 
 
 def encode_pairs(x: Floats, y: Floats, levels: Ints, bits: int) -> Buckets:
-    """Return the 64-bit codes of pairs of numbers, given the levels (bucket widths) of each pair, of shape (n, 2)."""
+    """Return the 64-bit codes of pairs of numbers.
+
+    `levels` contains the level (bucket width) of x and that of y for each pair, and has the shape (n, 2).
+    """
     low = pair_bits(bits)
     a, b = (bucket_to_place(find_buckets(v, levels[:, i], low), low) & LAST for i, v in enumerate((x, y)))
     return np.asarray((a.astype(U8) << U8(32)) | b.astype(U8))
@@ -126,7 +130,7 @@ def split_sides(entries: Entries) -> tuple[Entries, Entries]:
 
 
 def _merge_views(parts: list[Entries]) -> Entries:
-    """Merge sets of sorted entries that contain different views."""
+    """Merge sets of sorted entries; no view occurs in more than one of the sets."""
     entries = concatenate(parts)
     assert entries.high is not None
     return canonicalize(entries.select(np.argsort(entries.high, kind="stable")))
@@ -179,8 +183,8 @@ def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
 
 def _limit_spans(sides: Entries, levels: Ints, bits: int) -> Ints:
     """Widen the buckets of pairs, by bisection, until the places of x and those of y span less than 2**32."""
-    # Bisection works because the span at a higher level is never larger. Each step halves the range of levels of all
-    # cells.
+    # Bisection works because the span at a higher level is never larger. Each step halves, for every cell, the range of
+    # levels that are still possible.
     low, high = levels.copy(), levels.copy()
     wide = _measure_spans(sides, levels, bits) >= SPAN
     high[:, SIDES:][wide] = HIGHEST
@@ -219,9 +223,10 @@ def find_needed_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def rank_sides(codes: Buckets, least: Ints) -> tuple[Ints, Ints]:
-    """Return the rank of the x of each bucket of pairs among the distinct x of a single cell, and the same for y.
+    """Rank the buckets of pairs of a single cell by x and by y, and return both ranks of each bucket.
 
-    `codes` are the codes of the buckets. `least` contains the lowest places of x and of y in the cell.
+    Buckets with the same interval of x have the same rank by x. `codes` contains the codes of the buckets. `least`
+    contains the lowest places of x and of y in the cell.
     """
     x, y = decode_places(codes, np.zeros(len(codes), np.int64), least)
     return tuple(np.unique(p, return_inverse=True)[1].reshape(-1).astype(np.int64) for p in (x, y))  # type: ignore[return-value]
@@ -249,7 +254,7 @@ class PairRows(NamedTuple):
     excess: Array | None = None
 
     def to_entries(self, shift: int, view: int, codes: Buckets) -> Entries:
-        """Return the pairs as unsorted entries of one view (X, Y, PAIR or ALL), with these buckets as codes."""
+        """Return the pairs as unsorted entries of one view (X, Y, PAIR or ALL); `codes` are their buckets there."""
         high = (self.cells.astype(U4) << U4(max(shift - 64, 0))) | U4(view << 1)
         return Entries(shift, codes, self.counts, self.excess, high)
 

@@ -32,7 +32,8 @@ COMMON_PARTS = ("dropped", "rounded")
 class State(CellTable):
     """A sufficient statistic of rows: every metric that reads it can be computed from it alone.
 
-    A subclass declares its settings and parts, the columns that it `needs`, and the kernels that count them (`steps`).
+    A subclass declares its settings and parts, the columns that it reads (`needs`), and the kernels that count rows
+    (`steps`).
     Merging, subtracting, encoding, checks of untrusted bytes, repr, equality and digest all follow from the declaration.
     Only states with equal settings can be merged. A state is immutable; its constructor returns a state without rows.
 
@@ -82,7 +83,7 @@ class State(CellTable):
 
     @cached_property
     def without_axes(self) -> Self:
-        """The total of all cells: the state that the same rows would give without axes."""
+        """The total of all cells. It equals a state without axes that has counted the same rows."""
         return self.rollup() if self.axes else self
 
     def merge(self, *others: Self) -> Self:

@@ -52,7 +52,8 @@ class Statistic(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # Sort these settings and drop duplicates, so that a state on its own and one in a collection are equal.
+        # In a collection, metrics share a state, and settings such as thresholds are combined, sorted and without
+        # duplicates. Sort them here as well, so that the state of a single metric equals its state in a collection.
         for name in union_settings(type(self)):  # type: ignore[arg-type]
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
 
@@ -74,13 +75,13 @@ class Statistic(Settings):
         like : Like
             The types of the columns.
         shards : Statistic
-            The statistic of the state with shards. Among the arguments of the call, its parts are wrapped in
-            `ShardPart`. The state `self` has a single cell.
+            The statistic of the state with shards. In the arguments of the kernel call, the parts of this state are
+            wrapped in `ShardPart`. The state `self` must have a single cell.
         """
         return None
 
     def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Compute the columns that kernels read from the checked columns, before any row is counted."""
+        """Return the columns that kernels read, computed from the checked columns before any row is counted."""
         return columns
 
     @property
@@ -123,7 +124,7 @@ class Statistic(Settings):
         """
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
-        """Return the class number of every row, for each column of classes.
+        """Return an array for each column of classes, with the number of the class of every row.
 
         `numbers` is the `KeyCodes` object that assigns a number to each class. Only statistics with a cell for each
         class need this method.
@@ -196,9 +197,9 @@ class Statistic(Settings):
     def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
         """Convert exact rows (stored outside the buckets) to entries of buckets.
 
-        The third part of `folding` determines the second result. If this part contains flags, the second result is the
-        index of the flags to set, because their cells lose precision. If it contains levels, the second result is the
-        level (bucket width) of each cell.
+        The second result depends on the third part that `folding` names. If this part contains flags, the result is the
+        indices of the flags to set, because their cells lose precision. If it contains levels, the result is the level
+        (bucket width) of each cell.
         """
         raise NotImplementedError
 

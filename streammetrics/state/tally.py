@@ -212,10 +212,10 @@ class Entries:
         return replace(self, codes=(cells.astype(wide) << wide(self.shift)) | place)
 
     def move_cells(self, to: Array, starts: Array, *, ascending: bool) -> Entries:
-        """Move the entries of each cell to the cell `to[cell]`, and drop the entries of cells for which it is -1.
+        """Move the entries of each cell to the cell `to[cell]`; if that is -1, drop the entries of the cell.
 
-        Cells with the same target are added up. `starts` is the result of `cell_starts`, and `ascending` tells whether
-        `to` is ascending.
+        Entries of cells that move to the same cell are added up. `starts` is the result of `cell_starts`, and
+        `ascending` tells whether `to` is ascending.
         """
         if not len(self.codes) or np.array_equal(to, np.arange(len(to))):
             return self
@@ -266,7 +266,7 @@ def has_weight(entries: Entries) -> Array:
 def canonicalize(e: Entries) -> Entries:
     """Bring sorted unique entries to canonical form, in which equal tallies have equal arrays.
 
-    Drop entries without rows and an excess of zeros, and use the narrowest dtypes.
+    Drop the entries without rows, drop the excess if all of it is zero, and use the narrowest dtypes.
     """
     kept = e.counts != 0
     if not kept.all():
@@ -285,7 +285,7 @@ def narrow_types(e: Entries) -> Entries:
 
 
 def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """Return the union of two sorted arrays of unique codes, and for each array the positions of its codes in it."""
+    """Return the union of two sorted arrays of unique codes, and the positions of each array's codes in the union."""
     wide = a.dtype if a.dtype == b.dtype else np.dtype(U8)
     a, b = a.astype(wide, copy=False), b.astype(wide, copy=False)
     # Use compiled kernels only if counting has loaded them already, because compiling them takes longer than a merge.
@@ -374,7 +374,10 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
 
 
 def _cut_pieces(parts: Sequence[Entries]) -> Iterator[list[Entries]]:
-    """Yield pieces of sorted narrow entries. All pieces of an item cover the same range of codes."""
+    """Cut sorted narrow entries into pieces; yield lists with one piece of each object in `parts`.
+
+    The pieces in a list cover the same range of codes.
+    """
     longest = max(parts, key=len)
     cuts = longest.codes[PIECE : max(len(longest) - PIECE, PIECE) : PIECE]
     bounds = [pairwise([0, *np.searchsorted(part.codes, cuts).tolist(), len(part)]) for part in parts]
@@ -400,7 +403,7 @@ def _check_weights(e: Entries, sign: int) -> Entries:
 
 
 def concatenate(parts: Sequence[Entries], sign: int = 1) -> Entries:
-    """Concatenate entries without sorting; with a `sign` of -1, negate the counts of all objects but the first."""
+    """Concatenate entries without sorting; with a `sign` of -1, negate the rows and weights of all but the first."""
     signs = [1, *[sign] * (len(parts) - 1)]
     wide = np.result_type(*(p.codes.dtype for p in parts))
     codes = np.concatenate([p.codes.astype(wide, copy=False) for p in parts])
@@ -497,7 +500,7 @@ def _gather_groups(codes: Array, high: Array, counts: Array) -> tuple[Array, Arr
     """Order entries by their high words. Entries with equal high words keep their order."""
     begins = np.flatnonzero(np.append(True, high[1:] != high[:-1]))
     if len(begins) > len(high) // GROUP_ENTRIES:
-        # This sort of 16-bit integers is a radix sort.
+        # For 16-bit integers, the stable sort of numpy is a radix sort, which takes linear time.
         order = np.argsort(high.astype(np.uint16), kind="stable")
         return codes[order], high[order], counts[order]
     # Entries with equal high words form a few long runs, for example one for each state and cell. Copy whole runs.
