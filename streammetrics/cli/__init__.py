@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 class _TolerantFile(io.FileIO):
     """Standard output whose reader, such as `head`, may close it early. Further output is then discarded.
 
-    The files that a command writes and its exit code do not change.
+    This has no effect on the files that a command writes, or on its exit code.
     """
 
     def write(self, data: Any, /) -> int:
@@ -71,11 +71,11 @@ def _redirect_to_null(stream: Any) -> None:
 
 
 def _tolerate_closed_reader(stream: io.TextIOWrapper) -> io.TextIOWrapper:
-    """Return a wrapper around a stream that raises no error if the reader of the stream closes it early."""
+    """Wrap a stream, so that writing raises no error if the reader of the stream closes it early."""
     stream.flush()
     try:
         number = stream.fileno()
-    # A stream in memory has no file number.
+    # A stream in memory has no file number. Return it unchanged, because it has no reader that could close it.
     except OSError:
         return stream
     pipe = io.BufferedWriter(_TolerantFile(number, "wb", closefd=False))
@@ -94,7 +94,7 @@ def _run(arguments: Sequence[str]) -> int:
         code = run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
-        # The user pressed Ctrl-C.
+        # The user pressed Ctrl-C. Print a short message instead of a traceback.
         return _report_interrupt()
     except ModuleNotFoundError as error:
         line = explain_missing_package(error.name, arguments)
@@ -109,7 +109,8 @@ def _run(arguments: Sequence[str]) -> int:
         _print_error(line)
         try:
             sys.stdout.flush()
-        # The error is reported above. Without the redirection, Python would flush again at exit and report it again.
+        # If flushing fails, discard the output. The error is reported above, and Python would flush at exit and report
+        # it again.
         except OSError:
             _redirect_to_null(sys.stdout)
         return USAGE_ERROR

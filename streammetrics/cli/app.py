@@ -74,7 +74,8 @@ def run(arguments: Sequence[str]) -> int:
     try:
         code = app(args=list(arguments) or ["--help"], prog_name="streammetrics", standalone_mode=False)
     except Exception as error:
-        # This attribute identifies the errors of click, whether typer uses the package or its own copy of it.
+        # Errors of click have this attribute. Do not test the class, because some versions of typer use their own copy
+        # of click.
         if hasattr(error, "format_message"):
             raise UsageError(_explain_option(error.format_message().replace("\n", " "))) from None
         if type(error).__name__ == "Abort":

@@ -74,7 +74,8 @@ class ComparisonOptions:
     primary : str or None
         The metric that decides which side is better; by default the first metric with a known better direction.
     guardrails : dict of str to float
-        Metrics that must not become worse by more than a margin, such as 0.02 for 2 %.
+        Metrics that must not become worse by more than a margin. The dict maps each of them to its margin, such as 0.02
+        for 2 %.
     relative : bool
         Whether changes and margins are relative to the control, rather than in the unit of the metric.
     better : dict of str to str
@@ -98,7 +99,8 @@ class ComparisonOptions:
         Whether the sides are arms of an experiment. A scorecard then gives a verdict. A comparison of models has a
         scorecard only if there are guardrails, or if `planned`, `final` or `sequential` is set.
     ratio : SampleRatio or None
-        The test of the split of users between the arms, whose alarm withholds verdicts; None without planned shares.
+        The test of whether users are split between the arms as planned. If the test raises an alarm, verdicts are
+        withheld. None without planned shares.
     covariates : tuple of dict of str to MetricLike
         Metrics of the same sides from before the treatment, by the name of the side. They adjust the comparison of all
         rows, but not the comparisons of slices.
@@ -122,7 +124,7 @@ class ComparisonOptions:
 
     @property
     def has_scorecard(self) -> bool:
-        """Whether a scorecard gives a verdict; otherwise a sentence names the better side."""
+        """Whether the comparison has a scorecard with a verdict; if not, one sentence says which side is better."""
         return self.experiment or bool(self.guardrails) or self.planned is not None or self.final or self.sequential
 
     @property
@@ -200,7 +202,7 @@ class SideComparison:
         return {name: compare_side(name) for name in self.treatments}
 
     def _pair_covariates(self, treatment: str) -> list[tuple[MetricLike, MetricLike]]:
-        """Return a pair of metrics, of the treatment and of the control, for each covariate; no pairs for slices."""
+        """Return each covariate as a pair of metrics, for the treatment and for the control; none for slices."""
         covariates = () if self.title else self.options.covariates
         for sides in covariates:
             if missing := [name for name in (treatment, self.control) if name not in sides]:
@@ -223,7 +225,7 @@ class SideComparison:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The metrics that are compared with the control, by name."""
+        """The metrics by which the sides are compared, by name."""
         return {
             r.differences.pair.name: r.differences.pair.metric
             for comparisons in self.comparisons.values()
@@ -301,7 +303,10 @@ class SideComparison:
         return NamedComparison(name, self.control, comparisons, primary)
 
     def list_report_objects(self) -> list[Scorecard | NamedComparison]:
-        """Return what a report shows about these sides. A report draws windows from the metrics themselves."""
+        """Return what a report shows about these sides: the scorecard, if any, or else the comparisons of models.
+
+        For windows without a scorecard, the list is empty, because a report draws windows from the metrics.
+        """
         if self.card is not None:
             return [self.card]
         return [] if isinstance(self.sides[self.control], Windowed) else [*self.model_comparisons]
@@ -391,7 +396,7 @@ def _find_model(name: str, group: Sequence[str]) -> str:
 def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) -> SideComparison:
     """Return the comparison of the arms of an experiment. Rows without an arm are excluded."""
     sides = {format_atom(key): sliced[key] for key in sliced.keys if key is not None}
-    # The user may spell a boolean arm in any case, such as true or True.
+    # Users can write a boolean arm in lower or upper case, such as true or True.
     if options.control not in sides:
         boolean_arms = {format_atom(arm).lower(): format_atom(arm) for arm in sliced.keys if isinstance(arm, bool)}
         if (control := boolean_arms.get(str(options.control).lower())) is None:

@@ -36,7 +36,7 @@ def show_power(file: str, metric: str | None, relative: float, options: dict[str
     for name in names:
         try:
             plan = power(side, name, relative=relative, **options)
-        # A metric without a standard error is listed below the table.
+        # A plan needs a standard error. If the metric has none, print its name and the reason below the table.
         except InvalidInputError as error:
             refused.append(f"{name}: {error}")
             continue
@@ -47,9 +47,10 @@ def show_power(file: str, metric: str | None, relative: float, options: dict[str
 
 
 def show_power_table(file: str, metric: str | None, options: dict[str, Any]) -> None:
-    """Print how many users an experiment needs for several effects, with a column for each metric, and for guardrails.
+    """Print how many users an experiment needs to detect several differences, and to check guardrails.
 
-    `options` contains the arguments of `power_table`, with guardrails and directions named as on the command line.
+    The table of differences has a column for each metric. `options` contains the arguments of `power_table`, with
+    guardrails and directions named as on the command line.
     """
     side, names = _load_metrics(file, metric)
     roles = ComparisonOptions(guardrails=options["guardrails"], better=options["better"])
@@ -72,7 +73,7 @@ def show_power_table(file: str, metric: str | None, options: dict[str, Any]) -> 
 
 
 def _build_cell(record: dict[str, Any]) -> Cell:
-    """Return the users of one row of `power_table`, with the mean number of users and the days beside it."""
+    """Return a cell with the number of users in a row of `power_table`; notes give the mean number and the days."""
     if record["reason"]:
         return Cell("")
     notes = [f"{math.ceil(record['mean_users']):,} on average"] if record["mean_users"] < record["users"] else []
@@ -82,7 +83,7 @@ def _build_cell(record: dict[str, Any]) -> Cell:
 
 
 def _load_metrics(file: str, metric: str | None) -> tuple[Any, list[str]]:
-    """Return the metrics in a file, and the names of those to print: the metric, or all if it is None."""
+    """Return the metrics in a file, and the names of the metrics to print: `metric`, or all if `metric` is None."""
     side = find_overall(file, split_pieces(load(file, max_bytes=MAX_BYTES)))
     names = [s.name for s in definition_of(side).samples(states_of(side))]
     if metric is not None and metric not in names:

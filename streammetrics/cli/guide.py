@@ -51,7 +51,7 @@ def show_page(name: str | None) -> None:
             print(f"{page:15}{title[2:]}\n{'':15}{summary}")
         return
     if name not in texts:
-        # A word such as "spark" is not a page, but occurs in the titles or introductions of some pages.
+        # A word such as "spark" is not the name of a page, but may occur in the title or introduction of a page.
         pages = [page for page, text in texts.items() if name.lower() in " ".join(text.split("\n\n")[:2]).lower()]
         if (
             not pages

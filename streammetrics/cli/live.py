@@ -25,7 +25,8 @@ __all__ = ["LiveDemo", "run_live"]
 
 DAYS = 14
 HOURS_A_SECOND = 6.0
-# Seconds between two evaluations of the experiment. A real server evaluates less often, but simulated time is fast.
+# Seconds between two evaluations of the experiment. A real server evaluates less often, but here an hour takes only
+# seconds.
 EVALUATION_SECONDS = 1.0
 
 
@@ -42,7 +43,7 @@ def run_live(port: int, seconds: float | None, once: bool, slow: bool) -> None:
 
 
 class LiveDemo:
-    """A server, a worker that posts hour by hour, and a simulated clock.
+    """A server, a worker that posts the states of one hour after another, and a simulated clock.
 
     Parameters
     ----------

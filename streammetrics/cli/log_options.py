@@ -14,7 +14,7 @@ __all__ = ["build_log_arguments", "split_columns"]
 def split_columns(text: str, columns: Collection[str] = ()) -> tuple[str, ...]:
     """Split a list of column names, such as `country,device`, at its commas.
 
-    If one of `columns` is named `country,device`, the whole text is this one name. A name with a comma may also be quoted.
+    If one of `columns` has the name `country,device`, the text is not split. A name with a comma may also be quoted.
     """
     if text in columns:
         return (text,)
@@ -32,7 +32,8 @@ def build_log_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of `Log` for the options that are set.
 
-    Arguments for other options are omitted. The log raises an error if it gets an argument that its format does not have.
+    Arguments for other options are omitted, because `Log` raises an error for an argument that the format of the log
+    does not have.
 
     Raises
     ------

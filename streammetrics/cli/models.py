@@ -66,7 +66,8 @@ def find_model(pattern: str, schema: Any) -> LoggedModel:
     Parameters
     ----------
     pattern : str
-        The name of a column, or a pattern that matches several columns. These are sorted by the numbers in their names.
+        The name of a column, or a pattern that matches several columns. The columns are sorted by the numbers in their
+        names.
     schema : pyarrow.Schema, optional
         The columns of the log; None if patterns are not allowed.
     """

@@ -28,7 +28,7 @@ class PushTarget:
         Name of the sender. If several machines have the same name, a log that is scored again on another machine replaces
         its earlier states.
     seq : int
-        Number of this log within the hour, if the hour has several.
+        Number of this log within the hour, if the hour has several logs.
     """
 
     url: str

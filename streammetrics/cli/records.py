@@ -98,7 +98,7 @@ def _levels(wrapper: AxisWrapper) -> tuple[str, ...]:
 
 
 def _name_slices(wrapper: AxisWrapper) -> str:
-    """Return the name of slices, such as "by country,device". The time column of windows is not part of the name."""
+    """Return the name of slices, such as "by country,device", without the time column of windows."""
     windows = find_windows(wrapper)
     return f"by {','.join(name for name in _levels(wrapper) if windows is None or name != windows.time)}"
 

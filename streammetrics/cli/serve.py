@@ -252,7 +252,7 @@ def _audit_fields() -> dict[str, Any]:
     """Return who changes a token, and when, for the audit log of the store."""
     try:
         who = getuser()
-    # In a container, the user may have a number but no name.
+    # If the user has no name, which happens in containers, use the number of the user.
     except (KeyError, OSError):
         who = f"user {os.getuid()}"
     return {"by": f"{who} by the command line", "at": time.time()}

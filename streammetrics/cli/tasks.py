@@ -252,7 +252,7 @@ class TaskSpec:
             if metric.settings.get("threshold") is not None
         }
         for name, threshold in thresholds.items():
-            # The specification of a metric may set a scale of its own.
+            # The specification of a metric can set a scale that differs from the scale of the task.
             if metrics[name].settings.get("scale", self.scale) == "probability":
                 self._check_threshold(name, type(metrics[name]), threshold)
         for role, whose in (("group", "users"), ("query", "queries")):

@@ -80,7 +80,7 @@ def build_user_split(
         An arm has no planned share.
     """
     arms = {key: format_atom(key) for key in users.keys if key is not None}
-    # The user may spell a boolean arm in any case, such as true or True.
+    # Users can write a boolean arm in lower or upper case, such as true or True.
     spellings = {name.lower(): name for key, name in arms.items() if isinstance(key, bool)}
     shares = {spellings.get(name.lower(), name): share for name, share in shares.items()}
     if shares and (unplanned := [name for name in arms.values() if name not in shares]):
@@ -106,9 +106,10 @@ def add_users(results: Any, users: Sliced | None, exposed: bool) -> Any:
 
 
 def separate_users(content: Any) -> tuple[Any, Sliced | None, bool]:
-    """Return the content of a saved file without the users by arm, the users by arm, and whether these are exposures.
+    """Separate the users by arm from the other content of a saved file.
 
-    The users are None if the file has none.
+    Return the other content; the users by arm, or None if the file has none; and whether the users were counted from
+    exposures.
     """
     if isinstance(content, Checkpoint) and isinstance(total := content.total, MetricCollection) and USERS in total:
         rest = total.only([other for other in total.names if other != USERS])

@@ -232,7 +232,7 @@ def _feed_keys() -> None:
     many = np.arange(2 * FEW_TEXTS)
     for kind in ("U", "S"):
         Sliced(CTR(), by="key").update(y_true=many % 2, key=many.astype(kind))
-    # Strings of polars are read as views of 16 bytes.
+    # The strings of a polars data frame are read from views, which have 16 bytes each. Compile the kernel for views.
     view = np.frombuffer(bytes(16), np.int32).reshape(1, 4)
     find_kernel("keys:find_view_bounds")(view, 4, 16, *np.empty((2, 1), np.int64))
     Batch({"text": ["a", "b"]}).column("text", Ids())

@@ -1,1 +1,1 @@
-"""The base classes of metrics, and what to do with metrics: group them in tasks and collections, merge, save, load."""
+"""The base classes of metrics, and functions that group, merge, save and load metrics."""

@@ -72,7 +72,7 @@ class Accumulator:
         updater: BatchUpdater | None = attributes.get("_updater")
         if updater is None:
             definition = self.definition
-            # None means the default limit. A metric with a setting `memory_limit` may pass None.
+            # None means the default limit. The setting `memory_limit` of a metric can be None.
             limit = MEMORY_LIMIT if definition.memory_limit is None else definition.memory_limit
             new = BatchUpdater(definition.reads, memory_limit=limit, on_invalid=definition.on_invalid)
             if (initial := self._initial_states) is not None:
@@ -91,7 +91,7 @@ class Accumulator:
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states in canonical form: states of the same rows are equal, in whatever order the rows were counted."""
+        """The states in canonical form: states with the same rows are equal, whatever the order of the rows."""
         return self.all_states
 
     @property

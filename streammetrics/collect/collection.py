@@ -146,7 +146,10 @@ def _insert_metric_name(difference: str, name: str) -> str:
 
 
 def _bind_read(definition: Definition, read: Read, binding: Binding) -> Read:
-    """Return a read whose roles are bound to the columns of a task; raise an error if the task does not fit."""
+    """Return a read whose roles are bound to the columns of a task.
+
+    Raise an error if the read already belongs to a task, or if the scale of the task differs from that of the metric.
+    """
     if binding == PLAIN:
         return read
     if read.binding != PLAIN:

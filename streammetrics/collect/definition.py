@@ -209,7 +209,7 @@ class Definition:
     # -- other definitions --------------------------------------------------------------------------------------------
 
     def select_metrics(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
-        """Return a definition with only some metrics, and the index of each of its states in this definition.
+        """Return a new definition with only some metrics, and the index of each of its states in the old definition.
 
         `names` maps the old name of each metric to its new name.
         """
@@ -336,7 +336,10 @@ def wrap_format_errors() -> Iterator[None]:
 
 
 def check_header(definition: Definition, about: Any, states: Sequence[State]) -> None:
-    """Raise ValueError unless the definition reads states like these, and its header equals the saved header `about`."""
+    """Raise ValueError unless a definition fits saved states and the saved header `about`.
+
+    The states must have the settings of the states that the definition reads, and the two headers must be equal.
+    """
     wanted = [r.state for r in definition.reads]
     differences = [d for w, s in zip(wanted, states, strict=False) for d in w.differences(s)]
     if len(wanted) != len(states) or differences:

@@ -135,7 +135,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def read(self, state: S) -> Reading:
         """Return a `Reading` (value, bounds and standard error) of a state with one cell.
 
-        The state has two classes, one label or one output; `reading` handles several. If ``about.read_cells`` is
+        The state has two classes, one label or one output; `reading` also handles more. If ``about.read_cells`` is
         `read_side_by_side`, this method also gets states of many cells, whose counts are arrays (see
         `State.vectorize`).
         """
@@ -206,7 +206,8 @@ class Metric(Settings, MetricLike, Generic[S, T]):
             return settings
         try:
             value = "" if self.state.inner_axis is not None else format_value(self)
-        # The formula of a new metric may be wrong, and a debugger must be able to show the metric nevertheless.
+        # If the value cannot be computed, show the error instead: a debugger must be able to show a new metric whose
+        # formula is still wrong.
         except Exception as error:  # noqa: BLE001
             value = f"no value: {type(error).__name__}: {error}"
         settings_text = settings.partition("(")[2][:-1]

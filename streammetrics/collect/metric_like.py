@@ -192,7 +192,7 @@ def unpickle(definition: Definition, data: bytes) -> Any:
 
 
 def states_of(thing: MetricLike) -> tuple[State, ...]:
-    """Return the states of an object in canonical form: states of the same rows are equal, whatever their order."""
+    """Return the states of an object in canonical form, in which the order of rows makes no difference."""
     return thing._accumulator.states
 
 

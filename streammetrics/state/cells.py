@@ -65,7 +65,7 @@ class Cells:
         return len(self.keys)
 
     def find_cells(self, key: Sequence[Any]) -> Ints:
-        """Return the indices of the front cells whose first key columns have the values `key`, such as a slice.
+        """Return the indices of the front cells whose keys begin with the values in `key`, such as the key of a slice.
 
         A value has the form in which users pass it. The indices are ascending; there are none if the key does not
         occur.

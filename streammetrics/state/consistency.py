@@ -1,7 +1,8 @@
 """Checks that the arrays of a decoded state are consistent: no weight and no sum is larger than its rows allow.
 
-Every sum over rows is bounded by their number and their total weight. The checks protect against manipulated bytes, so
-that every decoded state is one that counting rows could have produced. Sums are compared without rounding.
+The number of rows and their total weight limit the size of every sum over these rows. The checks protect against
+manipulated bytes, so that every decoded state is one that counting rows could have produced. Sums are compared without
+rounding.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class RowWeight:
         return bool((self.rows == other.rows).all() and (self.excess == other.excess).all())
 
     def is_out_of_range(self) -> bool:
-        """Whether any total weight is negative, or larger than its number of rows allows."""
+        """Whether any total weight is negative, or larger than the number of rows allows."""
         if self.excess is None:
             return False
         upper = self.rows.astype(np.float64) * MAX_ROW_WEIGHT
@@ -210,7 +211,8 @@ def _bound_weight(rows: Ints, excess: Array | None) -> NDArray[np.float64]:
 def _scale_weight(rows: Array, excess: Array | None, most: float) -> tuple[Ints, int]:
     """Return `most` times the total weights as superaccumulators, and an exponent k.
 
-    The superaccumulators are multiplied by 2**k, so that `most` becomes a whole number.
+    Superaccumulators can only be multiplied by whole numbers, so the result is also multiplied by 2**k, which makes the
+    factor `most` a whole number.
     """
     out = _to_superaccumulators(rows, excess)
     # If `most` is infinite, rows with a positive weight allow any sum, so return the largest superaccumulator for them.
@@ -247,7 +249,7 @@ def _to_superaccumulators(rows: Array, excess: Array | None) -> Ints:
 
 
 def check_totals(state: CellTable) -> None:
-    """Raise an error if rows or weights are out of range, or if parts that count the same rows disagree."""
+    """Raise an error if rows or weights are out of range, or if outputs of a cell have different numbers of rows."""
     name = type(state).__name__
     flats = state.cells.flats
     check_capacity(state, state.approximate_rows, state.weight_excess_bound, state.approximate_dropped_rows)

@@ -60,7 +60,7 @@ NONE_LOW, NONE_HIGH = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 class Form(NamedTuple):
-    """How the numbers of a part are stored as integers and merged.
+    """How the numbers of a part (an array of a state) are stored as integers and merged.
 
     Parameters
     ----------

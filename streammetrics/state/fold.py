@@ -65,7 +65,7 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
 
 
 def check_capacity(state: CellTable, rows: float, excess: float, dropped: float = 0.0) -> None:
-    """Raise an error if the state could not count or drop this many rows.
+    """Raise an error if this many counted and dropped rows exceed the range of the counters of a state.
 
     Parameters
     ----------
@@ -273,8 +273,8 @@ def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], ce
             values, at = _combine_rows(values, at, form)
         before = out if is_ascending and len(at) == cells else out.take(at, axis=0)
         if form in UNKNOWN_EXTREME and i and sign < 0:
-            # If both states have the same minimum or maximum, the row with that value may be one of the subtracted rows,
-            # so the extreme of the remaining rows is unknown.
+            # If both states have the same minimum (or maximum), the row with that value may be one of the subtracted
+            # rows. The minimum (or maximum) of the remaining rows is then unknown.
             after = np.where(before == values, UNKNOWN_EXTREME[form], before)
         elif form == "square" and combine is np.subtract:
             after = _subtract_squares(before, values)
@@ -472,7 +472,7 @@ def _cut_between_cells(entries: Entries, starts: Ints) -> Iterator[Entries]:
 def align_vocabularies(states: Sequence[CellTable]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
     """Return vocabularies with the keys of all states, and the keys of each state as ranks in these vocabularies.
 
-    Keys that were sorted stay sorted.
+    The new ranks preserve the order of the keys, so sorted keys stay sorted.
     """
     keys = [s.cells.keys for s in states]
     vocabularies = list(states[0].cells.vocabularies)

@@ -74,7 +74,7 @@ def pair_bits(bits: int) -> int:
 
 
 def read_views(entries: Entries) -> Array:
-    """Return the view to which each entry belongs: X, Y, PAIR or ALL (the total)."""
+    """Return the view (one of the four histograms) to which each entry belongs: X, Y, PAIR or ALL (the total)."""
     assert entries.high is not None
     # The high word of an entry consists of the cell, the view (2 bits) and one bit of the bucket, which is the lowest bit
     # of the word.
@@ -254,7 +254,10 @@ class PairRows(NamedTuple):
     excess: Array | None = None
 
     def to_entries(self, shift: int, view: int, codes: Buckets) -> Entries:
-        """Return the pairs as unsorted entries of one view (X, Y, PAIR or ALL); `codes` are their buckets there."""
+        """Return the pairs as unsorted entries of one view (X, Y, PAIR or ALL).
+
+        `codes` contains the code of the bucket of each pair in this view.
+        """
         high = (self.cells.astype(U4) << U4(max(shift - 64, 0))) | U4(view << 1)
         return Entries(shift, codes, self.counts, self.excess, high)
 

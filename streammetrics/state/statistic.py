@@ -190,7 +190,8 @@ class Statistic(Settings):
     def find_flags(self, exact: Entries) -> Any:
         """Return the index of the flag of each exact row: by default its cell.
 
-        A flag, in the third part of `folding`, tells whether a cell or one of its outputs has lost precision.
+        The flags are in the third part that `folding` names. A flag tells whether a cell, or one of its outputs, has
+        lost precision.
         """
         return exact.cells
 
@@ -205,7 +206,7 @@ class Statistic(Settings):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why a row can be dropped: "where", the role of a column with an invalid value, "time" or "unit"."""
+        """The reasons why rows can be dropped: "where", "time", "unit", and the role of a column (an invalid value)."""
         return tuple(dict.fromkeys(("where", *(n.role for n in self.needs()), "time", "unit")))
 
     @cached_property
@@ -230,7 +231,7 @@ class Statistic(Settings):
         return columns
 
     def with_sampling_correction(self, negative_rate: float, scale: str) -> Self:
-        """Return a view of the state whose scores are corrected for down-sampling of negatives.
+        """Return a view of the state, with scores that are corrected for down-sampling of negatives.
 
         The corrected scores are those of a log that contains all negatives. `negative_rate` is the share of negatives
         that were kept, and `scale` is the scale of the scores.

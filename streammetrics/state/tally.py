@@ -203,7 +203,7 @@ class Entries:
         return canonicalize(self.select(index).assign_cells(np.repeat(np.arange(len(cells)), entry_counts), len(cells)))
 
     def assign_cells(self, cells: Array, count: int) -> Entries:
-        """Return the entries with the cell numbers in `cells`, one for each entry and all below `count`."""
+        """Return the entries with new cell numbers: `cells` contains a number below `count` for each entry."""
         if self.high is not None:
             top = self.high & U4((1 << self.high_place_bits) - 1)
             return replace(self, high=(cells.astype(U4) << U4(self.high_place_bits)) | top)
@@ -318,9 +318,9 @@ def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
 
 
 def _unite_wide_codes(a: Entries, b: Entries) -> tuple[Array, Array, Array, Array]:
-    """Return the union of two sets of wide codes.
+    """Return the union of two sets of wide codes, and where the union contains the codes of each set.
 
-    The arrays are the low words, the high words, and the positions in the union of the codes of `a` and of `b`.
+    The four arrays are the low words of the union; its high words; the positions of the codes of `a`; those of `b`.
     """
     assert a.high is not None
     assert b.high is not None
