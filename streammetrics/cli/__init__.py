@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
         elif isinstance(stream := getattr(sys, name), io.TextIOWrapper):
-            # A terminal that cannot show ± prints a question mark, not a traceback.
+            # If the terminal cannot show a character such as ±, print a question mark rather than raise an error.
             stream.reconfigure(errors="replace")
             if arguments is None and not stream.isatty():
                 setattr(sys, name, _tolerate_closed_reader(stream))

@@ -373,7 +373,7 @@ class SideComparison:
 
 
 def compare_models(result: Any, group: Sequence[str], options: ComparisonOptions, order: Any = None) -> SideComparison:
-    """Return the comparison of the models of one log with a control, by default the first model."""
+    """Compare the models of one log with a control, by default the first model."""
     control = group[0] if options.control is None else _find_model(options.control, group)
     sides = {_shorten_name(name, group): result.task(name) for name in group}
     return SideComparison(sides, _shorten_name(control, group), options, **_describe_axis(result, order))
@@ -394,7 +394,7 @@ def _find_model(name: str, group: Sequence[str]) -> str:
 
 
 def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) -> SideComparison:
-    """Return the comparison of the arms of an experiment. Rows without an arm are excluded."""
+    """Compare the arms of an experiment. Rows without an arm are excluded."""
     sides = {format_atom(key): sliced[key] for key in sliced.keys if key is not None}
     # Users can write a boolean arm in lower or upper case, such as true or True.
     if options.control not in sides:

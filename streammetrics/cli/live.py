@@ -25,16 +25,16 @@ __all__ = ["LiveDemo", "run_live"]
 
 DAYS = 14
 HOURS_A_SECOND = 6.0
-# Seconds between two evaluations of the experiment. A real server evaluates less often, but here an hour takes only
-# seconds.
+# Seconds between two evaluations of the experiment. A real server evaluates less often, but the demo simulates several
+# hours in a second.
 EVALUATION_SECONDS = 1.0
 
 
 def run_live(port: int, seconds: float | None, once: bool, slow: bool) -> None:
     """Serve a simulated experiment until the user presses Ctrl-C.
 
-    The server stops earlier after `seconds`, if given, or, with `once`, at the end of the experiment. With `slow`,
-    the treatment breaches its guardrail.
+    If `seconds` is given, the server stops after this time at the latest; with `once`, it stops at the end of the
+    experiment. With `slow`, the latency of the treatment increases, which breaches its guardrail.
     """
     start = int(time.time() // HOUR) // DAY * DAY - DAYS * DAY
     simulated = Simulation(start=start, days=DAYS, slow_from=9.0 if slow else None)
@@ -65,9 +65,9 @@ class LiveDemo:
         self.server: Any = None
 
     def clock(self) -> float:
-        """Return the simulated time in seconds: the end of the last posted hour plus the real time since the start.
+        """Return the simulated time in seconds: the end of the last posted hour plus the run time.
 
-        The real time is added so that the clock also advances between two posted hours.
+        The real time for which the demo has run is added so that the clock also advances between two posted hours.
         """
         return self.hour * HOUR + time.monotonic() - self.began
 

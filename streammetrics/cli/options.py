@@ -80,11 +80,11 @@ class _UntypedHelp:
 
 
 class _Command(_UntypedHelp, TyperCommand):
-    """A command."""
+    """A command whose help text shows `--help` without a type."""
 
 
 class _Group(_UntypedHelp, TyperGroup):
-    """A command with subcommands."""
+    """A command with subcommands, whose help text shows `--help` without a type."""
 
 
 class CommandApp(typer.Typer):

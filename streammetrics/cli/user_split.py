@@ -101,7 +101,7 @@ def build_user_split(
 
 
 def add_users(results: Any, users: Sliced | None, exposed: bool) -> Any:
-    """Return the results of a pass with the users by arm, as `--save` writes them."""
+    """Return the results of a pass together with the users by arm, in the form that `--save` writes."""
     return results if users is None else Bundle({**results, EXPOSURES if exposed else USERS: users})
 
 

@@ -254,7 +254,7 @@ def _feed_keys() -> None:
 
 
 def _feed_many_values() -> None:
-    """Update with more distinct values than a cell stores exactly, in one cell and in two."""
+    """Update metrics with more distinct values than a cell stores exactly, without slices and with two slices."""
     values = np.random.default_rng(0).normal(size=1 << 14)
     keys = np.arange(len(values)) % 2
     for metric in (Quantile(), Sliced(Quantile(), by="key")):
@@ -278,6 +278,6 @@ def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
         [{"soft_labels": True} | more for more in ({}, {"num_labels": 2})] if "soft_labels" in declared else []
     )
     for settings in settings_list:
-        # Some metrics do not support all combinations of their settings.
+        # Skip a combination of settings that the metric does not support.
         with suppress(ValueError):
             yield metric(**{**metric.about.example, **settings})

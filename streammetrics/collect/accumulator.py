@@ -131,7 +131,8 @@ class Accumulator:
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
         """Count a batch; the parameters are the same as for `MetricLike.update`."""
         # For a small batch, function calls take most of the time, so this method is one long function. A call with two
-        # arrays stores their roles and the method that counts them in `_pair`. The next such call skips all checks.
+        # arrays stores, in `_pair`, the roles of the arrays and the method that counts them. The next call with two
+        # arrays can then skip all checks.
         if first is not None and type(first) is not ndarray:
             table = as_columns(first)
             if table is not None:

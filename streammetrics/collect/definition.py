@@ -117,7 +117,7 @@ class Definition:
         return str(self.public.__name__)
 
     def wrap(self, accumulator: Any) -> Any:
-        """Return the public object, such as a metric, for an accumulator of this definition."""
+        """Return a public object, such as a metric, that contains an accumulator of this definition."""
         thing = self.public.__new__(self.public)
         thing._accumulator = accumulator
         return thing

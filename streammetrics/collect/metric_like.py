@@ -183,7 +183,7 @@ def warn_of(accumulator: Accumulator, answer: Answer, stacklevel: int) -> None:
 
 
 def unpickle(definition: Definition, data: bytes) -> Any:
-    """Return the object of a definition with the states of `data`. Only pickle calls this, so the data is trusted."""
+    """Return an object with a definition and the states in `data`. Only pickle calls this, so `data` is trusted."""
     # Pickle has already loaded the definition. This has imported the packages that define its metrics and states.
     return definition.wrap(accumulate(definition, frame.Frame(data).read_states()))
 

@@ -36,7 +36,7 @@ def inherit_parameter_docs(cls: Any) -> None:
 
 
 def _complete_docs(cls: Any, text: str) -> str:
-    """Return a docstring of a class with all its parameters."""
+    """Return `text`, the docstring of a class, with the parameters that only its base classes document added."""
     before, own, after = _split_docstring(text)
     missing = settable_names(cls).difference(*(names for names, _ in own))
     added = []

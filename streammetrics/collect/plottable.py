@@ -12,7 +12,7 @@ drawing: dict[str, Callable[..., Any]] = {}
 
 
 class Plottable:
-    """An object that has a chart, which is the one that a report shows for the object."""
+    """An object with a method `plot`, which draws the chart that a report shows for the object."""
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
         """Draw the chart that a report shows for this object, with matplotlib.

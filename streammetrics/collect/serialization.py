@@ -122,7 +122,8 @@ def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, max_byt
         The file contains a different kind of object.
     """
     try:
-        # The type annotations of `from_bytes` do not allow `kind=None`, although its code does.
+        # The type annotations of `from_bytes` do not allow `kind=None`, although its code does. `Any` hides them from
+        # mypy.
         read: Any = from_bytes
         return read(files.read(path), kind, max_bytes=max_bytes)
     except (StateFormatError, TypeError) as error:
@@ -212,7 +213,8 @@ def _merge_part(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
 def _wrap_collections_alike(total: Any, thing: Any) -> bool:
     """Return whether both objects contain a collection inside the same wrappers, such as slices.
 
-    Only then can the two differ merely in the order of their metrics. `merge` reports every other difference.
+    Only then can a different order or selection of metrics be the only difference. `merge` raises an error for any
+    other difference.
     """
     kinds = _wrapper_kinds(definition_of(total))
     return kinds[-1] == CollectionDefinition.kind and kinds == _wrapper_kinds(definition_of(thing))

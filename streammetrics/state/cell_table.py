@@ -41,7 +41,7 @@ class CellTable(Statistic):
         return self.make_empty_cells(())
 
     def make_empty_cells(self, axes: tuple[Axis, ...]) -> Cells:
-        """Return a table of cells with these axes and no cells."""
+        """Return an empty table of cells with these axes."""
         vocabularies = tuple(Vocabulary() for a in axes for _ in a.names)
         inner = None if self.inner_axis is None else np.zeros((0, 1 + self.inner_axis.key_width), np.int64)
         classes = Vocabulary() if self.inner_axis is not None and self.inner_axis.kind == "class" else None

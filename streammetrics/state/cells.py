@@ -67,8 +67,8 @@ class Cells:
     def find_cells(self, key: Sequence[Any]) -> Ints:
         """Return the indices of the front cells whose keys begin with the values in `key`, such as the key of a slice.
 
-        A value has the form in which users pass it. The indices are ascending; there are none if the key does not
-        occur.
+        The values have the form in which users pass them. The indices are ascending; there are none if no key begins
+        with these values.
         """
         first, last = 0, len(self.keys)
         for i, value in enumerate(key):

@@ -55,7 +55,7 @@ class RowWeight:
     excess: Array | None = None
 
     def __getitem__(self, at: tuple[Any, ...]) -> RowWeight:
-        """Return the elements at an index, which must begin with an ellipsis and can add axes."""
+        """Return the elements at an index such as `[..., 0]` or `[..., None]`, which must begin with an ellipsis."""
         return RowWeight(self.rows[at], None if self.excess is None else self.excess[(*at, slice(None))])
 
     def sum(self, axis: int) -> RowWeight:
@@ -81,7 +81,7 @@ class RowWeight:
             high = self.excess[..., 0]
             lower = -(np.minimum(self.rows, MAX_FIXED_ROWS) << 20)
             return bool((high < lower).any() or (high * 2.0**-20 > upper).any())
-        # Most weights are certainly positive. Only the others need the slower exact sums.
+        # For most weights, a lower bound shows that they are positive. Only the others need the slower exact sums.
         uncertain = ~(_bound_weight(self.rows, self.excess) > 0)
         if uncertain.any() and (_to_superaccumulators(self.rows[uncertain], self.excess[uncertain])[:, -1] < 0).any():
             return True
@@ -107,7 +107,7 @@ class RowWeight:
     def is_exceeded_by(self, sums: Array, most: float = math.inf, *, signed: bool = False) -> bool:
         """Whether the magnitude of any weighted sum exceeds `most` times the total weight of its rows.
 
-        Unless `signed` is true, sums must not be negative, and the result is also True if any sum is.
+        Unless `signed` is true, negative sums are invalid, and the result is also True if any sum is negative.
         """
         exact = sums.shape[-1] == CHUNKS
         negative = sums[..., -1 if exact else 0] < 0
@@ -194,7 +194,7 @@ def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
 
 
 def _bound_weight(rows: Ints, excess: Array | None) -> NDArray[np.float64]:
-    """Return lower bounds of total weights as floats, which are a little below the exact weights."""
+    """Return lower bounds of total weights: floats that are a little below the exact weights."""
     weights = rows.astype(np.float64)
     if excess is None:
         return weights * (1 - 2.0**-20)

@@ -193,7 +193,10 @@ def _raise_to_common_levels(
 def _find_common_levels(
     states: Sequence[S], name: str, part: Tally, common: Array | None, at: Sequence[Ints], cells: int
 ) -> Array:
-    """Return the levels (bucket widths) that the sum of all states needs, for histograms of pairs of numbers."""
+    """Return the levels at which the sum of all states has few enough buckets, for histograms of pairs of numbers.
+
+    A level determines a bucket width.
+    """
     assert part.level is not None
     bits, sides_by_state = getattr(states[0], part.bits), []
     common = states[0].parts()[part.level].empty(states[0], cells) if common is None else common
@@ -230,8 +233,8 @@ def _is_ascending(at: Ints) -> bool:
 def _collect_parts(states: Sequence[CellTable]) -> dict[str, Flat | Tally]:
     """Return the union of the parts of all states.
 
-    States of the same class have the same parts. States whose class is not imported may not: each of them knows only
-    the parts that its own bytes contain.
+    States of an imported class all have the same parts. If the class is not imported, a state knows only the parts that
+    its own bytes contain.
     """
     parts: dict[str, Flat | Tally] = {}
     for state in states:

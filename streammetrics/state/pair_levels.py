@@ -169,7 +169,7 @@ def raise_pair_levels(entries: Entries, old: Ints, new: Ints, bits: int) -> Entr
 
 
 def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the levels (bucket widths) that each cell needs, of shape (cells, 4).
+    """Return the levels (bucket widths) at which each cell has few enough buckets of pairs, of shape (cells, 4).
 
     The entries must already be at the final levels of x and y. Only the levels of the buckets of pairs can change.
     """

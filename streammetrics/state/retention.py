@@ -28,7 +28,7 @@ S = TypeVar("S", bound="CellTable")
 
 
 def apply_limits(state: S) -> S:
-    """Apply the limit of each axis: keep pinned keys and the keys with the smallest hashes, and add the rest to OTHER."""
+    """Keep the pinned keys of each axis and the keys with the smallest hashes, and add up the others under OTHER."""
     return _apply(state, limits=True, keeps=False)
 
 

@@ -136,7 +136,7 @@ class Statistic(Settings):
 
     @property
     def counts_per_row(self) -> int:
-        """The number of times that the parts named in `row_parts` count each row."""
+        """How often the parts named in `row_parts` count each row, all together, such as once for each label."""
         return 1
 
     @property
@@ -206,7 +206,10 @@ class Statistic(Settings):
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The reasons why rows can be dropped: "where", "time", "unit", and the role of a column (an invalid value)."""
+        """The reasons why rows can be dropped.
+
+        A reason is "where", "time", "unit", or the role of a column with an invalid value.
+        """
         return tuple(dict.fromkeys(("where", *(n.role for n in self.needs()), "time", "unit")))
 
     @cached_property
@@ -242,9 +245,9 @@ class Statistic(Settings):
         """Raise StateFormatError if the parts of a decoded state contradict one another in any cell."""
 
     def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
-        """Return the states with the same optional parts, before they are added up.
+        """Return the states, all with the same optional parts, so that they can be added up.
 
-        Only states whose class is not imported can have different parts; others are returned unchanged.
+        Only states whose class is not imported can have different optional parts; other states are returned unchanged.
         """
         return states
 

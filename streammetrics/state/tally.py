@@ -403,7 +403,7 @@ def _check_weights(e: Entries, sign: int) -> Entries:
 
 
 def concatenate(parts: Sequence[Entries], sign: int = 1) -> Entries:
-    """Concatenate entries without sorting; with a `sign` of -1, negate the rows and weights of all but the first."""
+    """Concatenate entries without sorting; with a `sign` of -1, negate rows and weights of all parts but the first."""
     signs = [1, *[sign] * (len(parts) - 1)]
     wide = np.result_type(*(p.codes.dtype for p in parts))
     codes = np.concatenate([p.codes.astype(wide, copy=False) for p in parts])

@@ -1,4 +1,7 @@
-"""States whose package is not imported: they can be loaded, merged, rolled up and saved, but not count or compute."""
+"""States whose package is not imported: they can be loaded, merged, rolled up and saved.
+
+Such a state cannot count rows, and no metric can be computed from it.
+"""
 
 from __future__ import annotations
 
