@@ -164,7 +164,7 @@ def test_a_bad_row_names_its_partition(metrics: Any, found: str) -> None:
     rows = pd.DataFrame({"y_true": [0, 1] * 50, "y_score": np.linspace(0, 1, 100), "query": np.repeat(range(20), 5)})
     rows.loc[60, "y_true"] = -1
     parts = dataframe.from_pandas(rows, npartitions=4, sort=False)
-    with dask.config.set(scheduler="sync"):
+    with dask.config.set({"scheduler": "sync", "dataframe.shuffle.method": "tasks"}):
         for data, name in ((parts, found), (parts.to_delayed(), "partition 2")):
             with pytest.raises(sm.InvalidInputError, match=rf"^y_true: .* found -1 in row .*\({name}\)$") as caught:
                 evaluate(data, metrics)
