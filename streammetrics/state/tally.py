@@ -268,9 +268,8 @@ def canonicalize(e: Entries) -> Entries:
 
     Drop the entries without rows, drop the excess if all of it is zero, and use the narrowest dtypes.
     """
-    kept = e.counts != 0
-    if not kept.all():
-        e = e.select(kept)
+    if not e.counts.min(initial=1):
+        e = e.select(e.counts != 0)
     if e.excess is not None and not e.excess.any():
         e = replace(e, excess=None)
     return narrow_types(e)
@@ -370,7 +369,9 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
         excess[in_a] = 0 if a.excess is None else a.excess
         excess[in_b] += 0 if b.excess is None else sign * b.excess
         carry_fixed(excess)
-    return _check_weights(canonicalize(Entries(a.shift, codes, counts, excess, high)), sign)
+    out = Entries(a.shift, codes, counts, excess, high)
+    # A sum of entries that have rows has rows, so only a subtraction or weights can leave something to drop.
+    return narrow_types(out) if sign > 0 and excess is None else _check_weights(canonicalize(out), sign)
 
 
 def _cut_pieces(parts: Sequence[Entries]) -> Iterator[list[Entries]]:
