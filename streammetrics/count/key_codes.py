@@ -85,7 +85,7 @@ class IntegerCodes(KeyTable):
         encode_ints(values, self.stored, self.count, self.slots, numbers, False)
         new = numbers < 0
         if new.any():
-            self._add(np.unique(values[new]))
+            self._add(_sort_distinct(values[new]))
             encode_ints(values, self.stored, self.count, self.slots, numbers, False)
         return numbers
 
@@ -278,7 +278,7 @@ class KeyCodes:
         self.kind = kind
 
     def _encode_any_integers(self, values: NDArray[Any]) -> Ints:
-        if values.dtype not in (np.uint64, object) or not len(values) or values.max() < 1 << 63:
+        if values.dtype.kind not in "uO" or not len(values) or values.max() < 1 << 63:
             return self._ints.encode(np.ascontiguousarray(values, np.int64))
         big = np.asarray(values >= 1 << 63, bool)
         codes = np.empty(len(values), np.int64)
@@ -332,6 +332,18 @@ def _select_codes(codes: Ints, indices: NDArray[Any]) -> Ints | DictionaryCodes:
     if indices.dtype != np.int32 or len(codes) > len(indices) or indices.view(np.uint32).max() >= len(codes):
         return codes.take(indices)
     return DictionaryCodes(codes, indices)
+
+
+def _sort_distinct(values: Ints) -> Ints:
+    """Return the distinct values in ascending order.
+
+    `np.unique` does the same with a hash table, which takes ten times as long for a million distinct values.
+    """
+    ordered = np.sort(values)
+    is_first = np.empty(len(ordered), bool)
+    is_first[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
 
 
 def _find_distinct(codes: Ints) -> tuple[Ints, Ints]:
