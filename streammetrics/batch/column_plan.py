@@ -153,7 +153,7 @@ def _make_kernel_converter(name: str, dtype: np.dtype[Any], to: np.dtype[Any]) -
 
 
 def find_check(kind: Kind) -> Check | None:
-    """Return the kernel that looks for invalid values in columns of a kind; None if there is no such kernel."""
+    """Return the kernel that looks for invalid values in columns of this kind; None if there is no such kernel."""
     if type(kind) is Matrix:
         return find_check(kind.kind)
     if type(kind) is Label:

@@ -153,7 +153,7 @@ def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batc
 
 
 def _lacks_required_column(needs: Sequence[Need], binding: Binding, batch: Batch) -> bool:
-    """Return whether no row is counted, because a state declares columns with `Need.either` and the batch has none."""
+    """Return whether the batch lacks all columns that a state declares with `Need.either`, so that no row is counted."""
     names = [binding.column(n.role) for n in needs if n.either]
     return bool(names) and not any(name in batch for name in names)
 

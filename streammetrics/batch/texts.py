@@ -119,7 +119,7 @@ def _read_offsets(column: Any) -> Texts | None:
 
 
 def _read_views(column: Any) -> Texts | None:
-    """Return the strings of an Arrow array of type string_view; None if a string is too long for its view."""
+    """Return the strings of an Arrow array of type string_view; None if a string of over 12 bytes is stored elsewhere."""
     views, (starts, stops) = _view_words(column), np.empty((2, len(column)), np.int64)
     first = VIEW_BYTES * column.offset + PREFIX_BYTES
     longest = find_kernel("keys:find_view_bounds")(views, first, VIEW_BYTES, starts, stops)

@@ -100,7 +100,7 @@ class Runs(NamedTuple):
 
 
 def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
-    """Return rows that are grouped by high word, given the number of rows with each high word."""
+    """Return rows that are sorted by high word as `Runs`. `counts` contains the number of rows with each high word."""
     bounds = np.zeros(len(counts) + 1, I8)
     np.cumsum(counts, out=bounds[1:])
     return Runs(low, weights, bounds[:-1], bounds[1:])

@@ -425,8 +425,8 @@ def bind_kernels(
     if reads is None:
         builder: Callable[..., Any] = count.build_deferred_calls(bound_steps)
         return builder
-    # Counters that store rows have already written the rows. The calls that make these rows valid are passed after the
-    # columns, and run last, after all checks.
+    # When `commit` is called, the counters that store rows have already written them. The calls that make these rows
+    # valid are the last arguments of `commit`, after the columns. They run last, after all checks.
     stagers = sum(counts_in_numpy(counter.statistic) for counter in live.counters)
     bound_steps += [(call, [count.ColumnArgument(len(columns) + i)]) for i in range(stagers)]
     commit: Callable[..., Any] = count.build_commit(bound_steps, len(columns) + stagers)

@@ -1,4 +1,4 @@
-"""The counter of joint histograms, which count pairs of numbers.
+"""The counter for joint histograms, which count pairs of numbers.
 
 A small cell keeps its pairs exactly. The pairs of a larger cell are buffered, and moved to the buckets of the histogram
 from time to time.

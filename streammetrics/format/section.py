@@ -487,10 +487,11 @@ def split_last_bits(e: Entries) -> tuple[Array, Array]:
 
 
 def count_noise_planes(width: Any, zeros: Any) -> Any:
-    """Return how many byte planes of the gaps between places, from the lowest one on, are not worth compressing.
+    """Return the number of low byte planes that are not worth compressing.
 
-    Plane k holds byte k of every gap, which has `width` bytes. Only the two highest planes are worth compressing, unless
-    at least 16 trailing zero bits (`zeros`) were removed from the gaps: then all planes are.
+    Plane k contains byte k of every difference between successive places; a difference has `width` bytes. Usually, only
+    the two highest planes are worth compressing. If at least 16 trailing zero bits (`zeros`) were removed from the
+    differences, all planes are.
     """
     return (zeros < 16) * (width > 2) * (width - 2)
 

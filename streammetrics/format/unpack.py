@@ -184,7 +184,7 @@ def _unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int
 
 
 def _check_state(state: State, reader: SectionReader) -> None:
-    """Raise an error unless the parts of a state agree, so that counting rows could have produced the state.
+    """Raise an error if the parts of a state contradict each other, so that no rows could have produced the state.
 
     For example, every cell must have rows.
     """

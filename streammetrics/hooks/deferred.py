@@ -55,7 +55,7 @@ class Carrier(Protocol):
     """The operations on the tensors of one framework that `Deferred` needs. A column is one tensor passed to `update`."""
 
     def keep(self, column: Any) -> tuple[Any, Any]:
-        """Return the column without its gradient graph, and a mark (such as its version) to detect changes later."""
+        """Return the column without its gradient graph, and a marker (such as its version) that reveals later changes."""
         ...
 
     def snapshot(self, column: Any) -> Any:

@@ -124,7 +124,7 @@ class TorchMetric(torchmetrics.Metric):
         return {"high": True, "low": False}.get(str(best_of(self._inner)))
 
     def update(self, preds: Any = None, target: Any = None, **columns: Any) -> None:
-        """Update the metric with a batch. Columns may also have the names of this library: `y_true`, `y_score`.
+        """Update the metric with a batch. Columns may also be passed by their names in streammetrics: `y_true`, `y_score`.
 
         Parameters
         ----------

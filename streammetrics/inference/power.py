@@ -410,10 +410,11 @@ def users_to_decide(
 
 
 def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[float, float]) -> float:
-    """Return the variance of log a - log b for an experiment with one user in both arms together.
+    """Return the variance of log a - log b, times the number of users of the experiment (both arms).
 
-    Dividing it by the number of users in both arms gives the variance for that many users. `users` is the number of users
-    from whom the estimate was computed, and `shares` has the share of users in each arm.
+    a and b are the values of the metric in the two arms. To get the variance for an experiment of another size, divide
+    the result by its number of users. `users` is the number of users from which the estimate was computed, and `shares`
+    contains the share of users in each arm.
     """
     if estimate.reason:
         raise InvalidInputError(f"a power analysis needs a standard error, which is missing: {estimate.reason}")

@@ -52,9 +52,9 @@ def add_saturating(numbers: Any, at: Any, high: Any, low: Any) -> None:
 
 @inline
 def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
-    """Add the integer `units` to the saturating sum at index `at`; its unit is 2**-41 for log-loss, else 2**-52.
+    """Add `units`, the sum of a block's rounded squares, to the saturating sum at index `at`.
 
-    The integer is the sum of the rounded squares of a block.
+    `units` is an integer, in units of 2**-41 if the metric is the log loss (`loss` is true), and of 2**-52 otherwise.
     """
     if loss:
         add_saturating(numbers, at, units >> i8(21), (units & i8((1 << 21) - 1)) << i8(19))

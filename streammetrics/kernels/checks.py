@@ -121,11 +121,12 @@ def find_bad_weighted_pair(y: Any, s: Any, w: Any, mass: Any) -> Any:
 
 @kernel(out=("flags",))
 def mark_rounded_weights(w: Any, at: Any, terms: Any, mass: Any, flags: Any) -> Any:
-    """Set a flag for each cell that has a row whose weight is not a multiple of 2**-60, so that the sums round it.
+    """Set a flag for each cell with a weight that is not a multiple of 2**-60, because sums round such a weight.
 
-    If `at` is empty, the state has one cell. If `terms`, the state also sums products w x, and the flag is set for any
-    weight below 2**-8, because rounding w x to 2**-60 then loses more bits than a float64 would. mass[1] is 0 if
-    `has_bad_weight` found no weight below 2**-8; then there is nothing to do.
+    `at` contains the cell of each row; if it is empty, the state has one cell. If `terms` is true, the state also sums
+    products w x. The flag is then set for any weight below 2**-8, because rounding w x to a multiple of 2**-60 loses more
+    bits than a float64 would. mass[1] is 0 if `has_bad_weight` found no weight below 2**-8. There is nothing to do then,
+    because any float64 of at least 2**-8 is a multiple of 2**-60.
     """
     is_lone = at.shape[0] == 0
     if mass[1] == 0.0 or (is_lone and flags[0]):

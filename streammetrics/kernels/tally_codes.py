@@ -361,7 +361,7 @@ def narrow_codes(codes: Any, words: Any) -> Any:
 
 @kernel(out=("codes",))
 def widen_codes(words: Any, like: Any, codes: Any) -> Any:
-    """Convert integers of 32 bits back to codes; do the reverse of `narrow_codes`. `like` is any original code."""
+    """Convert 32-bit integers back to codes; the inverse of `narrow_codes`. `like` is any one of the original codes."""
     inverted = inverted_bits(like)
     for i in range(words.shape[0]):
         short = u4((words[i] ^ u4(inverted)) >> u4(1)) & u4(0x7FFFFFFF)

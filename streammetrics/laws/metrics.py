@@ -355,7 +355,7 @@ def without_drop_counts(metric: Any) -> Any:
 
 
 def dropping_factory(case: Case) -> Callable[[], Any]:
-    """Return a factory of empty metrics with the settings of the metric of the case, but on_invalid="drop"."""
+    """Return a factory for empty metrics with the settings of the metric in `case`, except on_invalid="drop"."""
     cls, settings = type(case.metric), case.metric.settings if case.metric is not None else {}
     return lambda: cls(**settings, on_invalid="drop")  # type: ignore[misc]
 

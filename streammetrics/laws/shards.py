@@ -134,7 +134,7 @@ def shards_in_any_order(case: Case) -> None:
 
 
 def shards_in_slices(case: Case) -> None:
-    """A slice of a sharded metric equals the sharded metric of the rows of the slice, and has the same interval."""
+    """A slice of a sharded metric has the state and interval of a sharded metric that counted only the slice's rows."""
     units = _random_units(case)
     key = case.rng.integers(0, 2, case.n)[case.blocks]
     sliced = Sliced(shards_factory(case)(), by="key").update(case.columns | units | {"key": key})

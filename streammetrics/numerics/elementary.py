@@ -226,7 +226,7 @@ def softplus(x: Real) -> Real:
 
 
 def _product_error(a: Real, b: Real, product: Real) -> Real:
-    """Return the rounding error a b - product exactly, where product is a b rounded to float64.
+    """Return the exact rounding error `a * b - product`, where `product` is `a * b` rounded to float64.
 
     The function uses Dekker's splitting, because a fused multiply-add is not available on every machine.
     """

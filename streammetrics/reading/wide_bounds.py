@@ -247,7 +247,7 @@ def wide_of(metric: Any, name: str, reading: Reading) -> list[WideValue]:
 
 
 def wide_of_cells(name: str, cells: CellReadings) -> list[WideValue]:
-    """Return a list with one `WideValue` for all cells with wide bounds; the list is empty if there are none."""
+    """Return a list with one `WideValue` that describes all cells with wide bounds, or an empty list if there are none."""
     metric, state = cells.metric, cells.state
     if not may_be_wide(metric, state):
         return []

@@ -244,7 +244,7 @@ def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:
 
 
 def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fact]:
-    """Return a remark for each treatment: the number of guardrails that are held, and the differences of the others."""
+    """Return a remark for each treatment: how many of its guardrails are met, and the differences of the other ones."""
     facts = []
     for arm, rows in figures.items():
         guarded = [r for r in rows if r.word in ("held", "undecided", "breached") or r.limit]

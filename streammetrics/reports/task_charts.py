@@ -59,7 +59,7 @@ class MatrixChart(NamedTuple):
 
 
 def list_entries(source: ChartSource) -> list[CollectionEntry]:
-    """Return the members of a collection, or of the collections of all arms. A member's name then begins with its arm."""
+    """Return the members of a collection, or of each arm's collection; a member's name then begins with the arm's name."""
     if isinstance(source, MetricCollection):
         return contents_of(source)
     return [e._replace(name=f"{arm}/{e.name}") for arm, one in source.items() for e in contents_of(one)]

@@ -158,7 +158,7 @@ class JournalRoutes(NamedTuple):
         person, experiment = self._find_experiment(request)
         if isinstance(experiment, Response):
             return experiment
-        # The audit log contains the names of people and tokens, which anonymous visitors of a public page must not see.
+        # The audit log contains the names of people and tokens, which anonymous visitors to a public page must not see.
         if not person.name:
             return PlainTextResponse("log in to see who changed the experiment", 403)
         rows = [(format_time(e.at), e.by, e.what) for e in reversed(self.store.audits(experiment.id))]

@@ -39,8 +39,8 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         The number of items at the top of each list that are counted. A list is sorted by descending score; items with
         equal scores are in ascending order.
     limit : int
-        The largest number of distinct items among the first k of any list. A batch that exceeds it raises
-        MemoryLimitError and is not counted.
+        The largest number of distinct items that may be stored. A batch that would exceed it raises MemoryLimitError and
+        is not counted.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Exact sums over rows of a value (term) that is computed from the scores of several classes or labels.
+"""Exact sums over all rows, for values that are computed from the scores of a row for several classes or labels.
 
 Examples are the multiclass log loss, top-k hits, label ranking measures, and the F-score of the labels of a row.
 """
@@ -49,7 +49,7 @@ class ClassScores:
     logit : bool
         Whether scores are logits.
     eps : float
-        The distance from 0 and 1 to which probabilities are clipped.
+        Probabilities are clipped to the range from `eps` to 1 - `eps`.
     """
 
     def __init__(self, true: NDArray[Any], scores: NDArray[Any], logit: bool, eps: float) -> None:

@@ -101,9 +101,10 @@ def _share(part: Floats, whole: Floats) -> Floats:
 
 
 def _shares(part: Floats, whole: Floats) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest cumulative share of positives that are possible inside each bucket.
+    """Return, for each bucket, the smallest and the largest possible ratio of cumulative positives to cumulative rows.
 
-    `part` and `whole` are the cumulative positives and rows at the edges of the buckets.
+    `part` and `whole` are the cumulative positives and rows at the edges of the buckets. The ratio inside a bucket depends
+    on the order of its rows, which is unknown.
     """
     least = _share(part[:-1], whole[1:])
     most = np.divide(part[1:], whole[:-1], out=np.ones(len(part) - 1), where=whole[:-1] > 0)

@@ -1,4 +1,4 @@
-"""Base classes of metrics of decisions: two classes at a threshold, several classes, several labels.
+"""Base classes for metrics of decisions: two classes at a threshold, several classes, several labels.
 
 Each metric is computed from exact integer counts of the rows with each true label and decision, and is rounded once.
 """

@@ -24,7 +24,7 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
     Notes
     -----
     An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of `Judged` of ir_measures. The value is undefined without queries.
+    of `Judged` in ir_measures. The value is undefined without queries.
 
     Examples
     --------

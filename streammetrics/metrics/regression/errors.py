@@ -129,7 +129,7 @@ class RMSE(MSE, tag="rmse"):
 
     Notes
     -----
-    The root is taken of the exact mean squared error, and rounded once. For several outputs, each root is computed to 120
+    The root of the exact mean squared error is rounded once. For several outputs, each root is computed to 120
     bits, and their mean is rounded once. The state and the cost are the same as for `MAE`. The definition is that of
     scikit-learn's `root_mean_squared_error`. The value is undefined without rows.
 

@@ -104,8 +104,8 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
     fisher : bool
         Whether 3 is subtracted. False gives Pearson's kurtosis, which is 3 for the normal distribution.
     bias : bool
-        False gives the estimate that is unbiased for normal data, where n = sum w is the number of rows: (n - 1) / ((n -
-        2)(n - 3)) ((n + 1) m_4 / m_2**2 - 3 (n - 1)).
+        False gives the estimate that is unbiased for normal data: (n - 1) / ((n - 2)(n - 3)) ((n + 1) m_4 / m_2**2 -
+        3 (n - 1)), where n = sum w. A weight is thus the number of rows with the same value.
 
     Notes
     -----

@@ -249,7 +249,7 @@ class Ingest:
             self._more.set()
 
     def _explain_failure(self, error: Exception) -> StreamMetricsError:
-        """Return the error for the sender of a frame that failed although it was decoded alone.
+        """Return the error for the sender of a frame that could not be decoded, even without other frames beside it.
 
         A frame that takes too long is treated as invalid. If the decoder died, the cause is unknown, so the sender may
         post the frame again.

@@ -217,7 +217,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         inner : int64 array
             The slice number (here 0) and the two 64-bit words of the ID of each group.
         entries : Entries
-            The number of rows of each group, score and label.
+            The number of rows with each combination of group, score and label.
         waiting : WaitingRows
             The rows before sorting. All other content of the state, such as the number of dropped rows, is taken from
             this object.

@@ -125,7 +125,7 @@ def scan_groups(rows: SortedGroupRows, count: int) -> Groups:
 
 
 def _count_wins(rows: SortedGroupRows, first: int, end: int) -> float:
-    """Return the number of concordant pairs of the group with the entries `first` to `end`.
+    """Return the number of concordant pairs of one group, whose entries are `first` to `end` - 1.
 
     Python integers are used, because the number may not fit in an int64.
     """
