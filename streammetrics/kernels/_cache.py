@@ -59,7 +59,7 @@ def temporary_folder() -> Path | None:
     folder = base / f"streammetrics-kernels-{os.geteuid()}"
     try:
         mode = base.stat().st_mode
-    except OSError:
+    except OSError:  # there is no folder for temporary files
         return None
     # Users who can write to the parent folder could replace the cache folder. The sticky bit, which /tmp has, prevents
     # this.

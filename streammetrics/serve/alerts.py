@@ -339,9 +339,9 @@ class Alerts:
             if (state := self._states.get(key)) is None:
                 return
             remaining = [one for one in state.pending if one != (url, message)]
-            # Saving fails if another server has taken the lease. That server then sends the remaining messages.
             try:
                 self._save(*key, replace(state, pending=remaining))
+            # Another server has taken the lease, and sends the remaining messages.
             except LeaseLostError:
                 self._forget(key[0])
 

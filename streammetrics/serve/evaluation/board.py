@@ -50,7 +50,8 @@ class _BoardEntry:
 
     `fence` is the number of the lease of the experiment; None if another server evaluates it. `basis` is what the last
     evaluation was computed from: the version of the definition, and the position of the last part. `due` is the time of
-    the next evaluation if neither of them changes. `started` is the time at which the running evaluation began.
+    the next evaluation if neither of them changes. `started` is the time at which the running evaluation began;
+    `is_evaluating` is also true while that evaluation waits for the thread.
     """
 
     evaluation: Evaluation | None = None
@@ -59,6 +60,7 @@ class _BoardEntry:
     basis: tuple[int, tuple[int, int] | None] | None = None
     due: float = math.inf
     started: float | None = None
+    is_evaluating: bool = False
     is_changed: bool = False
     has_failed: bool = False
     loaded_at: float | None = None  # the time of the last evaluation that was read from the store or saved to it
@@ -240,6 +242,7 @@ class Board:
                 if not has_failed:
                     log.warning("the store could not be polled: %s", error)
                 has_failed = True
+            # An unknown error is logged, and the next round tries again, too.
             except Exception:
                 log.exception("the store could not be polled")
             else:
@@ -310,6 +313,9 @@ class Board:
         A new evaluation is needed if parts or the definition have changed, or if a deadline has passed.
         """
         status = entry.status
+        # A running evaluation may already include the change. The next poll after its end tells.
+        if entry.is_evaluating:
+            return False
         if status is not None and (entry.basis != (status.version, status.position) or now >= entry.due):
             entry.is_changed = True
         return entry.is_changed
@@ -367,7 +373,9 @@ class Board:
             is_changed, entry.is_changed = entry.is_changed, False
             start = self._loop.time()
             if is_changed and entry.fence is not None:
+                entry.is_evaluating = True
                 evaluation = await self._run_in_thread(self._evaluate, experiment, entry, entry.fence)
+                entry.is_evaluating = False
                 if evaluation is not None:
                     self._show(entry, evaluation)
             await self._run_in_thread(self._compact, experiment, entry)
@@ -418,6 +426,7 @@ class Board:
         try:
             self._save(entry, evaluation, fence)
             self.alerts.notify(evaluation, () if experiment_definition is None else experiment_definition.webhooks)
+        # Another server holds the lease, so its evaluation counts.
         except LeaseLostError as error:
             log.warning("%s", error)
             return None
