@@ -82,7 +82,7 @@ def test_without_any_folder_every_process_compiles(tmp_path: Path) -> None:
 
 NO_TEMPORARY = """
 import tempfile
-tempfile.tempdir = "/nonexistent"
+tempfile.tempdir = "/proc"  # nobody can create a folder there
 """
 
 

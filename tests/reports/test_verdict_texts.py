@@ -465,7 +465,7 @@ def test_numbers_of_three_arms(way: str, run: Any, log: Path, table: dict[str, A
     by_arm = {a: (table["click"][table["arm"] == a], table["new"][table["arm"] == a]) for a in users}
     check_curves(page, by_arm)
     for text in ("users so far", "the shares are not tested"):
-        told = [t for t in [*lines, *(p.text for p in page.all("p", class_="note"))] if text in t]
+        told = [t for t in [*lines, *(p.text for p in page.all("p", class_="note"))] if text in t.lower()]
         assert len(told) == 2
         for one in told:
             tells(one.replace("=", " "), *((1200,) if "so far" in one else (100 / 3,) * 3))

@@ -146,13 +146,19 @@ def test_from_states_to_a_decision(site: Site, browser: Any) -> None:
     shows = sum((log["arm"] == "treatment").sum() for log in rows)
     (row,) = [row for row in site.shown.table if row.metric == "ctr"]
     assert row.value == clicks / shows
+    alert = site.alerts.get(timeout=30)
+    assert (alert["alert"], alert["about"]) == ("decided", {"treatment": "treatment", "verdict": "ship"})
     assert site.alerts.empty()
 
     site.push(until=4.0)
     page.get_by_text("Do not ship treatment").first.wait_for(timeout=WAIT)
-    alert = site.alerts.get(timeout=30)
-    assert (alert["alert"], alert["state"]) == ("guardrail breached", "begun")
-    assert alert["about"] == {"treatment": "treatment", "metric": "latency_p95"}
+    arm = {"treatment": "treatment"}
+    alerts = [site.alerts.get(timeout=30) for _ in range(3)]
+    assert sorted([a["alert"], a["state"], *a["about"].items()] for a in alerts) == [
+        ["decided", "begun", *(arm | {"verdict": "do not"}).items()],
+        ["decided", "over", *(arm | {"verdict": "ship"}).items()],
+        ["guardrail breached", "begun", *(arm | {"metric": "latency_p95"}).items()],
+    ]
     assert site.alerts.empty()
     assert page.evaluate("window.stayed")  # the page was never loaded anew
     assert hosts == {site.url.removeprefix("http://")}

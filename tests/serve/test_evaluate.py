@@ -166,7 +166,8 @@ def test_an_end_without_a_verdict_says_what_would_have_shown():
     one = experiment(guardrails={}, end=END, users=100_000)
     running = evaluated(same, one, now=(END - 1) * HOUR)
     assert (running.state, running.verdicts[0].decision) == ("running", "keep running")
-    assert running.verdicts[0].more_days > 100
+    assert running.verdicts[0].sentence == "Keep running new: it is too early to say how ctr differs."
+    assert running.verdicts[0].more_days is None
     ended = evaluated(same, one)
     assert (ended.state, ended.verdicts[0].decision) == ("ended", "nothing shown")
     assert "would most likely have been detected" in ended.verdicts[0].sentence
