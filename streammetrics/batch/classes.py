@@ -1,4 +1,4 @@
-"""Columns of multiclass metrics: the class of a row, and the score or probability of each class."""
+"""Columns of multiclass metrics: the class of each row, and its score or probability for each class."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ class Classes(Kind):
     def _ignored_code(self) -> int:
         """The position of the ignored class among `names`.
 
-        If `names` lacks this class, the value is `IGNORED`. No row of a one-hot matrix is converted to this code, so no
-        row is ignored.
+        The value is `IGNORED` if `names` lacks this class. A one-hot matrix has no column for such a class, so none of
+        its rows is ignored.
         """
         known = range(self.names) if isinstance(self.names, int) else self.names
         return known.index(self.ignore) if self.ignore in known else IGNORED
@@ -453,7 +453,7 @@ def check_ignored(owner: str, names: Any, ignore: Any) -> None:
 
 
 def class_label(names: int | tuple[Any, ...], role: str = "y_true", ignore: Any = None) -> Need:
-    """Declare that a state reads a column of classes. Rows of the class `ignore` are left out and counted as left out."""
+    """Declare that a state reads a column of classes. The state leaves out rows of class `ignore`."""
     return Need(role, Classes(names, ignore))
 
 

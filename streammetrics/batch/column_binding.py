@@ -20,7 +20,7 @@ LEAST_RATE = 2.0**-31
 
 
 class Unit(NamedTuple):
-    """The column of the unit of randomisation, such as the user, and the kind of the values in this column."""
+    """The column with the unit of randomisation, such as the user ID, and the kind of values in this column."""
 
     column: str
     kind: Ids
@@ -126,7 +126,7 @@ class Binding:
         return options | ({"scale": self.scale} if self.scale != "probability" else {})
 
     def header(self) -> dict[str, Any]:
-        """Return the binding as plain data, which the header of a saved state contains."""
+        """Return the binding as plain data for the header of a saved state."""
         head: dict[str, Any] = {k: encode_setting(v) for k, v in self.options.items()}
         # Record that only the order of the scores matters, for programs that read the header but do not have the class
         # of the metric.
@@ -144,7 +144,7 @@ class Binding:
     def adapt_need(self, need: Need) -> Need:
         """Return a `Need` with the label values of this binding and, if the binding corrects scores, its score scale.
 
-        A `Need` is the declaration of a state that it reads a column.
+        A `Need` declares that a state reads a column.
         """
         if need.role in ("y_true", "y_pred") and (self.labels or self.pos_label is not None):
             wide = need.kind if isinstance(need.kind, Matrix) else None

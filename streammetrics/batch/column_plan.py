@@ -1,4 +1,4 @@
-"""Choose how to convert a column, and which kernel finds its invalid values, by the dtype and strides of the column.
+"""From the dtype and strides of a column, choose how to convert it and which kernel finds its invalid values.
 
 A plan does not depend on values, so the plan of one batch serves all later batches of the same layout.
 """
@@ -84,7 +84,7 @@ def plan_column(kind: Kind, like: Array) -> FlatColumn | None:
 
 
 def _plan_matrix(kind: Matrix, like: Array) -> FlatColumn | None:
-    """Return the plan for matrices with contiguous rows."""
+    """Return the plan for matrices with the layout of `like`; None if `like` is not contiguous or has no plan."""
     # Flags such as `C_CONTIGUOUS` do not suffice: they are set for every array of one row, whatever its strides are.
     # The plan also serves later arrays with more rows, so the strides themselves must be those of a contiguous array.
     if like.shape[1:] != (kind.width,) or like.strides != (kind.width * like.itemsize, like.itemsize):
@@ -138,7 +138,7 @@ def _copy_first(dtype: np.dtype[Any], make: Converter | None) -> Converter:
 
 
 def _make_kernel_converter(name: str, dtype: np.dtype[Any], to: np.dtype[Any]) -> Converter:
-    """Return a conversion that runs the kernel `name`, which reads an array of `dtype` and writes an array of `to`.
+    """Return a conversion that runs the kernel `name`, which reads dtype `dtype` and writes dtype `to`.
 
     The column may have another dtype of the same size: the kernel reads its bits as `dtype`.
     """

@@ -185,7 +185,7 @@ def _find_remedy_for_missing(name: str, names: Sequence[str]) -> str:
 
 
 def suggest_column(name: str, names: Iterable[str]) -> str:
-    """Return a hint for an error message that proposes the column with the most similar name; empty if there is none."""
+    """Return a hint, for an error message, that names the most similar column; empty if no name is similar."""
     # The keys of a mapping need not be strings.
     by_lower = {one.lower(): one for one in names if isinstance(one, str)}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)
@@ -252,7 +252,7 @@ class Batch:
     def is_widened(self, name: Any) -> bool:
         """Return whether a float32 column was bfloat16 before its conversion.
 
-        Thresholds and clipping then follow the precision of bfloat16.
+        If so, thresholds are rounded and scores are clipped as for bfloat16.
         """
         return name in self._widened if self._parent is None else self._parent.is_widened(name)
 
@@ -311,7 +311,7 @@ class Batch:
         return column
 
     def check(self, name: str, kind: Kind, all_columns: Sequence[tuple[str, Any, Kind]] = ()) -> None:
-        """Raise InvalidInputError if a value is invalid; name the column, the first invalid row, the count and a remedy.
+        """Raise InvalidInputError if a value is invalid. The error names the column, first bad row, count and a remedy.
 
         `all_columns` lists (role, name, kind) for all columns that the state reads. They help to find the most likely
         remedy.
@@ -349,15 +349,15 @@ class Batch:
         return arrays
 
     def original_row(self, row: int) -> int:
-        """Return the position that a row had in the batch of the user, before any selection."""
+        """Return the position of a row in the batch that the user passed, before any selection."""
         return row if self._parent is None or self._index is None else self._parent.original_row(int(self._index[row]))
 
     def select(self, keep: Mask) -> Batch:
-        """Return the rows for which the mask `keep` is true, as a batch."""
+        """Return a batch of the rows for which the mask `keep` is true."""
         return Batch({}, self, np.flatnonzero(keep))
 
     def split(self, flags: NDArray[np.uint8]) -> tuple[Batch, NDArray[np.int64]]:
-        """Return the rows for which the 0/1 array `flags` is 1 as a batch, and the positions of all other rows."""
+        """Return a batch of the rows whose entry in the 0/1 array `flags` is 1, and the positions of all other rows."""
         # The kernel finds both lists of positions in one pass. If the kernels are not loaded yet, numpy needs two
         # passes.
         if has_kernels():
@@ -374,7 +374,7 @@ class Batch:
 
     @property
     def root(self) -> Batch:
-        """The batch that the user passed: this batch itself, or for a selection the parent at the end of the chain."""
+        """The batch that the user passed: this batch itself or, for a selection, its first ancestor that is none."""
         return self if self._parent is None else self._parent.root
 
     @property

@@ -144,8 +144,7 @@ def _from_library(raw: Any, name: str) -> Array:
     check_column(raw, name)
     convert = _from_list if isinstance(raw, (list, tuple)) else _FROM.get(library)
     if convert is None:
-        # An error from an unknown library is passed on as it is; only errors from known libraries become
-        # InvalidInputError.
+        # Do not catch errors from an unknown library. Only errors from known libraries become InvalidInputError.
         return _from_anything(raw)
     try:
         return convert(raw)
@@ -158,7 +157,7 @@ def _from_library(raw: Any, name: str) -> Array:
 
 
 def check_column(raw: Any, name: str) -> None:
-    """Raise InvalidInputError for an object of a data-frame library that has no rows, such as a lazy frame."""
+    """Raise InvalidInputError for an object from a data-frame library that has no length, such as a lazy frame."""
     library, kind = library_of(type(raw)), type(raw).__name__
     if library in ("pandas", "polars", "pyarrow") and not hasattr(raw, "__len__"):
         cure = "call collect() first" if hasattr(raw, "collect") else "pass a Series, an array or a list"
@@ -205,7 +204,7 @@ def find_missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
 
 
 def is_null(column: Any, row: int) -> bool:
-    """Return whether a value of a column of any library is null; `as_array` converts nulls and NaN to NaN alike."""
+    """Return whether a value in a column is null. After `as_array`, nulls can no longer be told from NaN."""
     with contextlib.suppress(TypeError, IndexError, KeyError):
         # An integer selects an element of a pandas series by label, not by position.
         value = (column.iloc if hasattr(column, "iloc") else column)[row]
@@ -249,9 +248,9 @@ def _from_list(raw: Any) -> Array:
 
 
 def _with_nan(values: Array) -> Array:
-    """Return numbers with missing values among them as float64, with NaN for the missing ones.
+    """Convert an array of numbers and missing values to float64, with NaN for the missing values.
 
-    An array of anything else is returned unchanged, and a later check reports it.
+    Return any other array unchanged; a later check reports it.
     """
     null = find_missing(values.flat, values.size).reshape(values.shape)
     present = values[~null]
@@ -283,8 +282,8 @@ def _from_anything(raw: Any) -> Array:
 
 def _from_torch(raw: Any) -> Array:
     if is_bfloat16(raw):
-        # Copy the tensor from its device as bfloat16, which takes half as many bytes as float32. The subsequent
-        # conversion is exact.
+        # Copy the tensor from its device as bfloat16, which takes half as many bytes as float32. The conversion to
+        # float32 afterwards is exact.
         raw = raw.detach().cpu().float()
     array: Array = raw.numpy(force=True)
     return array
@@ -378,7 +377,7 @@ _PLAIN = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)} 
 
 
 def arrow_values(raw: Any) -> Array:
-    """Return the values of an Arrow array. DLPack is preferred, because the Arrow method `to_numpy` imports pandas."""
+    """Return the values of an Arrow array. DLPack is preferred because the Arrow method `to_numpy` imports pandas."""
     if str(raw.type) == "bool" and not raw.null_count:
         return arrow_values(raw.cast("uint8")).view(bool)
     if not raw.null_count and hasattr(raw, "__dlpack__") and str(raw.type) in _PLAIN:
@@ -397,7 +396,7 @@ _FROM: dict[str, Callable[[Any], Array]] = {
 
 
 def format_value(value: Any) -> str:
-    """Return a value as a string. A time outside the years that Python supports is shown as a number and its unit."""
+    """Return a value as a string; for a time outside the years that Python supports, a number and its unit."""
     try:
         return str(value)
     # numpy 2.5 and later raise this error for a time outside the years that Python supports. Show its number and unit.
@@ -417,7 +416,7 @@ def to_python_time(value: Any) -> Any:
 def as_columns(table: Any) -> Mapping[str, Any] | None:
     """Return a data frame, table, record batch or list of events as a mapping from name to column.
 
-    A mapping is returned unchanged. For any other object, which is not a table, the result is None.
+    A mapping is returned unchanged. For any other object, the result is None.
     """
     # Look at the class, not the object: pandas offers the row labels of a series as attributes, and any name may be a
     # label.
@@ -447,7 +446,7 @@ def as_columns(table: Any) -> Mapping[str, Any] | None:
 
 
 def _of_events(events: Sequence[Any]) -> Mapping[str, Any]:
-    """Return a list of events as columns. An event is a mapping from name to value; a value that it lacks becomes None."""
+    """Return a list of events as columns. An event is a mapping from name to value; missing names give None."""
     other = next((i for i, event in enumerate(events) if not isinstance(event, Mapping)), None)
     if other is not None:
         kind = type(events[other]).__name__

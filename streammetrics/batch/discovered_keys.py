@@ -74,7 +74,7 @@ class DiscoveredKeys(DiscoveredClasses):
 
 
 def _distinct(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return a list of ascending integers that contains all values, and the position of each value in that list."""
+    """Return an ascending array of integers that contains all values, and the position of each value in it."""
     if values.dtype != object and not (values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63):
         return factorize_integers(np.ascontiguousarray(values, np.int64))
     distinct, codes = np.unique(values, return_inverse=True)

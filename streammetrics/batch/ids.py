@@ -1,4 +1,4 @@
-"""Ids: the keys of groups and queries as integers, which are the same in every process and on every machine.
+"""Ids: integers that stand for the keys of groups and queries, the same in every process and on every machine.
 
 The ids do not change between versions of the library either, so saved states stay valid. A log may have millions of
 users, and a metric of groups only needs to know which rows have the same user. States therefore store the ids of groups
@@ -181,7 +181,7 @@ class Ids(Kind):
 
 
 class Names(Ids):
-    """The names of documents, which break ties in rankings.
+    """Document names, which break ties in rankings.
 
     An integer keeps its value. A string becomes its rank among the strings of the batch, which are ordered by their
     bytes.
@@ -212,7 +212,7 @@ def name(role: str = "document") -> Need:
 
 
 def query(role: str = "query") -> Need:
-    """Declare that a state reads a column of keys that say which query a row belongs to."""
+    """Declare that a state reads a column of query keys: which query each row belongs to."""
     return Need(role, Ids())
 
 
@@ -226,7 +226,7 @@ def _is_column(part: Any) -> bool:
 
 
 def integer_ids(values: Array) -> NDArray[np.int64]:
-    """Return the ids of integers: the integer itself, or a 64-bit hash if it does not fit into int64."""
+    """Return the id of each integer: the integer itself, or a 64-bit hash if it does not fit into int64."""
     if values.dtype == object:
         numbers = [int(v) for v in values]
         beyond = np.array([v >= 1 << 63 for v in numbers], bool)
@@ -241,7 +241,7 @@ def integer_ids(values: Array) -> NDArray[np.int64]:
 
 
 def _mark_missing(ids: Array, kind: str, *masks: Mask | None) -> IdColumn:
-    """Return ids as a column in which a row has no key if any of the `masks` is true for it."""
+    """Return the ids as a column. A row has no key if at least one of the `masks` is true for it."""
     used = [m for m in masks if m is not None and m.any()]
     missing = np.logical_or.reduce(used) if used else None
     if missing is not None:
@@ -262,7 +262,7 @@ def _concat_texts(texts: Sequence[bytes]) -> tuple[NDArray[np.uint8], NDArray[np
 
 
 def _combine_columns(parts: list[IdColumn]) -> IdColumn:
-    """Return the ids of keys that consist of several columns: the hash of the concatenated ids of these columns."""
+    """Return the ids of keys that consist of several columns: for each row, a hash of its concatenated column ids."""
     # Each id is written as 16 bytes in little-endian order, so that the hash is the same on every machine.
     n = len(parts[0].values)
     words = [p.values if p.values.ndim == 2 else p.values[:, None] for p in parts]

@@ -75,8 +75,8 @@ def read_keys(raw: Any, name: str) -> tuple[str, Any]:
     content : tuple or int
         For integers: (values, mask), where the mask marks missing rows, or is None. For strings or bytes: ((data,
         offsets), index, mask), where `data` concatenates the distinct strings, `offsets` says where each of them
-        begins, and `index` gives, for each row, the position of its string among them. If all rows are null: the number
-        of rows.
+        begins, and `index` gives the position of each row's string among the distinct strings. If all rows are null:
+        the number of rows.
     """
     return read_column(key_column(raw, name), name)
 
@@ -92,7 +92,7 @@ def read_column(raw: Any, name: str, exact: bool = True) -> tuple[str, Any]:
 
 
 def normalize_all_null(keys: tuple[str, Any]) -> tuple[str, Any]:
-    """Return the kind and the content of a column unchanged if any row has a key.
+    """Return the kind and the content of a column unchanged if at least one row has a key.
 
     If no row has a key, return an empty kind and the number of rows.
     """
@@ -145,7 +145,7 @@ def _from_series(raw: Any, library: str, name: str) -> Any:
         return raw.to_list()
     try:
         import pyarrow as pa
-    # pandas may be installed without pyarrow. Then let the series itself convert its values.
+    # If pandas is installed without pyarrow, let the series itself convert its values.
     except ImportError:
         return raw.to_numpy()
     try:
@@ -182,7 +182,7 @@ index, and the categories as an Arrow array."""
 def _arrow_categories(raw: Any) -> Any:
     """Return the categories of a pandas categorical as an Arrow array.
 
-    Successive batches often share their categories, so the result is cached for as long as these exist.
+    Successive batches often share their categories, so the result is cached until pandas deletes the categories.
     """
     import pyarrow as pa
 
@@ -264,7 +264,7 @@ def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
 
 
 def _concatenate_texts(texts: list[Any], name: str) -> EncodedTexts:
-    """Return the bytes of strings (None is an empty string) and the position where each of them begins."""
+    """Return the concatenated bytes of strings (None counts as empty) and the position where each string begins."""
     try:
         encoded = [b"" if v is None else v.encode() if isinstance(v, str) else bytes(v) for v in texts]
     except UnicodeEncodeError as error:
@@ -277,7 +277,7 @@ def _concatenate_texts(texts: list[Any], name: str) -> EncodedTexts:
 
 
 def _read_fixed_width(values: NDArray[Any], name: str) -> tuple[str, Any]:
-    """Return the kind and content of a numpy array of strings or bytes, all of which have the same width."""
+    """Return the kind and content of a numpy array of fixed-width strings or bytes."""
     ends = np.arange(len(values) + 1) * values.itemsize
     index, (starts, _) = number_texts(np.ascontiguousarray(values).view(np.uint8), ends[:-1], ends[1:])
     distinct = values[starts // values.itemsize]
@@ -309,7 +309,7 @@ def number_texts(data: NDArray[np.uint8], starts: Ints, stops: Ints) -> tuple[In
 
 
 def _concatenate_fixed_width(values: NDArray[Any]) -> EncodedTexts | None:
-    """Do what `_concatenate_texts` does for an array; return None if a string cannot be encoded as UTF-8."""
+    """Do for an array what `_concatenate_texts` does for a list; return None if a string has no UTF-8 encoding."""
     is_unicode = values.dtype.kind == "U"
     texts = values.view(np.uint32 if is_unicode else np.uint8).reshape(len(values), -1)
     # A code point takes at most four bytes in UTF-8.
@@ -428,7 +428,7 @@ def kind_error(name: str, kind: str) -> InvalidInputError:
 
 
 def plain_key(value: Any, names: tuple[str, ...]) -> Key:
-    """Return a key that the user passed, as a tuple of values in the form in which states store them.
+    """Convert a key that the user passed to a tuple of values in the form that states store.
 
     If the key has only one column, the user may pass a single value rather than a tuple. `names` are the names of the
     columns.

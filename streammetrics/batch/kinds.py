@@ -1,4 +1,4 @@
-"""Kinds of columns, such as labels, scores, grades and weights, and `Need`, with which a state declares its columns."""
+"""Kinds of columns, such as labels, scores, grades and weights, and `Need`, with which a state declares a column."""
 
 from __future__ import annotations
 
@@ -118,8 +118,8 @@ class Label(Kind):
                 f"labels of the same type as the column",
                 column=name,
             )
-        # If no value is present, all rows are invalid. A comparison of the empty array with the labels may raise an
-        # error.
+        # If all values are missing, all rows are invalid. Return now, because a comparison of the empty array with the
+        # labels may raise an error.
         if not len(present):
             return np.full(len(values), 2, np.uint8)
         out = np.asarray(present == named[-1]).astype(np.uint8)
@@ -435,10 +435,10 @@ class Need:
     optional : bool
         Whether the column may be absent from a batch.
     once : bool
-        Whether all rows of a block, such as the documents of a query, must have the same value. The state then gets one
-        value for each block (see `State.block_column`).
+        Whether all rows of a block, such as the documents of a query, must have the same value. If so, the state gets
+        one value for each block (see `State.block_column`).
     either : bool
-        For optional columns: a batch must have at least one of the columns that declare `either`.
+        Whether the column is one of several optional columns of which a batch must contain at least one.
     derived : bool
         For an optional column: whether the state computes the column if it is absent.
     """
@@ -452,7 +452,7 @@ class Need:
 
 
 def describe_dtype(values: Array) -> str:
-    """Return what error messages call the values of an array, such as "strings" or "float64"."""
+    """Return the word that error messages use for the values of an array, such as "strings" or "float64"."""
     return DTYPE_NAMES.get(values.dtype.kind, dtype_name(values.dtype))
 
 

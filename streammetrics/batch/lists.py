@@ -1,4 +1,4 @@
-"""Batches for ranking metrics whose columns are padded matrices or contain lists, and the function `ranked_lists`."""
+"""Batches of lists or padded matrices for ranking metrics, and the function `ranked_lists`."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class ListedRows(Batch):
         order = np.argsort(owner, kind="stable")
         self._cells = cells[order]
         self._is_document = self._cells >= 0
-        # `_index` maps each row of this batch to a row of the parent. If the rows of the parent are queries, it is the
-        # row of the query. If they are documents, it is the row of the document; for a query without documents, it is
-        # the first row of the query.
+        # `_index` maps each row of this batch to a row of the parent. If each row of the parent is a query, this is the
+        # row of the query. If each row of the parent is a document, this is the row of the document, or the first row
+        # of a query without documents.
         first = np.cumsum(sizes) - sizes
         self._index = (
             owner[order] if lengths is not None else np.where(self._is_document, self._cells, first[owner[order]])
@@ -84,7 +84,7 @@ class ListedRows(Batch):
 
     @property
     def rows_are_queries(self) -> bool:
-        """Whether each row of the parent is a query: the case if the parent has no column with the keys of queries."""
+        """Whether each row of the parent is a query. This is so if the parent has no column with query keys."""
         names = self._query if isinstance(self._query, tuple) else (self._query,)
         return not all(self._parent is not None and name in self._parent for name in names)
 

@@ -40,7 +40,7 @@ class Number(Score):
             f"a number{limit}: {zero}between 2**-{octaves} and 2**{octaves}{size}"
         )
         self._key: tuple[Any, ...] = Number, low, above, octaves
-        # Each lookup in the cache of a batch needs the hash of a kind, so it is computed only once.
+        # Each lookup in the cache of a batch needs the hash of a kind, so compute the hash only once.
         self._hash = hash(self._key)
 
     def __eq__(self, other: object) -> bool:

@@ -46,7 +46,7 @@ class PreparedRows:
     ids: NDArray[np.int64] | None = None
 
     def row(self, i: int) -> int:
-        """Return the position that row i has in the batch."""
+        """Return the position of row i in the batch."""
         return i if self.index is None else int(self.index[i])
 
     @property
@@ -172,7 +172,7 @@ def _is_present(need: Need, binding: Binding, batch: Batch) -> bool:
 
 
 def _select_rows(batch: Batch, name: str, on_invalid: str) -> tuple[Batch, NDArray[np.int64]]:
-    """Return the rows for which a 0/1 column is 1 as a batch, and the positions of all other rows."""
+    """Return a batch of the rows for which a 0/1 column is 1, and the positions of all other rows."""
 
     def select() -> tuple[Batch, NDArray[np.int64]]:
         if name not in batch:
@@ -229,7 +229,7 @@ def _correct(columns: dict[str, Column], binding: Binding) -> dict[str, Column]:
 
 
 def _correct_weights(columns: dict[str, Column], rate: float) -> NDArray[np.float64]:
-    """Return the weights of the rows in the full log: the weight of each negative is divided by the sampling rate."""
+    """Return weights that undo the down-sampling: the weight of each negative is divided by the sampling rate."""
     weights = columns["sample_weight"].values if "sample_weight" in columns else 1.0
     return np.where(columns["y_true"].values == 1, weights, weights / rate)
 

@@ -1,4 +1,4 @@
-"""Blocks: the rows of a batch that belong together, such as the documents of a query.
+"""Blocks: groups of rows of a batch that belong together, such as the documents of a query.
 
 The rows of a block must be adjacent and in the same batch.
 """
@@ -122,7 +122,7 @@ def check_slices(rows: PreparedRows, role: str, at: Ints) -> None:
 
 
 def find_change(values: NDArray[Any], starts: Ints) -> int:
-    """Return the first row whose value differs from the row before it in the same block.
+    """Return the position of the first row whose value differs from that of the previous row in its block.
 
     Row 0 has no row before it, so a result of 0 means that no row differs. `starts` are the first rows of the blocks.
     """

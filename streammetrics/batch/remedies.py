@@ -19,15 +19,15 @@ FIX = "fix the column"
 SWAPPED = "labels and scores seem to be swapped: the order is update(y_true, y_score)"
 UNKNOWN = "add the class to labels=, or pass ignore_class= to leave out the rows of the class"
 CORRECT = "correct these rows"
-# If fewer than 1 % (1 / FEW) of the rows are invalid, these rows are probably mistakes. Otherwise the whole column
-# probably contains something else than the metric expects.
+# If fewer than 1 % (1 / FEW) of the rows are invalid, these rows are probably mistakes. Otherwise the whole column is
+# probably not what the metric expects.
 FEW = 100
 # Integers of at least this size are probably counts or amounts, not classes.
 MANY = 1000
 
 
 class Remedy(NamedTuple):
-    """The advice with which an error message about invalid values ends.
+    """The advice at the end of an error message about invalid values.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def for_classes(values: Array, bad: Array, width: int, has_names: bool, others: 
         return Remedy(UNKNOWN, single=False)
     if low == 1 and high == width:
         return Remedy(f"for classes from 1 to {width:,}, pass labels=tuple(range(1, {width + 1}))", single=False)
-    # Many data sets mark rows without a class with a negative number, 255 or 999.
+    # In many data sets, a negative number, 255 or 999 marks rows without a class.
     if len(distinct) == 1 and (low < 0 or high in (255, 999)):
         return Remedy(f"pass ignore_class={int(distinct[0])} to leave out the rows of this class", single=False)
     if FEW * len(wrong) < len(numbers) or high >= MANY:

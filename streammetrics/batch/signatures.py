@@ -1,7 +1,7 @@
 """Signatures of batches: the dtypes and strides of the columns. Plans for counting batches are cached by signature.
 
-The functions here run for each batch. Their source code is therefore generated for each number of columns: without
-loops, a call takes a fraction of a microsecond.
+The functions here run for each batch, so they must be fast. For each number of columns, their source code is generated
+without loops, so that a call takes a fraction of a microsecond.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = [
 
 Array = NDArray[Any]
 NONE_WIDENED: frozenset[str] = frozenset()
-# The names of the polars dtypes that numpy has too.
+# The names of the polars dtypes that also exist in numpy.
 POLARS_NUMBERS = {f"{u}Int{bits}" for u in ("", "U") for bits in (8, 16, 32, 64)} | {"Float32", "Float64"}
 
 
 def _signature(n: int) -> Callable[..., Any]:
     """Return the function that computes the signature of n columns.
 
-    The signature is a tuple: whether the columns have equal lengths, then the dtype and strides of each. It is None if
-    a column is not a numpy array of one dimension.
+    The signature is a tuple: whether the columns have equal lengths, then the dtype and strides of each column. It is
+    None if a column is not a one-dimensional numpy array.
     """
     names = [f"c{i}" for i in range(n)]
     types = " is ".join(f"type({c})" for c in names)
@@ -95,7 +95,7 @@ def to_plain_array(column: Any, name: str) -> Any:
 
 @cache
 def _find_converter(kind: type) -> Callable[[Any, str], Any] | None:
-    """Return the fast conversion to arrays for columns of a class; None if there is none."""
+    """Return the fast conversion to an array for columns of class `kind`; None if there is none."""
     library = library_of(kind)
     if library in TENSORS:
         return convert_tensor

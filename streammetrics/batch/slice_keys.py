@@ -48,10 +48,10 @@ OBJECTS: tuple[tuple[str, type | tuple[type, ...]], ...] = (
 def read_slice_keys(raw: Any, name: str, *, exact: bool = True) -> KindAndContent:
     """Return the kind and the content of a column of keys, as `read_keys` does, but for every kind of key.
 
-    Dates are days since 1970. Timestamps are microseconds since 1970, in UTC unless they have a time zone. Decimals are
-    strings. With `exact`, a timestamp with nanoseconds raises InvalidInputError, and so does a value outside the range
-    of keys. Without `exact`, timestamps are rounded down to microseconds, and a value outside the range of keys may
-    change to another value outside the range.
+    Dates become days since 1970, and timestamps microseconds since 1970. Timestamps without a time zone are taken as
+    UTC. Decimals become strings. With `exact`, a timestamp with nanoseconds raises InvalidInputError, and so does a
+    value outside the range of keys. Without `exact`, timestamps are rounded down to microseconds, and a value outside
+    the range of keys may change to another value outside the range.
     """
     return read_slice_column(key_column(raw, name), name, exact=exact)
 
@@ -135,7 +135,7 @@ SMALLEST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 
 
 def _check_none(wrong: NDArray[np.bool_], rule: str, values: Array, name: str, cure: str = "") -> None:
-    """Raise InvalidInputError if any row is wrong.
+    """Raise InvalidInputError if the mask `wrong` is true for any row.
 
     The message contains the rule, the first wrong row, the number of wrong rows and the advice `cure`.
     """
@@ -195,8 +195,8 @@ def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | Non
     if kind is None:
         return None
     words = [_encode_object(v, name) for v in present]
-    # In Python, a timestamp is also a date, so a column that mixes dates and timestamps passes as dates until this
-    # check.
+    # In Python, a `datetime` is also a `date`, so a column that mixes dates and timestamps has passed as dates up to
+    # this check.
     if {k for k, _ in words} != {kind}:
         return None
     if kind == "timestamp" and exact:

@@ -1,7 +1,7 @@
 """Read columns of strings row by row.
 
-`keys.read_keys` numbers the distinct strings of a column first. That costs more than it saves where a hash of each string
-suffices: to find the slice of each row, or to compute its id.
+`keys.read_keys` first numbers the distinct strings of a column. This step costs more than it saves if a hash of each
+string is enough, as for finding the slice of each row or computing its id.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Texts(NamedTuple):
 def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Texts | None]]]:
     """Return a column of keys as `key_column` converts it, and the strings of each block of rows.
 
-    A column has no blocks if `read_slice_column` must read it instead: because it contains other keys than strings,
+    A column has no blocks if `read_slice_column` must read it instead: because it contains keys other than strings,
     because it stores each distinct string only once, or because it is a list or array of objects that are not all
     strings. If an object in a later block is not a string, the iterable yields None for that block.
     """
@@ -79,7 +79,7 @@ def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Te
 def _convert_column(raw: Any, name: str) -> Any:
     """Convert a column of keys as `key_column` does, but without copying the short strings of a polars series."""
     is_text = type(raw).__module__.startswith("polars.") and str(getattr(raw, "dtype", "")) == "String"
-    # polars may be installed without pyarrow, or be too old for views. `key_column` then converts the series.
+    # If polars is installed without pyarrow, or is too old for views, `key_column` converts the series.
     if is_text and find_spec("pyarrow") is not None and hasattr(polars := import_module("polars"), "CompatLevel"):
         views = raw.to_arrow(compat_level=polars.CompatLevel.newest())
         has_values = str(views.type) == "string_view" and views.null_count < len(views)
@@ -89,7 +89,7 @@ def _convert_column(raw: Any, name: str) -> Any:
 
 
 def _iterate_blocks(column: Any) -> Iterator[tuple[slice, Texts | None]]:
-    # An array that has not exactly one dimension gets no blocks, so that `read_slice_column` reads it and raises the
+    # An array with zero or several dimensions gets no blocks, so that `read_slice_column` reads it and raises the
     # error.
     count = len(column) if getattr(column, "ndim", 1) == 1 else 0
     for first in range(0, count, BLOCK):
@@ -119,7 +119,7 @@ def _read_offsets(column: Any) -> Texts | None:
 
 
 def _read_views(column: Any) -> Texts | None:
-    """Return the strings of an Arrow array of type string_view; None if a string of over 12 bytes is stored elsewhere."""
+    """Return the strings of an Arrow array of type string_view; None if a string has more than 12 bytes."""
     views, (starts, stops) = _view_words(column), np.empty((2, len(column)), np.int64)
     first = VIEW_BYTES * column.offset + PREFIX_BYTES
     longest = find_kernel("keys:find_view_bounds")(views, first, VIEW_BYTES, starts, stops)
@@ -144,7 +144,7 @@ def _read_objects(values: Sequence[Any]) -> Texts | None:
     """Return the strings of a list; None if it is empty, or an item is not a string or contains the character NUL."""
     if not len(values) or not isinstance(values[0], str):
         return None
-    # Joining the strings, encoding the result and finding the separators takes a fraction of a Python loop over them.
+    # Joining the strings, encoding the result and finding the separators is faster than a Python loop over the strings.
     try:
         data = np.frombuffer("\0".join(values).encode(), np.uint8)
     # An object is not a string, or a string cannot be encoded. The caller then uses `read_slice_column`, which raises

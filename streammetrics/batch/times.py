@@ -196,7 +196,7 @@ class EventTime(Kind):
         return np.full(batch.rows, stamp, np.int64)
 
     def _read(self, raw: Any, name: str) -> tuple[str, Any]:
-        # An empty column often has dtype float, which the check below would refuse.
+        # An empty column often has dtype float, which the check below would reject.
         if hasattr(raw, "__len__") and not len(raw):
             return "", 0
         kind = str(getattr(raw, "dtype", getattr(raw, "type", "")))

@@ -49,9 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 class _TolerantFile(io.FileIO):
-    """Standard output whose reader, such as `head`, may close it early. Further output is then discarded.
+    """Standard output whose reader, such as `head`, may close it early. Any further output is discarded.
 
-    This has no effect on the files that a command writes, or on its exit code.
+    A closed reader changes neither the files that a command writes nor its exit code.
     """
 
     def write(self, data: Any, /) -> int:
@@ -109,8 +109,8 @@ def _run(arguments: Sequence[str]) -> int:
         _print_error(line)
         try:
             sys.stdout.flush()
-        # If flushing fails, discard the output. The error is reported above, and Python would flush at exit and report
-        # it again.
+        # If flushing fails, discard the output. The error has been reported above, and Python would report it again on
+        # flushing the output at exit.
         except OSError:
             _redirect_to_null(sys.stdout)
         return USAGE_ERROR

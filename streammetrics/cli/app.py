@@ -69,7 +69,7 @@ MACHINE_PANEL = "Prepare and check this machine"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command that the arguments name; return its exit code. Raise UsageError if they are invalid."""
+    """Run the command that the arguments name; return its exit code. Raise UsageError if the arguments are invalid."""
     COMMAND.set(tuple(arguments))
     try:
         code = app(args=list(arguments) or ["--help"], prog_name="streammetrics", standalone_mode=False)

@@ -1,4 +1,4 @@
-"""`streammetrics catalog`: describe all metrics, from the descriptions in their classes."""
+"""`streammetrics catalog`: list all metrics, or describe one, from the docstrings and descriptions of their classes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _describe_best(best: str | float | None) -> str:
 
 
 def _find_example(metric: type[Metric[Any, Any]], at: str) -> float:
-    """Return an example of a value of the setting `at`, which users write after @, as in `ndcg@10`."""
+    """Return an example value for the setting `at`, which users write after @, as in `ndcg@10`."""
     default = default_settings(metric)[at]
     return EXAMPLES.get(at, default if isinstance(default, int) else 0.1)
 

@@ -87,16 +87,16 @@ class ComparisonOptions:
     planned : float or None
         The planned number of users in both sides together.
     final : bool
-        Whether the experiment is over: no more users will come.
+        Whether the experiment is over, so that no more users will join.
     sequential : bool
         Whether intervals are valid even if the results are looked at repeatedly, for example every day.
     confidence : float
         The confidence level of intervals.
     independent : bool
-        Whether the user states that no unit, such as a user ID, has rows on both sides. The sides can then be compared
+        Whether the user states that no unit, such as a user ID, has rows on both sides. If so, the sides can be compared
         even if their units are not split into the same shards.
     experiment : bool
-        Whether the sides are arms of an experiment. A scorecard then gives a verdict. A comparison of models has a
+        Whether the sides are arms of an experiment. If so, a scorecard gives a verdict. A comparison of models has a
         scorecard only if there are guardrails, or if `planned`, `final` or `sequential` is set.
     ratio : SampleRatio or None
         The test of whether users are split between the arms as planned. If the test raises an alarm, verdicts are
@@ -305,7 +305,7 @@ class SideComparison:
     def list_report_objects(self) -> list[Scorecard | NamedComparison]:
         """Return what a report shows about these sides: the scorecard, if any, or else the comparisons of models.
 
-        For windows without a scorecard, the list is empty, because a report draws windows from the metrics.
+        For windows without a scorecard, the list is empty, because a report draws windows directly from the metrics.
         """
         if self.card is not None:
             return [self.card]
@@ -408,7 +408,7 @@ def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) 
             f"--arm {sliced.by[0]}: expected at least two arms, found only {options.control}; score a log that contains "
             f"the rows of the other arms, too"
         )
-    # It is possible that the exposures contain no user of an arm that is in the log. Count 0 users for it.
+    # The exposures may have no users in an arm of the log. Count 0 users for such an arm.
     counted = {arm: options.counted.get(arm, 0.0) for arm in sides} if options.counted else {}
     options = replace(options, experiment=True, counted=counted)
     return SideComparison(sides, str(options.control), options, **_describe_axis(sliced.total, order))
@@ -417,7 +417,7 @@ def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) 
 def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
     """Return the arguments `title` and `order` of a `SideComparison` of slices or windows.
 
-    For the metrics of all rows, return no arguments. `order` is a function that returns the slices to show.
+    For the metrics of all rows, return no arguments. The parameter `order` is a function that returns the slices to show.
     """
     if not isinstance(result, AxisWrapper):
         return {}

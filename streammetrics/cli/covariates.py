@@ -51,12 +51,12 @@ def load_arm_covariates(
     columns: Collection[str],
     max_bytes: int,
 ) -> Covariates:
-    """Load the covariates that --covariate of the command `eval` names; each one is a dict of metrics by arm.
+    """Load the covariates of the command `eval`. Each covariate is a dict that maps arms to metrics.
 
     Parameters
     ----------
     values : iterable of str
-        Files of saved states by arm, or columns of the table of exposures.
+        The values of --covariate: files of saved states by arm, or columns of the table of exposures.
     metrics : Sharded
         The metrics of the log, whose units and shards the covariates must have.
     arm : str
@@ -99,7 +99,7 @@ def _load_pieces(file: str, max_bytes: int) -> list[Any]:
 
 
 def _count_column(path: str, column: str, metrics: Sharded, arm: str, users: Sliced) -> Sliced:
-    """Return the mean of a column of the table of exposures by arm; raise UsageError if users have several rows.
+    """Return the mean by arm of a column in the table of exposures; raise UsageError if users have several rows.
 
     A user with several rows would count more than other users.
     """

@@ -117,8 +117,8 @@ def _write_missing_log(folder: Path, rows: int, rate: float) -> DemoTruth:
     if truth.exists():
         return _read_truth(truth, DemoTruth)
     if folder.exists():
-        # The file with the true values is written after the log. It is missing, so the log may be incomplete: an
-        # earlier demo was interrupted. Delete the log.
+        # The file with the true values is written after the log. It is missing, so an earlier demo was interrupted, and
+        # the log may be incomplete. Delete the log.
         shutil.rmtree(folder)
     truth_of_log = write_demo_log(folder, rows, negative_rate=rate, sampled_scale=False)
     _write_text(truth, json.dumps(asdict(truth_of_log)))
@@ -234,8 +234,8 @@ def _show_sampled(root: Path) -> None:
 def _by_variant(folder: Path, spec: TaskSpec) -> dict[str, Record]:
     """Score a log and return the values of its metrics by name.
 
-    The log is sliced by variant, although the slices are not shown. The demo has already compiled the kernels for
-    slices, so no other kernels have to be compiled.
+    The log is sliced by variant, although the slices are not shown, because the demo has already compiled the kernels
+    for slices and so need not compile others.
     """
     result = evaluate_with_progress(Log(folder), make_collection({"": spec}, "raise"), [("variant",)])
     return group_by_task(build_records(result.overall))[""]
@@ -244,8 +244,8 @@ def _by_variant(folder: Path, spec: TaskSpec) -> dict[str, Record]:
 def _color_errors(row: list[Cell] | None) -> list[Cell] | None:
     """Color a row of the table that compares the full log, the sample, and the corrected sample.
 
-    A value of the sample is red if it differs from the full log by more than 2 %. The corrected value next to it is green
-    if it differs by less than 2 %.
+    A value of the sample is red if it differs from the full log by more than 2 %. If so, the corrected value next to it
+    is green if it differs by less than 2 %.
     """
     if row is None or row[0].text in ("rows", "positives"):
         return row
@@ -284,8 +284,8 @@ def _write_missing_searches(folder: Path, queries: int) -> SearchTruth:
     if truth_file.exists():
         return _read_truth(truth_file, SearchTruth)
     if folder.exists():
-        # The file with the true values is written after the log. It is missing, so the log may be incomplete: an
-        # earlier demo was interrupted. Delete the log.
+        # The file with the true values is written after the log. It is missing, so an earlier demo was interrupted, and
+        # the log may be incomplete. Delete the log.
         shutil.rmtree(folder)
     truth = write_search_log(folder, queries)
     _write_text(truth_file, json.dumps(asdict(truth)))
