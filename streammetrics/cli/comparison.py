@@ -93,7 +93,7 @@ class ComparisonOptions:
     confidence : float
         The confidence level of intervals.
     independent : bool
-        Whether the user states that no unit, such as a user ID, has rows on both sides. If so, the sides can be compared
+        Whether the user states that no unit, such as a user ID, has rows on both sides. If so, sides can be compared
         even if their units are not split into the same shards.
     experiment : bool
         Whether the sides are arms of an experiment. If so, a scorecard gives a verdict. A comparison of models has a
@@ -417,7 +417,7 @@ def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) 
 def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
     """Return the arguments `title` and `order` of a `SideComparison` of slices or windows.
 
-    For the metrics of all rows, return no arguments. The parameter `order` is a function that returns the slices to show.
+    For the metrics of all rows, return no arguments. The parameter `order` is a function that selects slices to show.
     """
     if not isinstance(result, AxisWrapper):
         return {}

@@ -49,8 +49,8 @@ def show_power(file: str, metric: str | None, relative: float, options: dict[str
 def show_power_table(file: str, metric: str | None, options: dict[str, Any]) -> None:
     """Print how many users an experiment needs to detect several differences, and to check guardrails.
 
-    The table of differences has a column for each metric. `options` contains the arguments of `power_table`, with
-    guardrails and directions named as on the command line.
+    The table of differences has a column for each metric. `options` contains the arguments of `power_table`, including
+    the guardrails and directions from the command line.
     """
     side, names = _load_metrics(file, metric)
     roles = ComparisonOptions(guardrails=options["guardrails"], better=options["better"])

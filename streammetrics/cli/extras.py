@@ -15,7 +15,7 @@ DASHBOARD = (
 
 
 def explain_missing_package(module: str | None, arguments: Sequence[str]) -> str | None:
-    """Say which extra installs a package that a command could not import.
+    """Return a message that names the extra which installs a package that a command could not import.
 
     Parameters
     ----------
@@ -23,7 +23,7 @@ def explain_missing_package(module: str | None, arguments: Sequence[str]) -> str
         The module that was not found.
     arguments : sequence of str
         The arguments of the command line. For the commands of the dashboard, the message names the extra `serve` whatever
-        package is missing, because that extra includes the packages of the others.
+        package is missing, because `serve` includes the packages of the other extras.
 
     Returns
     -------

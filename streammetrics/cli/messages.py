@@ -96,8 +96,8 @@ def unknown_name_error(
     """Return the error for an unknown name; it suggests a similar name, the names that contain it, or all names.
 
     `what` says what the name stands for, and `place` where it is unknown. If there are too many names for one message,
-    `list_command` is the command that lists all of them. The message then contains only names with a word that has the
-    same beginning as the unknown name.
+    `list_command` is the command that lists all of them. In that case, the message contains only names with a word
+    that begins like the unknown name.
     """
     by_lower = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)
@@ -114,7 +114,7 @@ def unknown_name_error(
 
 
 def _find_shared_beginning(name: str, names: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the longest beginning of `name` that a word in other names has, too, and the names with such a word.
+    """Return the longest beginning of `name` that also begins a word in one of `names`, and all names with such a word.
 
     The beginning has at least two characters. The list is empty if there are no such names, or more than 12.
     """

@@ -25,8 +25,8 @@ class PushTarget:
     experiment, hour : str or None
         The command-line options with the same names.
     source : str
-        Name of the sender. If several machines have the same name, a log that is scored again on another machine replaces
-        its earlier states.
+        Name of the sender. If several machines share a name, scoring a log again on another of these machines replaces
+        the states that were posted for the log before.
     seq : int
         Number of this log within the hour, if the hour has several logs.
     """

@@ -104,7 +104,7 @@ def _name_slices(wrapper: AxisWrapper) -> str:
 
 
 def _list_inner_axes(wrapper: AxisWrapper) -> Iterator[AxisWrapper]:
-    """Yield nested slices or windows, then their total over the outermost axis, then its total over the next axis, etc.
+    """Yield nested slices or windows, then their total over the outermost axis, over the two outermost axes, and so on.
 
     For slices with windows, for example, these are the slices and then the windows of all rows.
     """

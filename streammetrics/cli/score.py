@@ -372,7 +372,7 @@ def _split_users(request: EvalRequest, users: Any) -> UserSplit | None:
 
 
 def _load_covariates(request: EvalRequest, metrics: Any, users: Any, columns: Sequence[str]) -> Any:
-    """Return the covariates by arm. They are loaded before the pass over the log, so that errors occur early."""
+    """Return the covariates by arm. Loading them before the pass over the log makes errors appear early."""
     if not request.covariates:
         return ()
     from streammetrics.cli.covariates import load_arm_covariates

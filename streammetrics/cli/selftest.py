@@ -84,7 +84,7 @@ def _random_integers(rows: int, seed: int) -> NDArray[np.uint64]:
 
 
 def make_columns(rows: int = ROWS, dtype: Any = np.float32) -> dict[str, Any]:
-    """Return the columns of a log in which a few percent of rows are clicks, and scores predict them.
+    """Return the columns of a log in which a few percent of rows are clicks, which the scores predict.
 
     The columns have the same bits on every machine. `dtype` is the dtype of scores.
     """

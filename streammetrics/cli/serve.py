@@ -95,7 +95,7 @@ def _collect_hints(store: Store, settings: ServerSettings, alone: bool) -> list[
 def open_listener(host: str, port: int) -> socket.socket:
     """Open and return the socket of the server, before the server starts.
 
-    Its port is then known even if `port` is 0, and early connections wait until the server starts.
+    The caller thus knows the port even if `port` is 0, and early connections wait until the server starts.
     """
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -223,7 +223,7 @@ def print_audit(url: str, experiment: str | None) -> None:
 
 
 def back_up(url: str, target: Path) -> None:
-    """Copy an SQLite store to a new file while the server runs; raise UsageError for other stores."""
+    """Copy an SQLite store to a new file while the server runs; raise UsageError if the store is not SQLite."""
     scheme, separator, path = url.partition(":///")
     path = path if separator and scheme == "sqlite" else url
     if "://" in path:

@@ -76,12 +76,12 @@ def make_metrics(
     Parameters
     ----------
     specs : iterable of str, optional
-        `tag`, `tag@number`, or `tag:setting=value`, repeated for more settings. None selects the default metrics that
-        support the scale.
+        `tag`, `tag@number`, or `tag` followed by `:setting=value` for each setting. None selects the default metrics
+        that support the scale.
     default_metrics : iterable of str
         The default metrics.
     cutoffs : sequence of int
-        Cutoffs k. A metric with a setting `k` is made once for each, unless its specification sets `k`.
+        Cutoffs k. A metric with a setting `k` is made once for each cutoff, unless its specification sets `k`.
     scale : {"probability", "logit", "real"}
         The scale of scores.
     **shared

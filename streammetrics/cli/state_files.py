@@ -46,8 +46,8 @@ from streammetrics.reports.records import collect_entries, find_sharded, merge_c
 
 __all__ = ["MAX_BYTES", "compare_files", "find_overall", "merge_files", "show_file"]
 
-# Largest size of a decompressed file in bytes. It is enough for thousands of slices, and it stops small files that would
-# exhaust the memory when they are decompressed.
+# Largest size of a decompressed file in bytes. The limit allows thousands of slices, but rejects small files whose
+# decompressed content would exhaust the memory.
 MAX_BYTES = 8 << 30
 # Each thread that merges files gets at least this many bytes. With less, merging the results of the threads would take
 # longer than the threads save.
@@ -55,7 +55,7 @@ THREAD_BYTES = 4 << 20
 
 
 def merge_files(paths: Sequence[str], output: str, threads: int | None = None) -> None:
-    """Merge all files that paths, folders and patterns name into one file.
+    """Merge all files that the paths, folders and patterns name, and write the result to `output`.
 
     `threads` is the number of threads; by default the number of processors.
     """
@@ -83,7 +83,7 @@ def merge_files(paths: Sequence[str], output: str, threads: int | None = None) -
 
 
 def _merge_in_threads(files: Sequence[str], threads: int) -> Any:
-    """Merge files with several threads: each merges adjacent files, and the results are merged in the end."""
+    """Merge files with several threads: each thread merges adjacent files, and finally their results are merged."""
     threads = max(min(threads, sum(map(os.path.getsize, files)) // THREAD_BYTES), 1)
     size = math.ceil(len(files) / threads)
     chunks = [files[i : i + size] for i in range(0, len(files), size)]
@@ -251,7 +251,7 @@ def find_overall(name: str, named_pieces: Sequence[tuple[str, Any]]) -> Any:
 def _describe_progress(content: Any) -> str:
     """Return a note for the title: how many parts of a log a checkpoint covers, or how many partitions a ledger has.
 
-    For other content, it is empty.
+    For other content, the note is empty.
     """
     if isinstance(content, Checkpoint):
         return f"{content.count:,} of {content.parts:,} parts, "

@@ -160,7 +160,7 @@ class TaskSpec:
         Parameters
         ----------
         schema : pyarrow.Schema, optional
-            The columns of the log, from which the columns that match patterns and the number of classes are found.
+            The columns of the log. They determine which columns match a pattern and how many classes there are.
         """
         self.check()
         patterns = self.pred or self.score
@@ -316,8 +316,8 @@ class TaskSpec:
     def check_unread_columns(self, names: Collection[str], read: Collection[str]) -> None:
         """Raise UsageError if a score column that no metric reads is not in the log.
 
-        For columns that metrics read, reading the log raises an error. `names` contains the columns of the log, and `read`
-        contains those that metrics read.
+        If a column that metrics read is missing, reading the log raises an error. `names` contains the columns of the
+        log, and `read` contains the columns that metrics read.
         """
         for column in (*self.score, *self.pred):
             if column not in (*names, *read) and not re.search(r"[*?]", column):

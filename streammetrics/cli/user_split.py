@@ -37,10 +37,10 @@ USER_LIMIT = 1 << 19
 
 
 def build_user_counter(metrics: Any, arm: str | None) -> Sliced | None:
-    """Return an empty count of the distinct units of `metrics`, such as users, by arm; None without arms or units.
+    """Return an empty counter of the distinct units of `metrics`, such as users, by arm; None without arms or units.
 
-    The count keeps the hashes of unit IDs, so units that occur in several rows, files or arms are recognized, even after a
-    merge.
+    The counter keeps the hashes of unit IDs. It therefore recognizes a unit that occurs in several rows, files or arms,
+    even after a merge.
     """
     if arm is None or not isinstance(metrics, Sharded):
         return None
@@ -50,7 +50,7 @@ def build_user_counter(metrics: Any, arm: str | None) -> Sliced | None:
 
 
 def count_exposures(path: str, counter: Sliced | None, threads: int | None) -> Sliced:
-    """Return the users by arm in a log of exposures. `counter` is the empty count, which names the columns."""
+    """Return the users by arm in a log of exposures. `counter` is an empty counter, which names the columns."""
     from streammetrics.io.evaluate import evaluate
     from streammetrics.io.logs import Log
 

@@ -43,7 +43,7 @@ from streammetrics.state.axes import Axis
 __all__ = ["warm_up"]
 
 NO_FOLDER = "no cache folder is writable, so every process compiles again; set NUMBA_CACHE_DIR to a writable folder"
-# More processes would only wait for kernels that other processes compile.
+# The largest number of processes. More would only wait for kernels that other processes compile.
 MAX_PROCESSES = 8
 
 
@@ -132,7 +132,7 @@ def list_work() -> list[Callable[[], None]]:
 
 
 def _feed_metrics(metric: Metric[Any, Any], *others: Metric[Any, Any]) -> None:
-    """Update a metric in all ways that call different kernels, and compute the other metrics from the same state."""
+    """Update a metric in every way that calls a different kernel, and compute the other metrics from the same state."""
     state = metric.make_state()
     block_column = {state.block_column: np.array([1, 2])} if state.block_column else {}
     for dtype in (np.float32, np.float64):
@@ -164,19 +164,19 @@ def _feed_scores(dtype: Any) -> None:
     """Update metrics of scores in ways that `_feed_metrics` does not cover, for example with several tasks."""
     y, s, w = np.array([0, 1, 1, 0], np.uint8), np.array([0.1, 0.9, 0.4, 0.3], dtype), np.array([1.0, 2.0, 0.5, 1.0])
     for scale in ("probability", "real"):
-        # With limit=0, scores are counted in buckets from the first row on. With limit=2, up to two rows are stored
-        # exactly, and more rows are converted to buckets.
+        # With limit=0, all scores are counted in buckets. With limit=2, up to two rows are stored exactly. If there are
+        # more, all rows are converted to buckets.
         for limit in (0, 2):
             auc = AUC(scale=scale, limit=limit, bits=10 if scale == "real" and limit else None).update(y, s)
             auc.compute()
             auc.update(y, s).update(y, s, sample_weight=w).compute()
-        # If a histogram has few buckets, an array with a byte for each bucket marks the occupied ones. With bits=24,
+        # If a histogram has few buckets, an array with a byte for each bucket marks the occupied buckets. With bits=24,
         # there are too many buckets for such an array, so the update takes another code path.
         wide = Sliced(AUC(scale=scale, bits=24, limit=0), by="key")
         wide.update(y, s, key=[2, 1, 2, 1]).compute()
         wide.merge(wide.copy()).update(y, s, key=[0, 1, 0, 1]).compute()
         Sliced(AUC(scale=scale, bits=12), by="key").update(y, s, key=[2, 1, 2, 1]).compute()
-        # With the second batch, the slice has too many rows to stay exact, so they are converted to buckets.
+        # With the second batch, the slice has too many rows to stay exact, so its rows are converted to buckets.
         folding = Sliced(AUC(scale=scale, limit=2), by="key")
         folding.update(y[:2], s[:2], key=[1, 1]).update(y[:2], s[:2], key=[1, 1]).compute()
         sharded = Sharded(AUC(scale=scale, limit=0), unit="unit")
@@ -201,7 +201,7 @@ def _feed_scores(dtype: Any) -> None:
             ).compute()
     many = AUC(exact=True).update(np.arange(64) % 2, (np.arange(64) / 64).astype(dtype))
     many.compute()
-    # Another kernel merges a few new rows into many old ones.
+    # This update uses another kernel, which merges a few new rows into many old ones.
     many.update(y, s).compute()
     two = MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_true="x", y_score="v")})
     two.update(y_true=y, y_score=s, x=y, v=s)
@@ -223,8 +223,8 @@ def _feed_keys() -> None:
     sliced = Sliced(CTR(), by="key").update(y_true=[0, 1], key=[1, 1 << 40])
     for _ in range(2):
         sliced.update(y_true=np.array([0, 1]), key=np.array([1, 1]))
-    # Nine slices with weights have too many buckets to store a counter for each, so rows are buffered as codes of slice
-    # and bucket. A few codes are sorted, and many codes are counted in a table. The two batches cover both cases.
+    # Nine slices with weights have too many buckets to store a counter for each, so rows are buffered as codes for
+    # slice and bucket. A few codes are sorted, and many codes are counted in a table. The two batches cover both cases.
     for rows in (16, 1 << 18):
         key = np.arange(rows) % 9
         Sliced(AUC(limit=0), by="key").update(key % 2, key / 16, sample_weight=key / 16, key=key).compute()

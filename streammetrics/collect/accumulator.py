@@ -72,7 +72,7 @@ class Accumulator:
         updater: BatchUpdater | None = attributes.get("_updater")
         if updater is None:
             definition = self.definition
-            # None means the default limit. The setting `memory_limit` of a metric can be None.
+            # The setting `memory_limit` of a metric can be None, which means the default limit.
             limit = MEMORY_LIMIT if definition.memory_limit is None else definition.memory_limit
             new = BatchUpdater(definition.reads, memory_limit=limit, on_invalid=definition.on_invalid)
             if (initial := self._initial_states) is not None:
@@ -98,8 +98,8 @@ class Accumulator:
     def all_states(self) -> tuple[State, ...]:
         """The states of all updaters, including rows that `states` may leave out, such as old updates in a `Recent`."""
         updater: BatchUpdater | None = self.__dict__.get("_updater")
-        # Another thread may create the updater at this moment, and then delete the initial states. If they are deleted,
-        # the updater therefore exists.
+        # Another thread may create the updater at this moment. It deletes the initial states only after the updater
+        # exists. If there are no initial states, `self.updater` thus returns the existing updater or creates one.
         if updater is None and (initial := self._initial_states) is not None:
             return initial
         return (updater or self.updater).states
@@ -114,12 +114,12 @@ class Accumulator:
         replace_states(self.updaters, states)
 
     def reset(self) -> None:
-        """Replace the states with empty ones, and let warnings be issued again."""
+        """Replace the states with empty ones, and allow warnings to be issued again."""
         self.set_states([r.state for r in self.definition.reads])
         self.reset_warnings()
 
     def reset_warnings(self) -> None:
-        """Let warnings about undefined values be issued again, as if there had been none so far."""
+        """Allow warnings about undefined values to be issued again, as if none had been issued so far."""
         self.warned.clear()
 
     def copy(self) -> Self:

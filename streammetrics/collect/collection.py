@@ -104,7 +104,7 @@ class StatePlan:
         ]
 
     def places_header(self) -> list[list[int]]:
-        """Return the indices of the states of each member, which headers contain under the key "units"."""
+        """Return, for each member, the indices of its states. Headers contain this list under the key "units"."""
         return [list(e.places) for e in self.entries.values()]
 
     def differences(self, other: StatePlan) -> list[str]:
@@ -133,7 +133,7 @@ class StatePlan:
 def _bound_needs(read: Read) -> list[Need]:
     """Return the columns that a read needs, with the label values and the score scale of its task.
 
-    If the state computes a column that a batch lacks, the column counts as required here. The read can then share a
+    If the state computes a column that a batch lacks, the column counts as required here, so that the read can share a
     state with a read that requires the column.
     """
     needs = [replace(n, optional=False, derived=False) if n.derived else n for n in read.state.needs()]
@@ -178,7 +178,7 @@ class CollectionEntry(NamedTuple):
     states : tuple of State
         The states that the member reads. They include the content that other members need.
     binding : Binding
-        The columns of the roles of the member, and the options of its task.
+        Which column each role of the member reads, and the options of its task.
     definition : Definition
         The settings of the member.
     """
@@ -278,7 +278,7 @@ class CollectionDefinition(Definition):
         return differences
 
     def positional_columns(self) -> tuple[str, ...]:
-        """Return the roles that `update` takes by position: the longest common prefix of the lists of all metrics.
+        """Return the roles that `update` takes by position: the longest common prefix of the role lists of all metrics.
 
         Metrics whose task binds one of these roles to a column by name are not considered.
         """

@@ -61,7 +61,7 @@ class Definition:
     adds : bool
         Whether two accumulators are merged by merging their states one by one.
     counts : bool
-        Whether all states count every row of a batch. Only then may collections and slices contain such an object.
+        Whether all states count every row of a batch. If not, collections and slices cannot contain such an object.
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or leave the row out and report how many were left out.
     memory_limit : int or None
@@ -218,7 +218,7 @@ class Definition:
     def find_entry(self, name: str) -> tuple[Any, list[int]] | None:
         """Return the definition of one member of a collection, and the index of each of its states in the collection.
 
-        It is the definition of the member itself, not of a collection with one member. The result is None if there is
+        The definition belongs to the member itself, not to a collection with one member. The result is None if there is
         no member with this name.
         """
         return None
@@ -263,7 +263,7 @@ def coarsen_state(state: State, bits: int) -> State:
 def definition_of_header(header: dict[str, Any], like: Sequence[State]) -> Any:
     """Build a definition from its header.
 
-    The states in `like` must have the types and settings of those that the definition reads. Their rows are ignored.
+    `like` contains states with the types and settings that the definition reads. Their rows are ignored.
     """
     return _find_class(header).of_header(header, like)
 

@@ -94,7 +94,7 @@ def _add_path_to_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write the directory entries of a folder to the disk, so that a renamed file survives a crash, if the system can."""
+    """Write the directory entries of a folder to the disk if possible, so that a renamed file survives a crash."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

@@ -106,7 +106,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         raise NotImplementedError(f"{type(self).__name__} does not implement make_state()")
 
     def of(self, state: Any) -> Any:
-        """Compute the value of a state with one cell from the settings and the state alone.
+        """Compute the value of a state with one cell, from nothing but the settings and the state.
 
         A float or a `Quotient` is exact except for one rounding. `Limits` contain the value and its certified bounds, and
         an array or a NamedTuple contains several values. None means that the value is undefined.
@@ -127,7 +127,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def estimate(self, reading: Reading, method: str) -> Estimate | None:
         """Return the value with its standard error by `method`; None if the metric has no standard error.
 
-        The reading is that of one cell. If its values are arrays, it is that of many cells. `method` is one of
+        The reading belongs to one cell or, if its values are arrays, to many cells. `method` is one of
         `about.interval_methods`.
         """
         return None
@@ -197,7 +197,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def __repr__(self) -> str:
         """Return the settings and, for most metrics, the value: ``AUC(0.784112 +- 0.00003 proof, 90 rows)``.
 
-        "proof" marks a certified bound. Values of groups are not computed here, because these can take minutes.
+        "proof" marks a certified bound. Values of metrics of groups are left out, because computing them can take minutes.
         """
         settings = super().__repr__()
         accumulator = self.__dict__.get("_accumulator")
