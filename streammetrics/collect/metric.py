@@ -197,7 +197,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def __repr__(self) -> str:
         """Return the settings and, for most metrics, the value: ``AUC(0.784112 +- 0.00003 proof, 90 rows)``.
 
-        "proof" marks a certified bound. Values of metrics of groups are left out, because computing them can take minutes.
+        "proof" marks a certified bound. Values of groups are left out, because computing them can take minutes.
         """
         settings = super().__repr__()
         accumulator = self.__dict__.get("_accumulator")

@@ -29,7 +29,7 @@ class InheritedDocs:
 
 
 def inherit_parameter_docs(cls: Any) -> None:
-    """Let the docstring of a class include the parameters that only its base classes document."""
+    """Make the docstring of a class include the parameters that only its base classes document."""
     text = vars(cls).get("__doc__")
     if text:
         cls.__doc__ = InheritedDocs(text)
@@ -53,7 +53,7 @@ def _complete_docs(cls: Any, text: str) -> str:
 
 
 def _own_docs(cls: type) -> str:
-    """Return the docstring that a class itself has."""
+    """Return the docstring of the class itself, without inherited parameters."""
     text = vars(cls).get("__doc__")
     return text.own if isinstance(text, InheritedDocs) else text or ""
 

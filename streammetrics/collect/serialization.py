@@ -122,8 +122,8 @@ def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, max_byt
         The file contains a different kind of object.
     """
     try:
-        # The type annotations of `from_bytes` do not allow `kind=None`, although its code does. `Any` hides them from
-        # mypy.
+        # The type annotations of `from_bytes` do not allow `kind=None`, although its code does. Annotating the function
+        # as `Any` hides this from mypy.
         read: Any = from_bytes
         return read(files.read(path), kind, max_bytes=max_bytes)
     except (StateFormatError, TypeError) as error:
@@ -162,7 +162,7 @@ def merge(parts: Iterable[Any], *more: Any, metrics: str = "same", max_bytes: in
     Notes
     -----
     A state does not record which queries it contains. If the rows of a query are in two states of ranking metrics, the
-    query counts as two queries, and `merge` cannot find out. Give each worker whole queries, or use `evaluate` of
+    query counts as two queries, and `merge` cannot detect it. Give each worker whole queries, or use `evaluate` of
     `streammetrics.engines`, which brings the rows of a query together.
 
     In addition to the result, at most 16,384 saved parts, and at most 64 MiB of them, are in memory at a time.
@@ -213,8 +213,8 @@ def _merge_part(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
 def _wrap_collections_alike(total: Any, thing: Any) -> bool:
     """Return whether both objects contain a collection inside the same wrappers, such as slices.
 
-    Only then can a different order or selection of metrics be the only difference. `merge` raises an error for any
-    other difference.
+    Only the order or the selection of metrics may differ between such objects. `merge` raises an error for any other
+    difference.
     """
     kinds = _wrapper_kinds(definition_of(total))
     return kinds[-1] == CollectionDefinition.kind and kinds == _wrapper_kinds(definition_of(thing))
@@ -341,8 +341,8 @@ def _merge_run(run: list[_SavedPart]) -> Iterator[LoadedPart]:
 def _merge_frames(run: list[_SavedPart]) -> Any:
     """Merge the parts of a run as bytes.
 
-    Returns None if that fails and a part is a file. The caller then reads the parts one by one, and the error names the
-    file.
+    Returns None if that fails and a part is a file, so that the caller merges the parts one by one, and the error names
+    the file.
     """
     try:
         about, states = frame.merge_frames((one.frame for one in run), run[0].frame.limit)
@@ -355,7 +355,7 @@ def _merge_frames(run: list[_SavedPart]) -> Any:
 
 @contextmanager
 def _add_path_to_errors(path: Any) -> Iterator[None]:
-    """Add this path to the errors of the `with` block; with None, leave them unchanged."""
+    """Add a path to the errors of the `with` block; if `path` is None, leave the errors unchanged."""
     try:
         yield
     except (StateFormatError, IncompatibleStateError) as error:

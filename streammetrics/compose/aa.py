@@ -195,7 +195,7 @@ def aa(
     salts = hashes_of(np.arange(runs, dtype=np.int64) + seed * runs, SALT).tolist()
     first = 0
     for batch, ids in _batches(table, unit):
-        # Update a copy without rows, which raises an error if a column is missing.
+        # Update a copy with a batch of zero rows, which raises an error if a column is missing.
         sharded.copy().update({n: _slice_column(batch.raw(n), slice(0, 0)) for n in batch.names})
         for some in _split_rows(batch, len(ids), blocks):
             columns = {name: _slice_column(batch.raw(name), some) for name in batch.names}
@@ -262,7 +262,7 @@ def _split_rows(batch: Batch, rows: int, blocks: Mapping[Any, Kind]) -> Iterator
 
 @contextmanager
 def _shift_row_numbers(first: int) -> Iterator[None]:
-    """Add `first` to the row number in an error, so that it refers to the whole table rather than to the chunk."""
+    """Add `first` to the row number in an error, so that the number refers to the whole table, not to the chunk."""
     try:
         yield
     except InvalidInputError as error:

@@ -147,8 +147,8 @@ class CellAnswers(Answer):
         intervals = {} if confidence is None or not metrics else self._intervals_of_cells(confidence)
         out = []
         for key, at in places.items():
-            # A key, such as `REST`, may have no cell in the state of some metric. The table rows of this key are then
-            # computed separately.
+            # A key, such as `REST`, may have no cell in the state of some metric. In that case, the table rows of this
+            # key are computed separately.
             if metrics and all(len(at[m.place]) for m in metrics.values()):
                 rows = self._build_rows(metrics, values, bounds, intervals, at)
             else:
@@ -161,7 +161,7 @@ class CellAnswers(Answer):
         return {n: c.intervals(confidence) for n, c in self.readings.items()} if intervals is None else intervals
 
     def _key_columns(self, key: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the columns of a table row that hold the key, by name."""
+        """Return the part of a table row that contains the key, as a dict by column name."""
         names = self.definition.axis.names
         if key == REST:
             return dict.fromkeys(names, self.definition.rest) | {"other": True}

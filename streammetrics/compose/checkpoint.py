@@ -35,7 +35,7 @@ class LogIdentity(NamedTuple):
     stamps : str
         The digest of the sizes and modification times of the files.
     reading : str
-        The digest of the read settings: the columns, delimiter, conditions and slice limits.
+        The digest of the settings for reading the log: the columns, delimiter, conditions and slice limits.
     cut : str
         The digest of the parts into which the log is cut.
     """

@@ -148,10 +148,10 @@ class Decayed(PooledWrapper):
     not depend on the order of rows or merges.
 
     A `Decayed` takes as much memory as a `Windowed` with the same `keep`, and `compute()` takes as long as about `keep`
-    merges. Tables and `explain()` show the number of rows without decay. A histogram that keeps a limited number of
-    scores exactly reaches this limit sooner, because rows are repeated; `bounds()` then shows wider bounds. Intervals
-    need units: ``Decayed(Sharded(...), ...)``. The weight of an epoch times 2**keep must be below 2**42. Otherwise
-    CounterOverflowError is raised; in this case, use a smaller `keep`.
+    merges. Tables and `explain()` show the number of rows without decay. A histogram can store a limited number of
+    scores without rounding. With decay it reaches this limit sooner, because rows are repeated, and `bounds()` shows
+    wider bounds. Intervals need units: ``Decayed(Sharded(...), ...)``. The weight of an epoch times 2**keep must be
+    below 2**42. Otherwise CounterOverflowError is raised; in this case, use a smaller `keep`.
 
     EasyRec's DecayAUC, in comparison, decays the state with every batch. torcheval's WindowedBinaryAUROC and torchrec's
     windows drop old rows abruptly, as `Recent` and ``Windowed(...).last(n)`` do.

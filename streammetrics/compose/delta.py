@@ -44,7 +44,7 @@ class DeltaDefinition(BundleDefinition):
 
 
 class Delta(Bundle):
-    """Rows to add to, and rows to retract from, something that was counted before.
+    """Rows to add to a total that was counted before, and rows to retract from it.
 
     For example, a click that was counted with label 0 converts days later, or an order is cancelled. A delta counts added
     and retracted rows separately. Deltas can therefore be saved and merged in any order, and applied to the total later.
@@ -111,8 +111,8 @@ class Delta(Bundle):
         Parameters
         ----------
         total : of the kind of the metric
-            The object to change, completely or not at all. It must have counted the retracted rows, unless this delta
-            adds them. The delta is unchanged.
+            The object to change; after an error it is unchanged. It must have counted the retracted rows, unless this
+            delta adds them. The delta is unchanged.
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """Leave-one-shard-out values: the value of a metric without each shard of units, for the delete-one-group jackknife.
 
 The total of all shards is computed once and copied for each shard. Each shard is then subtracted from its copy, all in
-one operation. If the states do not support subtraction, all other shards are merged for each shard, which takes longer.
+one operation. If the states do not support subtraction, then for each shard all others are merged, which takes longer.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def merge_shards(shards: State) -> State:
 def fold_shards(shards: State, count: int) -> State:
     """Return the state that the same units would give with only `count` shards, a divisor of the current number.
 
-    With K shards, the shard of a unit is the integer part of K h, where h is the hash of the unit as a fraction below
+    With K shards, the shard of a unit is the integer part of K * h, where h is the hash of the unit as a fraction below
     1. Each of the fewer shards is therefore a sum of adjacent shards.
     """
     axes, words, keys = shards.axes, shards.cells.vocabularies, shards.cells.keys.copy()
@@ -184,8 +184,8 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
     total = merge_shards(shards)
     # Leaving out a shard without rows does not change the value, so start with the value of all shards.
     tables = {n: np.repeat(x[None], count, axis=0) for n, x in _read_numbers(name, metric, binding, total).items()}
-    # If a shard contains all rows of a slice, the slice has no value without this shard. Without slices, the value is
-    # then that of the metric without rows.
+    # If a shard contains all rows of a slice, the slice has no value without this shard. If there are no slices, the
+    # value without this shard is that of the metric without rows.
     is_only = shards.total_row_counts == total.total_row_counts[at]
     of_no_rows = _read_numbers(name, metric, binding, total.empty_copy()) if is_only.any() and not total.axes else {}
     for number, table in tables.items():
@@ -206,7 +206,7 @@ def _read_numbers(name: str, metric: Any, binding: Any, state: State) -> dict[st
 
 
 def _group_shards(of: Ints, nbytes: int) -> Iterator[Ints]:
-    """Yield the indices of the cells of each group of shards, whose states together take at most `MAX_BYTES`.
+    """Yield groups of cell indices. Each group covers shards whose states together take at most `MAX_BYTES`.
 
     `of` is the shard of each cell. `nbytes` is the memory of the state without one shard. A group has at least one shard.
     """
@@ -219,7 +219,7 @@ def _without_each(shards: State, total: State, at: Ints, cells: Ints) -> State:
     """Return, for some cells (slice and shard), the sum of all other shards of the slice, under the key of the cell.
 
     `total` has the sum of all shards of each slice, `at` the index of this sum for each cell of `shards`, and `cells`
-    the indices of the cells.
+    the indices of the cells to compute.
     """
     own, words = shards.cells.keys[cells], shards.cells.vocabularies
     if total.can_subtract:

@@ -146,7 +146,7 @@ class LedgerAccumulator(Accumulator):
             if value in digests:
                 _check_same(kind, value, digests[value], digest)
                 return
-            # Merge into a copy: if it fails, or the process is interrupted, the old total is still consistent.
+            # Merge into a copy. If the merge fails, or the process is interrupted, the old total is still consistent.
             merged = total.copy()
             merged.merge(thing)
             self._commit(kind, {value: digest}, merged)

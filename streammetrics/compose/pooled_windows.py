@@ -35,7 +35,7 @@ class PooledAnswer(InnerAnswer):
     definition : PooledDefinition
         The definition, which combines the windows with `pool_states`.
     states : sequence of State
-        The states of all metrics. Their first axis is that of the windows.
+        The states of all metrics. Their first axis is the axis of windows.
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:
@@ -84,7 +84,7 @@ def sum_cells(state: State, cells: Ints) -> State:
 
 
 def cell_starts(state: State) -> tuple[Ints, Ints]:
-    """Return the indices of the cells that have a window on the first axis, and the start of each window."""
+    """Return the indices of the cells that belong to a window, and the start of the window of each such cell."""
     # A key contains the rank of its window. Cells of expired rows and of rows without a time have a negative rank.
     ranks = state.cells.keys[:, 0]
     cells = np.flatnonzero(ranks >= 0)

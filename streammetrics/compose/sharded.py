@@ -333,8 +333,8 @@ class Sharded(MetricContainer):
     100 bytes for sums, and 5 to 8 bytes for each occupied histogram bucket. An interval of an AUC takes about 20 ms.
 
     Let x_k be the value without shard k, on the scale of the metric (logit for areas and proportions, log for ratios).
-    Then se^2 = (K - 1) / K sum (x_k - mean)^2. The limits use Student's t with K_eff - 1 degrees of freedom, where K_eff
-    = (sum W)^2 / sum W^2 is the effective number of shards, and W are the weights of the shards. Units with large weights
+    Then se^2 = (K - 1) / K * sum (x_k - mean)^2. The limits use Student's t with K_eff - 1 degrees of freedom, where
+    K_eff = (sum W)^2 / sum W^2 is the effective number of shards, and W are the weights of the shards. Units with large weights
     reduce K_eff. If K_eff is below 6, there is no interval, and the reason says so. For quantiles, the standard error of
     the fraction of rows below the quantile is converted to the scale of values with the histogram (Woodruff 1952). The
     method is the delete-a-group jackknife of Kott (2001).
@@ -447,7 +447,7 @@ def check_inner(inner: Definition) -> None:
 
 
 def _leave_out_each(name: str, metric: Any, binding: Any, shards: State, count: int) -> dict[str, Floats]:
-    """Merge the shards to `count` shards, and return the numbers of a metric without each of them."""
+    """Merge the shards into `count` shards, and return the numbers of a metric without each of these."""
     return leave_one_out(name, metric, binding, fold_shards(shards, count), count)
 
 
@@ -466,7 +466,7 @@ def _array_interval(
 ) -> Interval:
     """Return the interval of a metric whose value is an array, with the limits of every element.
 
-    A curve has no such interval; the result then has a reason instead of limits.
+    For a curve, which has no such interval, the result has a reason instead of limits.
     """
     of_elements = [intervals[n][cell] for n, _ in named_numbers(name, value)]
     if not of_elements:

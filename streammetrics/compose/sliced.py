@@ -308,9 +308,9 @@ SlicedDefinition.public = Sliced
 
 
 def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int) -> Places:
-    """Sort and filter the slices for `table`: drop those with fewer than `min_rows` rows, and sort the others.
+    """Sort and filter the slices for `table`: drop slices with fewer than `min_rows` rows, and sort the others.
 
-    `places` holds the indices of the cells of each key. Slices whose value is undefined come last.
+    `places` maps each key to the indices of its cells. Slices whose value is undefined come last.
     """
     outer = _sum_inner_cells(slices) if sort is not None or min_rows else None
     if outer is not None:
@@ -355,7 +355,7 @@ def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int
 
 
 def _sortable(inner: Any) -> dict[str, Any]:
-    """Return, by name, the metrics by which slices can be sorted.
+    """Return a dict from name to metric that contains the metrics by which slices can be sorted.
 
     The value is None for an entry of a collection that is not a metric, such as a wrapper.
     """

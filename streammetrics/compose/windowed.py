@@ -112,7 +112,7 @@ class WindowedDefinition(AxisDefinition):
 
     def find_places(self, states: Sequence[State]) -> Places:
         places = super().find_places(states)
-        # The key (None,) is not that of a window: rows without a time are invalid and were left out.
+        # No window has the key (None,), because rows without a time are invalid and were left out.
         places.pop((None,), None)
         return places
 
@@ -139,8 +139,8 @@ class Windowed(AxisWrapper):
     """A metric, a collection, or slices for every window of event time.
 
     Windows do not overlap. They begin at multiples of their width since 1970 (UTC), or since 0 for steps. All machines
-    therefore have the same windows, and states of workers merge. `last` returns the newest windows as one object, and
-    `lifetime` returns all rows.
+    therefore have the same windows, and the states of workers can be merged. `last` returns the newest windows as one
+    object, and `lifetime` returns all rows.
 
     Parameters
     ----------

@@ -133,9 +133,9 @@ class BatchUpdater:
         states, live = self._content
         if states is None:
             assert live is not None
-            # A counter may replace an array to which drafts write. The next batch must then begin with `reserve`, which
-            # drops the drafts. `has_moved` compares the arrays of kernels, so it says nothing about a counter that counts
-            # in numpy.
+            # A counter may replace an array to which drafts write. In that case leave no free rows: the next batch then
+            # begins with `reserve`, which drops the drafts. `has_moved` compares the arrays of kernels, so it says
+            # nothing about a counter that counts in numpy.
             free_rows, live.free_rows[0] = live.free_rows[0], min(live.free_rows[0], 0)
             states = tuple(c.state() for c in live.counters)
             if not any(c.has_moved or counts_in_numpy(c.statistic) for c in live.counters):
@@ -264,8 +264,8 @@ class BatchUpdater:
             if free_rows[0] >= rows and self._content[1] is live:
                 arguments = flat if last[4] is None else last[4](flat)
                 if arguments is not None:
-                    # Subtract the rows before the commit. If the batch is then not counted, `free_rows` is too small.
-                    # That is safe: it only makes the next call of `reserve` come early.
+                    # Subtract the rows before the commit. If the commit does not count the batch, `free_rows` is too
+                    # small. That is safe: `reserve` is only called earlier than necessary.
                     free_rows[0] -= rows
                     self._content = None, live
                     is_bad, counted = last[3](*arguments), True
@@ -292,8 +292,8 @@ class BatchUpdater:
             if last is not None and names == last.names and last.like(*arrays):
                 assert live is not None
                 return self._count_like_last(live, last, arrays, table)
-            # Pass scalars to `count_batch` unchanged. If a column is a scalar, the batch has a single row. A list in
-            # another column is then one row of a matrix.
+            # Pass scalars to `count_batch` unchanged. A scalar shows that the batch has a single row, so that a list in
+            # another column is one row of a matrix.
             columns = tuple([c if is_scalar(c) else a for c, a in zip(columns, arrays, strict=True)])
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
             # A column with two dimensions has no such signature. Flatten columns of shape (n, 1) and try again. If this
@@ -354,7 +354,7 @@ class BatchUpdater:
         # the memory that has been reserved.
         except MemoryLimitError:
             return live, None
-        # Memory is now reserved for this batch, also in counters whose `free_rows` is 0 because they need `reserve`
+        # Memory is now reserved for this batch, even in counters whose `free_rows` is 0 because they need `reserve`
         # before each batch.
         live.free_rows[0] = max(rows, min((c.free_rows for c in live.counters), default=1 << 62))
         return live, live.drafts.get((names, key)) or make_draft(
@@ -367,7 +367,7 @@ class BatchUpdater:
         If this replaces an array to which kernels write, all drafts are dropped, because they refer to the old array.
         """
         # `free_rows` is negative while memory is being reserved. If it is already negative, an interrupt has ended an
-        # earlier call. Some arrays may have been replaced then, so all drafts are dropped.
+        # earlier call. That call may have replaced some arrays, so all drafts are dropped.
         unsure, live.free_rows[0] = live.free_rows[0] < 0, -1
         changed = [c.reserve(rows, weighted=weighted) for c in live.counters]
         if live.index.levels:
@@ -422,8 +422,8 @@ class BatchUpdater:
         """Return the counters, after merging slices if there are far more of them than their limit allows.
 
         An axis may limit the number of its slices. Counting a batch adds slices without regard to the limit. When there
-        are more than four times as many as it allows, the states are read, which applies the limit, and new counters
-        are made.
+        are more than four times as many slices as the limit allows, the states are read, which applies the limit, and
+        new counters are created.
         """
         for counter in live.counters:
             for i, (_, axis) in enumerate(counter.front):

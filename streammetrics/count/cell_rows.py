@@ -1,7 +1,7 @@
 """The exact rows of many cells (such as slices), which are sorted only when they are read.
 
 A row is a code of two integers: the high word contains the cell, and the low word the value (see `kernels.exact_rows`).
-New rows are buffered in the order in which they come. When the buffer is full, its rows are grouped by high word and
+New rows are buffered in the order in which they arrive. When the buffer is full, its rows are grouped by high word and
 become a chunk. The rows of a chunk that have the same high word form a run. Rows are sorted when they are read. If a
 cell is converted to histogram buckets before that, its rows are never sorted.
 """
@@ -51,7 +51,7 @@ class Runs(NamedTuple):
     Parameters
     ----------
     low : uint64 or uint32
-        The low words of the codes, or integers of 32 bits from which the property `codes` computes the low words.
+        The low words of the codes, or 32-bit integers from which the property `codes` computes the low words.
     weights : float64
         The weight of each row; empty if all weights are 1.
     first, last : int64
@@ -100,14 +100,14 @@ class Runs(NamedTuple):
 
 
 def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
-    """Return rows that are sorted by high word as `Runs`. `counts` contains the number of rows with each high word."""
+    """Build `Runs` from rows that are sorted by high word. `counts` contains the number of rows with each high word."""
     bounds = np.zeros(len(counts) + 1, I8)
     np.cumsum(counts, out=bounds[1:])
     return Runs(low, weights, bounds[:-1], bounds[1:])
 
 
 def gather_runs(parts: list[Runs], order: Ints) -> Runs:
-    """Return the rows of all parts whose high word is in `order`, grouped in this order.
+    """Collect, from all parts, the rows whose high word is in `order`, and group them in this order.
 
     The result has new high words: order[k] becomes k.
     """
@@ -158,7 +158,7 @@ class MergedRuns(NamedTuple):
     def to_entries(self, shift: int) -> Entries:
         """Return the entries in canonical form."""
         n = int(self.bounds[-1]) if len(self.bounds) else 0
-        # A view would keep all of an array in memory. Entries that are much shorter than the array are therefore copied.
+        # A view would keep the whole array in memory. Entries that are much shorter than the array are therefore copied.
         high, low, counts = (a[:n] if 4 * n > 3 * len(a) else a[:n].copy() for a in self[:3])
         excess = self.excess[: 2 * n].reshape(-1, 2) if self.excess[: 2 * n].any() else None
         return tally.narrow_types(Entries(shift, low, counts, excess, high))
@@ -170,8 +170,8 @@ class LiveCellRows:
     Parameters
     ----------
     shift : int
-        The number of bits of a place (a possible value of a row). The high word of a code contains the cell and the bits
-        of the place from bit 64 on.
+        The number of bits of a place (a possible value of a row). The high word of a code contains the cell and all
+        but the lowest 64 bits of the place.
     """
 
     high: Array
@@ -219,7 +219,7 @@ class LiveCellRows:
 
     @property
     def entries(self) -> Entries:
-        """The sorted rows, as entries. In place of a high word, an entry stores its position in `order`."""
+        """The sorted rows, as entries. Instead of a high word, an entry stores the position of that word in `order`."""
         if isinstance(self._entries, MergedRuns):
             self._entries = self._entries.to_entries(self.shift)
         return self._entries
