@@ -334,10 +334,10 @@ class Sharded(MetricContainer):
 
     Let x_k be the value without shard k, on the scale of the metric (logit for areas and proportions, log for ratios).
     Then se^2 = (K - 1) / K * sum (x_k - mean)^2. The limits use Student's t with K_eff - 1 degrees of freedom, where
-    K_eff = (sum W)^2 / sum W^2 is the effective number of shards, and W are the weights of the shards. Units with large weights
-    reduce K_eff. If K_eff is below 6, there is no interval, and the reason says so. For quantiles, the standard error of
-    the fraction of rows below the quantile is converted to the scale of values with the histogram (Woodruff 1952). The
-    method is the delete-a-group jackknife of Kott (2001).
+    K_eff = (sum W)^2 / sum W^2 is the effective number of shards, and W are the weights of the shards. Units with large
+    weights reduce K_eff. If K_eff is below 6, there is no interval, and the reason says so. For quantiles, the standard
+    error of the fraction of rows below the quantile is converted to the scale of values with the histogram (Woodruff
+    1952). The method is the delete-a-group jackknife of Kott (2001).
 
     95 % intervals cover 94.4 to 95.4 % if all users have the same number of rows, and 93.2 to 96.0 % if rows per user
     follow a power law (binomial intervals cover 46 to 78 %). They cover only 83 % for a mean of totals per user that

@@ -158,7 +158,7 @@ class MergedRuns(NamedTuple):
     def to_entries(self, shift: int) -> Entries:
         """Return the entries in canonical form."""
         n = int(self.bounds[-1]) if len(self.bounds) else 0
-        # A view would keep the whole array in memory. Entries that are much shorter than the array are therefore copied.
+        # A view would keep the whole array in memory. Entries that are much shorter than the array are thus copied.
         high, low, counts = (a[:n] if 4 * n > 3 * len(a) else a[:n].copy() for a in self[:3])
         excess = self.excess[: 2 * n].reshape(-1, 2) if self.excess[: 2 * n].any() else None
         return tally.narrow_types(Entries(shift, low, counts, excess, high))

@@ -192,7 +192,7 @@ class Counter:
         return frozenset(dense)
 
     def describe_rows(self, columns: Mapping[str, Any]) -> Like:
-        """Return the types of the columns and the form of the arrays, from which the state chooses its kernels."""
+        """Return the types of the columns and the form of the arrays, which determine the kernels of the state."""
         return Like(columns, self.lone, self.dense, self.present)
 
     @property
@@ -316,7 +316,7 @@ class Counter:
         """Convert to buckets each cell that has too many exact rows in all counters together. By default, do nothing.
 
         Call this before the states of the counters are added up. The sum keeps no exact rows of such a cell, so sorting
-        them for each state would be a waste.
+        the rows in each state would be wasted work.
         """
 
     def mark(self) -> Any:
@@ -362,7 +362,7 @@ class Counter:
     def _build_optional_part(self, part: Flat) -> Array:
         """Return a new optional array with one item for each cell: the sum over all earlier rows of the cell.
 
-        An optional array, such as the sums of weights, is created when the first row with another value than the
+        An optional array, such as the sums of weights, is created when the first row with a value other than the
         default (such as weight 1) is counted. All earlier rows have the default value, so the sums over them are known.
         For example, the sum of their weights is their number.
         """

@@ -208,7 +208,7 @@ def make_draft(
     converters = tuple((names.index(name), convert) for name, convert in sources)
     as_is = [i for i, _ in converters] == list(range(len(names))) and not any(m for _, m in converters)
     # Strides may differ from batch to batch, and each combination of strides is a layout with its own draft. Clear the
-    # drafts at a limit, so that they do not accumulate.
+    # drafts when there are `MOST_DRAFTS` of them, so that they do not accumulate.
     if len(live.drafts) >= MOST_DRAFTS:
         live.drafts.clear()
     stagers = [(c, p) for c, p in zip(live.counters, bound, strict=True) if counts_in_numpy(c.statistic)]
@@ -375,7 +375,7 @@ def bind_kernels(
     typed, ndims : sequences
         The type of each column (dtype and source), and its number of dimensions.
     reads : sequence of (name, kind), optional
-        The name and kind of each column. The commit then begins with checks of the columns. None if the columns are
+        The name and kind of each column, with which the commit begins by checking the columns. None if the columns are
         prepared, and therefore already checked.
     """
     count = load_engine()

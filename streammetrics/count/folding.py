@@ -1,4 +1,4 @@
-"""The counter of states that keep the rows of small cells exactly, and count those of large cells in buckets.
+"""The counter of states that keep the rows of small cells exactly, and count the rows of large cells in buckets.
 
 A cell with more exact rows than the limit is folded: from then on, its rows are counted in the buckets of a histogram. A
 single cell is folded in one step. If there are several cells, a cell is first marked as folded, so that the kernel counts
@@ -85,7 +85,7 @@ class FoldingCounter(Counter):
         """Fold the cells that the rows of a batch would make too large, before the batch is counted.
 
         The cells then count these rows in buckets, rather than store them exactly and convert them later. `at` is the
-        cell of each row; it is empty if there is only one.
+        cell of each row; it is empty if there is only one cell.
         """
         if self._is_never_exact or self.exact_rows_limit is None:
             return
@@ -230,7 +230,7 @@ class FoldingCounter(Counter):
         return int(rows.sum(where=folded))
 
     def _mark_cells_ahead(self, at: Ints) -> None:
-        """Mark cells as folded that the next batch makes too large; `at` is the cell of each of its rows."""
+        """Mark as folded the cells that the next batch makes too large; `at` is the cell of each row of this batch."""
         cells = at if self.cells_per_row == 1 else at // self.cells_per_row
         known = self._exact.count_rows()
         rows = pad_zeros(np.bincount(cells) * self._counts_per_cell, len(known))

@@ -58,7 +58,7 @@ def specialize_kernel(name: str, arguments: Sequence[Any], columns: Sequence[Any
 
 @functools.cache
 def _build_caller(picks: tuple[tuple[int, ...], ...], columns: int) -> Callable[..., Callable[..., int]]:
-    """Return a function of kernels and constants, which returns a function that calls the kernels with columns.
+    """Return a function that takes kernels and constants, and returns a function that calls the kernels with columns.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _build_caller(picks: tuple[tuple[int, ...], ...], columns: int) -> Callable[
 def build_commit(steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]], columns: int) -> Callable[..., int]:
     """Return a function that takes the columns of a batch and runs all kernels.
 
-    The function returns 0; but if a value is invalid, it changes nothing and returns 1.
+    The function returns 0. If a value is invalid, it instead changes nothing and returns 1.
 
     Parameters
     ----------

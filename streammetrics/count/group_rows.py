@@ -90,7 +90,7 @@ class KeptRows:
 
     @property
     def rows(self) -> int:
-        """The number of rows that are in memory."""
+        """The number of rows in memory."""
         return sum(len(r["labels"]) for r in self.raws()) + sum(int(s.row_counts.sum()) for s in self.settled)
 
     def stage_rows(self, rows: Mapping[str, Array]) -> Callable[[], Any]:
@@ -203,7 +203,7 @@ class GroupCounter(Counter):
 
     @property
     def free_rows(self) -> int:
-        """The number of rows that fit into the memory limit, whatever their types are."""
+        """The number of further rows that fit into the memory limit, whatever the types of their columns."""
         return max(self.statistic.memory_limit - self.nbytes, 0) // WIDEST
 
     def needs_preparation(self, rows: int) -> bool:

@@ -92,8 +92,8 @@ class Level:
             )
             return cells
         codes = distinct if indices is None else distinct[indices]
-        # A negative result means that the table is full. The result is then -1 minus the number of cells so far.
-        # Enlarge the table and try again.
+        # A negative result means that the table is full: it is -1 minus the number of cells so far. Enlarge the table
+        # and try again.
         while (cells := find_cells(above, codes, self.table, self.parents, self.codes, self.count, out)) < 0:
             self.count = -1 - cells
             self._rebuild(4 * len(self.table))
@@ -115,7 +115,7 @@ class Level:
         low, high = min(low, first), max(high + 1, first + self.extent)
         if low == self.low and high == low + self.extent and parents * self.extent <= len(self.table):
             return
-        # Add some more codes than necessary, so that the next new code does not cause another rebuild.
+        # Cover some more codes than necessary, so that the next new code does not cause another rebuild.
         if high - low > self.extent:
             high += (high - low) // 2
         self._span(low, high, parents + parents // 2)

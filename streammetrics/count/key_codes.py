@@ -199,8 +199,8 @@ class KeyCodes:
     def encode(self, raw: Any) -> Ints | DictionaryCodes:
         """Return the code of the key of each row; a missing key gets the code `NULL`.
 
-        `raw` is the column as the user passed it. For a dictionary-encoded column, the result may be `DictionaryCodes`;
-        the kernel that finds cells then looks up the code of each row.
+        `raw` is the column as the user passed it. For a dictionary-encoded column, the result may be `DictionaryCodes`,
+        in which the kernel that finds cells looks up the code of each row.
 
         Raises
         ------
@@ -347,11 +347,11 @@ def _sort_distinct(values: Ints) -> Ints:
 
 
 def _find_distinct(codes: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct codes in ascending order, and the position of each code in that list."""
+    """Return the distinct codes in ascending order, and the position of each item of `codes` among them."""
     if int(codes.max()) >= 4 * len(codes) + 64:
         used, at = np.unique(codes, return_inverse=True)
         return used, at.reshape(-1)
-    # The codes are small numbers, so a table with a flag for each is faster than the sort of `np.unique`.
+    # The codes are small numbers, so a table with a flag for each code is faster than the sort of `np.unique`.
     occurs = np.zeros(int(codes.max()) + 1, bool)
     occurs[codes] = True
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]

@@ -42,7 +42,7 @@ class KeyCounter(Counter):
         return changed
 
     def _thin(self) -> None:
-        """Raise the level of each cell until it has at most `limit` keys, which drops keys from the sample."""
+        """Drop keys from the sample by raising the level of each cell until the cell has at most `limit` keys."""
         old: LiveExactRows = self.tallies["keys"]
         entries, levels = thin_keys(old.consolidate(), self.flats["level"], self.statistic.limit)
         fresh = LiveExactRows(old.shift, lone=self.lone)

@@ -39,8 +39,8 @@ class KnownCells:
             (index.levels[path[: i + 1]], index.key_codes(name), "bool" if dtypes[i].kind == "b" else "integer")
             for i, (name, _) in enumerate(path)
         ]
-        # The array in which `find` returns cells: the cell of each row on each level (one for each column). The next
-        # call overwrites this array. It is not kept after a batch with more than MOST_ROWS rows.
+        # The array in which `find` returns the cell of each row on each level. There is a level for each column. The
+        # next call overwrites this array. It is not kept after a batch with more than MOST_ROWS rows.
         self._cells = np.empty((len(path), 0), np.int64)
 
     def find(self, *keys: NDArray[Any]) -> Ints | None:

@@ -42,7 +42,7 @@ def allocate(size: int, dtype: Any) -> Array:
     except OSError as error:
         raise MemoryError(f"not enough memory for an array of {nbytes:,} bytes: {error}") from error
     if HUGE_PAGES is not None:
-        # A system without huge pages refuses the request. The array then has pages of the usual size.
+        # A system without huge pages refuses the request. In that case, the array has pages of the usual size.
         with suppress(OSError):
             pages.madvise(HUGE_PAGES)
     return np.frombuffer(pages, dtype)

@@ -30,7 +30,7 @@ U4, U8 = np.uint32, np.uint64
 
 # The buffered pairs are moved to buckets when there are at least this many.
 WAIT = 1 << 20
-# The number of pairs for which the first buffer has space.
+# The smallest size of a buffer, in pairs.
 AHEAD = 1 << 12
 
 
@@ -77,7 +77,7 @@ class WaitingPairs:
 
 
 def _sort_entries(entries: Entries) -> Entries:
-    """Return entries in canonical form: sorted, and each code only once. Each entry must have a count of 1."""
+    """Return entries in canonical form: sorted, with each code only once. All entries must have a count of 1."""
     if entries.excess is not None:
         return tally.sort_entries(entries)
     live = LiveExactRows(entries.shift, lone=False)

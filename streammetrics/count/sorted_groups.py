@@ -62,7 +62,7 @@ class SortedContent(NamedTuple):
     rows: tuple[int, int] = (0, 0)
 
     def close_groups(self, parts: tuple[RawRows, ...]) -> SortedContent:
-        """Return this content after adding closed groups; `parts` contains all of their rows, sorted by group."""
+        """Return this content after adding closed groups. `parts` contains all of their rows, sorted by group."""
         n = sum(len(p["labels"]) for p in parts)
         if not n:
             return self

@@ -32,8 +32,8 @@ class StateChange(NamedTuple):
 def apply_changes(changes: Sequence[StateChange]) -> None:
     """Apply changes to different updaters. If one of them raises an error, none is applied.
 
-    All updaters are locked in the meantime, so no row that another thread counts is lost, and no thread sees only some
-    of the changes.
+    All updaters are locked meanwhile, so rows that another thread counts are not lost, and no thread sees only some of
+    the changes.
     """
     updaters = [one.updater for one in changes]
     _replace_under_locks(updaters, lambda: [tuple(one.how(one.updater._read_states())) for one in changes])

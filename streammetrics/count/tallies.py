@@ -53,7 +53,7 @@ FEW_ROWS = 1 << 17
 # For fewer codes than this, the sort of numpy is the fastest. If a larger buffer has at most this many distinct codes,
 # they are counted in a hash table.
 FEW_CODES = 2048
-# Codes are sorted as integers of 32 bits if there are at least this many. The kernels for this take time to compile.
+# Codes are sorted as 32-bit integers if there are at least this many. The kernels for this take time to compile.
 MANY_CODES = 1 << 15
 # Codes with weights are counted in a table rather than sorted if the largest code is less than this multiple of the
 # number of codes.
@@ -133,7 +133,7 @@ def count_codes(codes: Array) -> tuple[Array, Array]:
 
 
 def narrow_codes(codes: Array) -> Array | None:
-    """Return 32-bit integers in the order of the codes, which sort twice as fast; None if this is impossible.
+    """Convert codes to 32-bit integers of the same order, which sort twice as fast; None if this is impossible.
 
     It is possible for float32 scores, for example. Fewer than MANY_CODES codes are never converted.
     """
@@ -312,8 +312,8 @@ class LiveTally:
     def collect_arguments(self) -> tuple[Any, ...]:
         """Return the kernel arguments.
 
-        A dense tally has two: the counters, and the sums of w - 1 over the weights w of the rows. Any other tally has
-        seven, which the module `kernels.tally_codes` describes.
+        A dense tally has two arguments: the counters, and the sums of w - 1 over the weights w of the rows. Any other
+        tally has seven, which the module `kernels.tally_codes` describes.
         """
         if self.dense:
             return self.rows, self.excess
@@ -335,7 +335,7 @@ class LiveTally:
         self.__dict__.update(entries=entries, weights=np.zeros(0), waiting=np.zeros(1, I8))
 
     def _insert_codes(self, codes: Array) -> Entries:
-        """Return the entries after adding a row for each of these codes, which are sorted."""
+        """Return the entries after adding a row for each of these codes, which must be sorted."""
         old = self.entries
         if len(old) and old.excess is None and int(old.counts.max()) + len(codes) < tally.MANY:
             size = len(old) + len(codes)
@@ -347,7 +347,7 @@ class LiveTally:
         return tally.add_entries(old, tally.canonicalize(Entries(self.shift, *(a[:m] for a in out))))
 
     def _insert_weighted_codes(self, codes: Array, weights: Array) -> Entries:
-        """Return the entries after adding a row for each of these codes, with its weight; both may be sorted in place."""
+        """Return the entries after adding a row for each code, with its weight. Both arrays may be sorted in place."""
         old, n = self.entries, len(codes)
         spare = allocate(n, codes.dtype), allocate(n, F8)
         size, most = len(old) + n, int(old.counts.max(initial=0)) + n
@@ -365,7 +365,7 @@ class LiveTally:
         return tally.canonicalize(Entries(self.shift, trim(out[0], m), trim(out[1], m), sums))
 
     def consolidate(self) -> Entries:
-        """Return all rows as sorted entries: one for each place of a cell that has rows."""
+        """Return all rows as sorted entries: for each cell, an entry for each place that has rows."""
         if self.waiting[0]:
             self._sort_in_waiting()
         if not len(self.rows) and not len(self.low):

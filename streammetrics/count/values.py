@@ -8,7 +8,7 @@ bucket), which are sorted from time to time and become entries (code, number of 
 there are also windows, one for each output. A window is an array of counters for the range of buckets in which
 most values of the output lie. A kernel directly increments the counter of a value in this range, and buffers all other
 values as codes. If an output has only a few distinct numbers, its window (of the kind `KNOWN`) instead has a counter
-for each of them, which the kernel finds with a hash.
+for each of these numbers, which the kernel finds with a hash.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class LiveValues(LiveExactRows):
         return super().nbytes + self.counters.nbytes + self.window_excess.nbytes
 
     def open_windows(self, sample: Entries) -> None:
-        """Open a window (array of counters) for each output, for the buckets that contain most rows of a sample."""
+        """Open a window (array of counters) for each output. It covers the buckets that contain most rows of a sample."""
         outputs, bits = self.statistic.outputs, self.statistic.bits
         if not len(sample) or outputs > WINDOWS:
             return
@@ -293,7 +293,7 @@ class ValueCounter(Counter):
         return changed
 
     def _needs_fit(self, live: LiveValues, rows: int) -> bool:
-        """Return whether levels and windows must be adapted to the rows before `rows` more rows are added."""
+        """Return whether levels and windows must be adapted to the counted rows before `rows` more rows are added."""
         waiting = int(live.used[0])
         if not self._has_window:
             groups = max(self.index.count(self.inner), 1) * self.statistic.outputs

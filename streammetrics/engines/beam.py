@@ -38,7 +38,7 @@ class FoldTables(beam.CombineFn):
     Raises
     ------
     InvalidInputError
-        A table has invalid values, or a query column without `assume_grouped`.
+        A table has invalid values, or it has a query column and `assume_grouped` is not set.
 
     Notes
     -----
@@ -216,7 +216,7 @@ def _convert_row(row: Any) -> Mapping[str, Any]:
 def _refuse_query_columns(metrics: MetricLike, present: Iterable[str]) -> None:
     """Raise InvalidInputError if a table for ranking metrics has a query column.
 
-    A query may then have rows in several tables, and would be counted as several queries.
+    A query with rows in several tables would be counted as several queries.
     """
     if names := find_query_columns(metrics, present):
         raise InvalidInputError(
