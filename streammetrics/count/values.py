@@ -110,7 +110,7 @@ class LiveValues(LiveExactRows):
         return super().nbytes + self.counters.nbytes + self.window_excess.nbytes
 
     def open_windows(self, sample: Entries) -> None:
-        """Open a window (array of counters) for each output. It covers the buckets that contain most rows of a sample."""
+        """Open a window (array of counters) for each output, which covers the buckets with most rows of a sample."""
         outputs, bits = self.statistic.outputs, self.statistic.bits
         if not len(sample) or outputs > WINDOWS:
             return

@@ -107,8 +107,8 @@ def states(data: Any, metrics: MetricLike) -> list[Delayed]:
 
     Notes
     -----
-    For ranking metrics, every partition must contain whole queries. A merge cannot detect a query that is in two states,
-    and would count it as two queries.
+    For ranking metrics, every partition must contain whole queries. A merge cannot detect that a query is in two
+    states, and would count it as two queries.
     """
     return _count_parts(_split_parts(data, metrics), partial(fold_part, metrics=metrics), "partition {:,}")
 

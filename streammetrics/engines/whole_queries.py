@@ -48,8 +48,8 @@ class PartQueries(NamedTuple):
 def find_query_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]:
     """Return the query columns of ranking metrics.
 
-    The list is empty if no metric has queries, or if the table lacks a query column, because each row then contains a
-    whole query as lists.
+    The list is empty if no metric has queries. It is also empty if the table lacks a query column: each row of such a
+    table contains a whole query as lists.
     """
     check_metrics(metrics)
     column = find_query_column(metrics)
@@ -101,7 +101,7 @@ def fold_queries(part: Any, metrics: MetricLike) -> PartQueries:
 
 
 def merge_queries(parts: Iterable[PartQueries], metrics: H) -> H:
-    """Merge the results of `fold_queries` into a new object, and count the queries at the ends of the parts.
+    """Merge the results of `fold_queries` into a new object, and count the first and last queries of the parts.
 
     Raises
     ------
@@ -184,7 +184,7 @@ def _copy_arrow(rows: Rows) -> Rows:
 
 
 def _concat_rows(pieces: Sequence[Rows]) -> Rows:
-    """Return the rows of all pieces, which have the same columns."""
+    """Return the rows of all pieces, which must have the same columns."""
     names = dict.fromkeys(name for piece in pieces for name in piece)
     for name in names:
         if any(name not in piece for piece in pieces):

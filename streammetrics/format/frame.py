@@ -94,7 +94,7 @@ def compute_digest(state: State) -> str:
 
 
 def write_frame(states: Sequence[State], about: Any = None) -> bytes:
-    """Encode states and a description of the object that they belong to as one frame.
+    """Encode states, and a description of the object that they belong to, as one frame.
 
     Parameters
     ----------
@@ -366,8 +366,8 @@ class Frame:
         sections: list[Section] = []
         need = 0
         for i, schema in enumerate(self.kind.sections):
-            # Decoding takes up to twice the memory of its result, so at most half of `need` stays in use after the
-            # earlier sections are decoded.
+            # Decoding takes up to twice the memory of its result. Once the earlier sections are decoded, they therefore
+            # occupy at most half of `need`, the sum of the estimates for decoding them.
             room = self.limit - need // 2
             sections.append(section := self.read_section(i, room))
             more = section.size + estimate_section_memory(schema, section.plain)
@@ -405,7 +405,7 @@ def _format_error(error: Exception) -> str:
 
 
 def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
-    """Decode frames with equal headers, in order, in passes of several frames each to limit the memory.
+    """Decode frames, which must have equal headers, in order. Each pass decodes only some frames, to limit the memory.
 
     Yields
     ------
@@ -495,8 +495,8 @@ def merge_groups(
             earlier = total.get(group)
             if earlier is not None and len(earlier) != len(new):
                 raise IncompatibleStateError("the states have different metrics or settings and cannot be merged")
-            # Add the states of all portions to the total in a single call. Their exact rows then need not be sorted in
-            # a cell that the total already counts by bucket.
+            # Add the states of all portions to the total in a single call, so that their exact rows need not be sorted
+            # in cells that the total already counts by bucket.
             parts = [section[group] for section in new]
             total[group] = [_merge_states([*([earlier[i]] if earlier else []), *some]) for i, some in enumerate(parts)]
     return None if about is None else json.loads(about), {group: total[group] for group in sorted(total)}

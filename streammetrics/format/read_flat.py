@@ -77,7 +77,7 @@ def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Any) -> Arra
         require(is_below(codes, most + 1), f"{name} is out of range")
         return codes.astype(flat.dtype)
     signed = form in ("signed", "fixed")
-    # `zigzag` maps a nonnegative number v to 2 v, and a negative one to -1 - 2 v.
+    # `zigzag` maps a nonnegative number v to 2 * v, and a negative one to -1 - 2 * v.
     require(is_below(codes, 2 * LIMIT - 1 if signed else LIMIT), f"{name} is out of range")
     if not flat.limbs:
         return unzigzag(codes) if signed else codes.astype(np.int64)

@@ -76,8 +76,8 @@ def _read_narrow(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Ent
     codes: Array = gaps.astype(wide, copy=gaps.base is not None)
     del gaps
     # Turn the gaps into differences between adjacent codes (a code consists of cell and place), and add up the
-    # differences to get the codes. At the first entry of a cell, the difference to the last code of the cell before may
-    # wrap around modulo 2**32 or 2**64. The sum then wraps around too, so the code is right.
+    # differences to get the codes. At the first entry of a cell, the difference to the last code of the previous cell
+    # may wrap around modulo 2**32 or 2**64. The sum wraps around as well, so the code is right.
     base = nonempty.astype(np.uint64) << np.uint64(shift)
     codes += wide(1)
     codes[starts] += (base - np.uint64(1)).astype(wide)
@@ -279,8 +279,8 @@ def check_folding(state: State) -> None:
     if state.exact_rows_limit is None:
         require(not len(tallies[rows]), "a cell that should keep all rows exactly has buckets")
     elif (many := fine > state.exact_rows_limit).any():
-        # In some classes of states, the number of rows is not the only condition for buckets. The class then says which
-        # cells must have buckets; if it is not imported, there is no check.
+        # In some classes of states, the number of rows is not the only condition for buckets. Such a class decides
+        # which cells must have buckets; if it is not imported, there is no check.
         if not state.folds_by_rows:
             many &= not isinstance(state, OpaqueState) and state.select_folded_cells(tallies[exact], many)
         require(not many.any(), "a cell has too many exact rows")

@@ -75,7 +75,7 @@ class Schema:
 
 
 def build_schema(state: State) -> Schema:
-    """Return the schema with which the section of a state is written."""
+    """Return the schema that describes the section of a state."""
     flats = state.cells.flats
     parts = {n: p for n, p in state.parts().items() if isinstance(p, Tally) or not p.optional or n in flats}
     reasons: tuple[str, ...] = ()

@@ -405,7 +405,7 @@ class _Writer:
         if tally.level is not None:
             zeros = self.header[f"zeros {tally.name}"] = _count_common_zeros(e.places)
         for at in _cut_blocks(len(e)):
-            # Include the last entry of the block before, because the first gap of this block begins at its place.
+            # Include the last entry of the previous block, because the first gap of this block begins at its place.
             first = max(at.start - 1, 0)
             places = e.select(slice(first, at.stop)).places
             places = places >> places.dtype.type(zeros) if zeros else places
@@ -442,7 +442,7 @@ def _cut_blocks(length: int) -> Iterator[slice]:
 
 
 def _select_within(begins: Ints, at: slice) -> Ints:
-    """Return the indices in `begins`, which are in ascending order, that lie within a slice."""
+    """Return the items of `begins`, a list of ascending indices, that lie within a slice."""
     if not at.start and len(begins) and begins[-1] < at.stop:
         return begins
     first, last = np.searchsorted(begins, (at.start, at.stop))
@@ -476,7 +476,7 @@ def _count_trailing_zeros(union: int) -> int:
 
 
 def split_last_bits(e: Entries) -> tuple[Array, Array]:
-    """Split off the last bit of each place of wide entries, whose places have more than 48 bits.
+    """Split off the last bit of the place of each wide entry (an entry whose place has more than 48 bits).
 
     Returns two arrays: the low 65 bits of each place without the last one, and the last bit of each place.
     """
@@ -510,6 +510,6 @@ def compute_gaps(places: Array, begins: Ints | None = None) -> Array:
 
 
 def require(condition: Any, message: str) -> None:
-    """Raise StateFormatError, which says that the state is corrupt and why, unless a condition holds."""
+    """Raise StateFormatError unless a condition is true; `message` says why the state is corrupt."""
     if not condition:
         raise StateFormatError(f"the state is corrupt: {message}")

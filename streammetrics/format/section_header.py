@@ -201,8 +201,8 @@ class SectionReader:
         noises = [section.noise for section in self.sections]
         if not self._is_each(self._end, map(len, self.plains)):
             # The noise is not where it should be: each section was split where its compressed bytes end, but the writer
-            # of this frame compressed other bytes than `PackedSection` does. So join the two parts of each section
-            # again, and split it where its noise begins.
+            # of this frame compressed more or fewer bytes than `PackedSection` does. So join the two parts of each
+            # section again, and split it where its noise begins.
             ends = [self._end] if self.is_single else self._end.tolist()
             wholes = [b"".join(section) for section in self.sections]
             self.plains = [whole[:end] for whole, end in zip(wholes, ends, strict=True)]

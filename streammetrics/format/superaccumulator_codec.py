@@ -4,7 +4,7 @@ A superaccumulator is a fixed-point number wide enough to hold an exact sum of f
 which are int64. In this encoding it has 69 words of 32 bits in two's complement: one for each chunk except the last, and
 two for the last, which may be larger. In a sum of ordinary numbers, nearly all words are zero or repeat the sign.
 
-The stored words are those from the first nonzero word on, without the highest words that only repeat the sign. The
+The stored words begin with the first nonzero word, and end before the highest words that only repeat the sign. The
 encoding of a superaccumulator consists of:
 
 - twice the index of its first nonzero word, plus 1 if the superaccumulator is negative;

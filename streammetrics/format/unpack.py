@@ -74,7 +74,7 @@ class Sections(Sequence[State]):
         return self._prepend_axis(np.arange(len(self)), Vocabulary("integer", np.arange(len(self))))
 
     def sum_by_section(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Return the sum over each section of an array with one element for each front cell (slice)."""
+        """Sum an array, which has one element for each front cell (slice), over each section."""
         out = np.zeros((len(self), *numbers.shape[1:]), numbers.dtype)
         some = np.diff(self.fronts) > 0
         if some.any():

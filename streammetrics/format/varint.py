@@ -73,8 +73,8 @@ def encode_tiers(parts: Iterable[Array]) -> tuple[int, int, list[Array]]:
     firsts: list[Array] = []
     seconds: list[Array] = []
     thirds: list[Array] = []
-    # The tiers are separate, so that the first one has one byte for every number. Most numbers are small, and numpy finds
-    # the large ones by comparing these bytes with 255.
+    # The tiers are separate, so that the first tier has one byte for every number. Most numbers are small, and numpy
+    # finds the large ones by comparing these bytes with 255.
     for values in parts:
         first = np.minimum(values, values.dtype.type(FIRST)).astype(np.uint8, copy=False)
         firsts.append(first)
@@ -101,7 +101,7 @@ def cumsum_by_section(steps: Array, counts: Any) -> Array:
 
 
 def count_by_section(index: Array, lengths: Any) -> Any:
-    """Return how many elements of `index`, which contains ascending positions in an array, lie in each section of it.
+    """Return how many elements of `index`, a list of ascending positions in an array, lie in each section of the array.
 
     The array contains one section after the other, and `lengths` gives the length of each section.
     """
@@ -152,7 +152,7 @@ class Pieces:
         self.plains, self.at, self.one = plains, at, len(plains) == 1
 
     def cut(self, lengths: Any, dtype: Any = np.uint8) -> Array:
-        """Read the next piece of every section: `lengths` bytes each."""
+        """Read the next piece of every section; `lengths` gives the number of bytes of each piece."""
         begin = self.at
         self.at = begin + lengths
         if self.one:

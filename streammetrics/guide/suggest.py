@@ -157,7 +157,7 @@ class MissingNameError(AttributeError):
 
 
 def format_suggestion(meant: NameSuggestion) -> str:
-    """Return a suggestion as a sentence."""
+    """Return a suggestion as text for an error message."""
     if not meant.library:
         return f"did you mean {format_expression(meant.ours[0])}?"
     library_name = f"{PEERS[meant.library]}'s {meant.name}"

@@ -1,4 +1,4 @@
-"""Compile the kernels of metrics before the first batch, so that no batch in the middle of a training waits for them."""
+"""Compile the kernels of metrics before the first batch, so that no batch during a training run waits for them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..state.state import State
 __all__ = ["compile_kernels"]
 
 # The numbers of rows in the artificial batches whose counting compiles the kernels. A histogram keeps up to 65,536 rows
-# exactly. The largest batch exceeds this limit, so the batch after it compiles the kernels for more rows.
+# exactly. The largest batch exceeds this limit, so the batch after it compiles the kernels for larger histograms.
 BATCHES = (2, 4_096, 70_000, 2)
 SMALL_BATCHES = (2, 4_096)
 GROUP_ROWS = 8

@@ -63,7 +63,7 @@ class Carrier(Protocol):
         ...
 
     def describe_change(self, column: Any, mark: Any) -> str:
-        """Describe how a column has changed since `keep` returned the mark; return "" if it has not changed."""
+        """Describe how a column has changed since `keep` returned the marker `mark`; return "" if it has not changed."""
         ...
 
     def find_batch_key(self, column: Any) -> Hashable:
@@ -88,7 +88,7 @@ class DeferredStep(NamedTuple):
     """The arguments of one call of `update`.
 
     `columns` has the columns by name or position (0 or 1), and `is_table` says whether the caller passed them as a table.
-    `marks` has (name, carrier, mark) for each column on a device, to detect changes.
+    `marks` contains (name, carrier, marker) for each column on a device, to detect changes.
     """
 
     number: int
@@ -305,8 +305,8 @@ class Deferred(Generic[H]):
                 # The framework cannot copy these columns. Record the error, which the next `flush` raises.
                 bad += [(step, error) for step in steps]
         bad_steps = self._bad_steps + [(step.number, error.with_traceback(None)) for step, error in bad]
-        # These assignments move the steps from the waiting ones to those being copied or those that failed. A Ctrl-C
-        # between two of them would lose steps or count them twice.
+        # These assignments move steps from the list of waiting steps to the lists of steps that are being copied or have
+        # failed. A Ctrl-C between two of the assignments would lose steps or count them twice.
         run_without_interrupt(
             [
                 partial(self._transferring.append, batches),
@@ -413,7 +413,7 @@ class Deferred(Generic[H]):
         raise InvalidInputError(text) from error
 
     def compute(self) -> Any:
-        """Return the value over all steps, after waiting for them.
+        """Wait until all steps are counted, and return the value over all steps.
 
         If steps have failed, this method raises the error of `flush`. A second call then returns the value over all other
         steps.

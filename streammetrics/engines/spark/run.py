@@ -69,7 +69,7 @@ class RowGrouping(NamedTuple):
 
 
 def find_row_grouping(metrics: MetricLike, present: Collection[str]) -> RowGrouping | None:
-    """Return the columns of groups or queries that must be counted in the same task; None if rows may be in any task.
+    """Return the columns of groups or queries whose rows must be in the same task; None if rows may be in any task.
 
     If the table lacks the query column of ranking metrics, each row contains a whole query as lists, and may be in any
     task.
@@ -153,7 +153,7 @@ def evaluate(
     strategy: str = "auto",
     partitions: int | None = None,
 ) -> Evaluated:
-    """Compute metrics of a data frame, overall or by slice, bit-identical to a single pass in one process.
+    """Compute metrics of a data frame, overall or by slice; they equal those of one pass in one process bit for bit.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def evaluate(
     -----
     Ranking metrics and GroupAUC need all rows of a query or group in one task, so their rows are always shuffled. For
     ranking metrics such as NDCG, rows are sorted by query, and no batch ends in the middle of a query. For GroupAUC,
-    every task closes its groups, so the merged state has constant size and equals the result of `seal` after all rows.
+    every task closes its groups, so the merged state has constant size. It equals the result of `seal` in one process.
     If both kinds are computed and the groups of GroupAUC are not the queries, rows are distributed by query. Tasks then
     cannot close the groups, but their memory is still bounded.
 

@@ -138,7 +138,7 @@ def _check_part(rows: pa.Table, previous: int | None) -> int:
     Raises
     ------
     InvalidInputError
-        The task received rows of several partitions. Its groups may then be incomplete, and must not be closed.
+        The task received rows of several partitions, so its groups may be incomplete, and must not be closed.
     """
     parts = rows.column(PART).unique().to_pylist()
     if len({*parts, *([] if previous is None else [previous])}) > 1:

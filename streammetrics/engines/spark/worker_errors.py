@@ -35,7 +35,7 @@ def raise_worker_errors() -> Iterator[None]:
 
 
 def _explain(text: str) -> StreamMetricsError | None:
-    """Return the error of this package that Spark's error message describes; None if it describes none."""
+    """Return the error of this package that Spark's error message describes; None if there is no such error."""
     if match := OWN_ERROR.search(text):
         kind = getattr(errors, match[1], None)
         return None if kind is None else kind(match[2])
