@@ -74,7 +74,7 @@ class RoundScorer:
             )
 
     def _find_known_directions(self, maximize: bool | None) -> dict[str, bool]:
-        """Return a dict from the name of each value to whether higher is better; raise ValueError if this is unknown."""
+        """Return a dict that says for the name of each value whether higher is better; raise ValueError if unknown."""
         known = find_directions(self._scorer.metrics, maximize)
         directions = {own: known.get(own, maximize) for own in self._scorer.names}
         if unknown := [own for own, is_high in directions.items() if is_high is None]:

@@ -63,7 +63,7 @@ class Carrier(Protocol):
         ...
 
     def describe_change(self, column: Any, mark: Any) -> str:
-        """Describe how a column has changed since `keep` returned the marker `mark`; return "" if it has not changed."""
+        """Describe how a column has changed since `keep` returned the marker `mark`; return "" if it is unchanged."""
         ...
 
     def find_batch_key(self, column: Any) -> Hashable:
@@ -305,8 +305,8 @@ class Deferred(Generic[H]):
                 # The framework cannot copy these columns. Record the error, which the next `flush` raises.
                 bad += [(step, error) for step in steps]
         bad_steps = self._bad_steps + [(step.number, error.with_traceback(None)) for step, error in bad]
-        # These assignments move steps from the list of waiting steps to the lists of steps that are being copied or have
-        # failed. A Ctrl-C between two of the assignments would lose steps or count them twice.
+        # These assignments move steps from the list of waiting steps to the lists of steps being copied or that
+        # have failed. A Ctrl-C between two of the assignments would lose steps or count them twice.
         run_without_interrupt(
             [
                 partial(self._transferring.append, batches),

@@ -106,9 +106,9 @@ def merge_ranks(metrics: H | Deferred[H], transport: Transport) -> H:
     Raises
     ------
     IncompatibleStateError
-        Ranks have different metrics or settings; all ranks raise, and name the differences.
+        Ranks have different metrics or settings. All ranks raise this error, which names the differences.
     SyncError
-        A rank is gone or stuck, or has failed; all other ranks raise.
+        A rank is gone or stuck, or has failed. All other ranks raise this error.
     """
     try:
         counted = read_metrics(metrics)
@@ -130,7 +130,7 @@ def merge_ranks(metrics: H | Deferred[H], transport: Transport) -> H:
 
 
 def _compute_plan(blank: MetricLike) -> bytes:
-    """Return a digest of the metric settings and the layout of counters, which is equal on all ranks if they can merge.
+    """Return a digest of the metric settings and the layout of counters. Ranks can merge if their digests are equal.
 
     `blank` is an empty copy of the metrics of this rank.
     """
@@ -142,7 +142,7 @@ def _compute_plan(blank: MetricLike) -> bytes:
 
 
 def _gather_records(transport: Transport, record: bytes) -> list[bytes]:
-    """Send a record of this rank to all ranks, and return the records of all ranks, which have equal lengths."""
+    """Send a record of this rank to all ranks, and return the records of all ranks, which must have equal lengths."""
     return [bytes(r) for r in transport.gather_uneven(record, [len(record)] * transport.size)]
 
 

@@ -42,7 +42,7 @@ class ArrayCarrier:
     """
 
     def keep(self, column: jax.Array) -> tuple[jax.Array, None]:
-        """Return the array itself and None, because an immutable array needs no mark to detect changes."""
+        """Return the array itself and None, because an immutable array needs no marker to detect changes."""
         return column, None
 
     def snapshot(self, column: jax.Array) -> jax.Array:

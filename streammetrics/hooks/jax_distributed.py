@@ -45,7 +45,7 @@ def sync(metrics: H | Deferred[H], timeout: float | timedelta = TIMEOUT) -> H:
     Raises
     ------
     IncompatibleStateError
-        Processes have different metrics or settings. All of them raise, and the message names the differences.
+        Processes have different metrics or settings. All of them raise this error, which names the differences.
     SyncTimeoutError
         A process did not answer in time: it is stuck, gone, or has not called this function.
     SyncError
@@ -55,7 +55,7 @@ def sync(metrics: H | Deferred[H], timeout: float | timedelta = TIMEOUT) -> H:
     Notes
     -----
     JAX runs collective operations in order and cannot cancel them. After a timeout, the operations of this function and
-    those of the training keep waiting for the process that did not answer, and later calls raise an error. Restart all
+    of the training run keep waiting for the process that did not answer, and later calls raise an error. Restart all
     processes in this case. A call takes two collective operations and a merge. JAX compiles a collective operation for
     each data length, so the length is rounded up to a power of two.
 

@@ -397,7 +397,7 @@ def _find_caller(kind: type) -> Any:
     """Return the object of class `kind` whose method called this function, directly or indirectly, or None.
 
     Keras does not tell a callback which other callbacks there are, or a metric which model output it reads. The Keras
-    object that knows this is a caller, so this function looks for it in the stack frames.
+    object that knows this is among the callers, so this function looks for it in the stack frames.
     """
     frame: Any = sys._getframe()
     while frame is not None:

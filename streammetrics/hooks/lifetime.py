@@ -101,7 +101,7 @@ class LifetimeAccumulator(Accumulator):
         self.window_state = content._replace(updates=content.updates + 1)
 
     def end_window(self) -> None:
-        """Begin the next window, unless `window` is set, because windows then end after a number of updates."""
+        """Begin the next window; do nothing if `window` is set, because such windows end after a number of updates."""
         if self.definition.pane_updates is None:  # type: ignore[attr-defined]
             self.window_state = self.window_state.add_pane()
 

@@ -66,8 +66,8 @@ class feval(RoundMetrics):  # noqa: N801 - named after the argument that it is p
     maximize : bool, optional
         Whether higher is better, for metrics that do not define it (`About.best`). Early stopping uses all metrics.
     name : str, optional
-        The name to report for a single metric. By default, the name of the metric; a name that a built-in metric of
-        LightGBM has gets "_sm": "auc_sm".
+        The name to report for a single metric. By default, the name of the metric, with "_sm" added if LightGBM has a
+        built-in metric of the same name ("auc_sm").
 
     Raises
     ------

@@ -20,8 +20,9 @@ class MetricCheckpoint(lightning.Callback):
 
     A checkpoint in the middle of an epoch contains the merged rows of all ranks. After ``fit(ckpt_path=)``, rank 0
     continues from these rows, and the other ranks start empty, so that each row is counted once. The number of processes
-    may be different. At the end of an epoch, rows are not saved, because the next epoch starts empty. Rows of a validation
-    are not saved either, because Lightning repeats it. The callback turns off ``persistent(True)``.
+    may be different. At the end of an epoch, rows are not saved, because the next epoch starts empty. Rows of a
+    validation are not saved either, because Lightning repeats the validation. The callback turns off
+    ``persistent(True)``.
 
     Examples
     --------
@@ -40,7 +41,7 @@ class MetricCheckpoint(lightning.Callback):
             metric.persistent(False)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Note the number of updates of each metric, to find the metrics that the validation updates."""
+        """Record the number of updates of each metric, to find the metrics that the validation updates."""
         self._counts = {name: metric.update_count for name, metric in _find_metrics(pl_module)}
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:

@@ -53,12 +53,12 @@ def sync(metrics: H | Deferred[H], comm: Any = None, timeout: float | timedelta 
     Raises
     ------
     IncompatibleStateError
-        Ranks have different metrics or settings. All ranks raise, and the message names the differences and the ranks.
+        Ranks have different metrics or settings. All ranks raise this error, which names the differences and the ranks.
     SyncTimeoutError
         A rank did not answer in time: it is stuck, or has not called this function.
     SyncError
-        The metrics of a rank could not be read, for example after a batch with invalid values: all other ranks raise, and
-        name that rank. Or MPI failed.
+        The metrics of a rank could not be read, for example after a batch with invalid values: all other ranks raise
+        this error, which names that rank. Or MPI failed.
 
     Notes
     -----

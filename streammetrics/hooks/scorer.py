@@ -52,7 +52,7 @@ class Scorer:
     TypeError
         `metrics` is not a metric or collection of this library.
     ValueError
-        The link is unknown or does not fit the metrics, or they read columns that are not passed.
+        The link is unknown or does not fit the metrics, or the metrics read columns that are not passed.
     """
 
     def __init__(self, metrics: MetricLike, link: str, gives: Iterable[str] | None = ()) -> None:
@@ -135,7 +135,7 @@ class Scorer:
         return any(isinstance(kind, (Classes, DiscoveredClasses)) for kind in self._find_kinds(role))
 
     def _find_scales(self) -> set[str]:
-        """Return the scales on which the metrics read predictions; raise if the link does not fit them."""
+        """Return the scales on which the metrics read predictions; raise ValueError if the link does not fit them."""
         inner = [k.kind if isinstance(k, Matrix) else k for k in self._find_kinds(self._predictions)]
         scales = {k.scale for k in inner if isinstance(k, Score)}
         if "logit" in scales and self.link not in ("logit", "identity"):

@@ -76,7 +76,7 @@ class TensorCarrier:
         return "was changed in place" if mark is not None and column._version != mark else ""
 
     def find_batch_key(self, column: torch.Tensor) -> Hashable:
-        """Return the device, dtype and row shape. Tensors with equal keys are copied together.
+        """Return the device, dtype and row shape as a key. Tensors with equal keys are copied together.
 
         Sparse, nested and scalar tensors have the key None: they are not copied, as the `update` of metrics rejects them.
         """
@@ -151,7 +151,7 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
 
     Notes
     -----
-    If the function raises, no metric has changed.
+    If the function raises an error, no metric has changed.
     """
     named = _name_metrics(metrics)
     shares = [saved] if isinstance(saved, Mapping) else _select_shares(list(saved))

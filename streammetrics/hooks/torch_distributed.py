@@ -1,8 +1,8 @@
 """Merge the metrics of all ranks of torch.distributed.
 
-Bytes are sent over a private gloo group. Its ranks find each other through the key-value store of the training's process
-group. The training's group itself is not used, because an error would harm the training: a timeout closes a gloo group for
-good, and an nccl operation that hangs ends the process.
+Bytes are sent over a private gloo group. Its ranks find each other through the key-value store of the training process
+group. The training process group itself is not used, because an error in it would harm the training run: a timeout
+closes a gloo group for good, and an nccl operation that hangs ends the process.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     """Merge the metrics of all ranks of a group.
 
     Every rank must call this function the same number of times. All ranks get the same result. Metric states are in host
-    memory, so the function works with any backend of the training, such as nccl.
+    memory, so the function works with any backend of the training process group, such as nccl.
 
     Parameters
     ----------
@@ -69,19 +69,20 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     Raises
     ------
     IncompatibleStateError
-        Ranks have different metrics or settings. All ranks raise, and the message names the differences and the ranks.
+        Ranks have different metrics or settings. All ranks raise this error, which names the differences and the ranks.
     SyncTimeoutError
         A rank did not answer in time: it is stuck, gone, or has not called this function.
     SyncError
         A rank died, or its metrics could not be read, for example after a batch with invalid values: all other ranks
-        raise, and name that rank. Or a launcher has started several processes, but torch.distributed is not initialized.
+        raise this error, which names that rank. Or a launcher has started several processes, but torch.distributed is
+        not initialized.
     ValueError
         This rank is not in the group.
 
     Notes
     -----
     The first call creates a gloo group, in about 10 ms. After an error, the next call creates a new one, and works if
-    all ranks call it; the group of the training does not change. In a call, each rank sends two messages and merges the
+    all ranks call it; the training process group does not change. In a call, each rank sends two messages and merges the
     states. Histograms with many entries are summed as counters (all-reduce); all other states are gathered.
 
     Examples
@@ -107,8 +108,8 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     try:
         return merge_ranks(metrics, transport)
     finally:
-        # An operation that did not finish makes the gloo group unusable. Close it, so that the next call creates a new
-        # one.
+        # An operation that did not finish makes the gloo group unusable. Close the group, so that the next call creates
+        # a new one.
         if transport.broken:
             _close_group(full_group, sync_group.number)
 
@@ -145,7 +146,7 @@ def _find_store(group: Any) -> Any:
 
 
 def _join_group(group: Any, rank: int, size: int, deadline: Deadline) -> _SyncGroup:
-    """Return the private group that belongs to a group of the training.
+    """Return the private group that belongs to a process group of the training run.
 
     A new private group is created on the first call, and after a rank has closed the previous one. The store counts the
     closed groups, so all ranks agree on the number of the current group.
@@ -153,7 +154,7 @@ def _join_group(group: Any, rank: int, size: int, deadline: Deadline) -> _SyncGr
     Parameters
     ----------
     group : ProcessGroup
-        The group of the training.
+        The process group of the training run.
     rank, size : int
         The rank of this process in the group, and the number of ranks.
     deadline : Deadline
@@ -181,7 +182,8 @@ def _wait_for_ranks(store: Any, number: int, rank: int, size: int, deadline: Dea
     """Wait until all ranks have registered in the store, and return a new gloo group of them.
 
     The function polls the store, because a blocking wait would lock it for other threads. `number` is the number of
-    private groups that were closed before. The keys in the store begin with it, so that each group has its own keys.
+    private groups that were closed before. The keys in the store begin with this number, so that each group has its own
+    keys.
     """
     names, keys, pause = dist.PrefixStore(str(number), store), [f"here {r}" for r in range(size)], 0.001
     names.set(keys[rank], "")
@@ -199,7 +201,8 @@ def _wait_for_ranks(store: Any, number: int, rank: int, size: int, deadline: Dea
 def _close_group(group: Any, number: int) -> None:
     """Drop the private group with this number, and record in the store that it is closed.
 
-    Other ranks then also drop it. If the store cannot be reached within a second, nothing is recorded.
+    The record makes other ranks drop the group, too. If the store cannot be reached within a second, nothing is
+    recorded.
     """
     _groups.pop(group, None)
     store = _find_store(group)

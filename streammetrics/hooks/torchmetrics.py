@@ -30,7 +30,7 @@ NAME = "streammetrics_"
 
 
 class TorchMetric(torchmetrics.Metric):
-    """A torchmetrics metric that computes metrics of this library, bit-identical for any split of rows over ranks.
+    """A torchmetrics metric that computes metrics of this library; any split of rows over ranks gives the same bits.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class TorchMetric(torchmetrics.Metric):
     subclass that has the name of the metric, such as "auc". ("." becomes "_", because torch allows no dots in names.)
 
     After the first batch, a MetricCollection of torchmetrics shares one state among metrics with equal states; the state
-    of this metric never equals another. To share one pass over the rows, pass a MetricCollection of this library to
-    one TorchMetric.
+    of this metric never equals that of another metric. To share one pass over the rows, pass a MetricCollection of this
+    library to one TorchMetric.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class TorchMetric(torchmetrics.Metric):
             target_metric.update(target, preds, **columns)
 
     def _filter_kwargs(self, **kwargs: Any) -> dict[str, Any]:
-        """Select the arguments that this metric reads; a torchmetrics collection passes all arguments to every one."""
+        """Select the arguments that this metric reads; a torchmetrics collection passes all of them to every metric."""
         read = {"preds", "target", *columns_of(self._inner)}
         return {name: column for name, column in kwargs.items() if name in read}
 
@@ -209,7 +209,7 @@ class TorchMetric(torchmetrics.Metric):
     def _merge_ranks(self, saved: Callable[[], bytes], gather: Callable[..., Any] | None, group: Any) -> Any:
         """Return the merged metrics of all ranks.
 
-        If a deferred step of a rank has failed, the rank sends no bytes. All ranks then raise an error, and none
+        If a deferred step of a rank has failed, the rank sends no bytes, so that all ranks raise an error and none
         waits forever.
 
         Parameters

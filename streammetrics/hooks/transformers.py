@@ -39,7 +39,7 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
     Raises
     ------
     ValueError
-        The link does not fit the metrics, or they read columns that are not passed.
+        The link does not fit the metrics, or the metrics read columns that are not passed.
 
     Notes
     -----

@@ -24,7 +24,7 @@ class CalibrationContrasts(NamedTuple):
     log_difference : ScaledEstimate
         ln c_a - ln c_b, reported as c_a / c_b - 1.
     log_sum : ScaledEstimate
-        ln c_a + ln c_b, reported as c_a c_b - 1.
+        ln c_a + ln c_b, reported as c_a * c_b - 1.
     """
 
     log_difference: ScaledEstimate

@@ -57,7 +57,7 @@ def compare(
     confidence : float
         Nominal coverage of each interval.
     independent : bool
-        True asserts that the sides have no unit in common. Sides that do not have the same shards are then compared by
+        True asserts that the sides have no unit in common. If so, sides with different or no shards are compared by
         Welch's method. The standard error of each side comes from its own shards. Without shards, it comes from the
         formula of the metric for independent rows.
     relative : bool
@@ -70,8 +70,8 @@ def compare(
     covariates : pair, or list of pairs, optional
         Metrics of the same two arms from before the treatment, for variance reduction (CUPED); for each covariate, a
         pair (a, b). A metric of a collection is adjusted by the covariates of the same name or, if there are none, by
-        all covariates. A metric may have at most three covariates. For randomised arms only. A quantile of few distinct
-        values is not adjusted, and the `method` of its interval says so.
+        all covariates. A metric may have at most three covariates. The arms must be randomised. A quantile of few
+        distinct values is not adjusted, and the `method` of its interval says so.
     adjust : {"holm", "bh"}, optional
         Multiplicity correction over all metrics and slices; `better` then also requires that the adjusted p-value is at
         most 1 - `confidence`. With `sequential`, "bh" is e-BH.

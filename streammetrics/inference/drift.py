@@ -55,9 +55,9 @@ class Drift(NamedTuple):
     Parameters
     ----------
     psi : float
-        Population stability index, sum of (p - q) log(p / q): the symmetric (Jeffreys) divergence.
+        Population stability index, sum of (p - q) * log(p / q): the symmetric (Jeffreys) divergence.
     kl : float
-        Kullback-Leibler divergence of the scores from the reference, sum of p log(p / q), in nats.
+        Kullback-Leibler divergence of the scores from the reference, sum of p * log(p / q), in nats.
     js : float
         Jensen-Shannon divergence, from 0 to log 2.
     word : str
@@ -81,7 +81,8 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
     """Return how far a score distribution has moved from a reference, such as the scores of last month.
 
     Let p and q be the shares of rows in a bin for the scores and the reference. The divergences are sums over bins of
-    p log(p / q) (KL), (p - q) log(p / q) (PSI), and (p log(p / m) + q log(q / m)) / 2 with m = (p + q) / 2 (JS).
+    p * log(p / q) (KL), (p - q) * log(p / q) (PSI), and (p * log(p / m) + q * log(q / m)) / 2 with m = (p + q) / 2
+    (JS).
 
     Bins are chosen to have equal weight in the reference, and their edges are edges of histogram buckets. A bucket with
     more than 1 / bins of the weight, such as that of a default score, becomes a separate bin. KL and PSI replace a share
@@ -109,8 +110,8 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
     Notes
     -----
     A score with more than 1 / bins of the weight in the reference is a separate bin, so that any change of its share
-    counts as drift. The result is not a statistical test: without drift, the index is about (bins - 1) (1/n + 1/m) for n
-    and m independent rows. Weighted rows count by weight. If each row has a distribution of its own, use `KLDivergence`
+    counts as drift. The result is not a statistical test: without drift, the index is about (bins - 1) * (1/n + 1/m)
+    for n and m independent rows. Weighted rows count by weight. If each row has a distribution of its own, use `KLDivergence`
     or `JensenShannonDivergence`.
 
     Examples
@@ -145,8 +146,8 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
 def population_stability_index(scores: MetricLike | State, reference: MetricLike | State) -> Stability:
     """Return how far a score distribution has moved from a reference, such as the scores of last month.
 
-    The index is the sum over bins of (p - q) ln(p / q), where p and q are the shares of rows in the bin for the scores and
-    the reference. Bins are the deciles of the reference, with edges at the edges of histogram buckets. A bucket with
+    The index is the sum over bins of (p - q) * ln(p / q), where p and q are the shares of rows in the bin for the scores
+    and the reference. Bins are the deciles of the reference, with edges at the edges of histogram buckets. A bucket with
     more than a tenth of the weight, such as that of a default score, becomes a separate bin. A share below 1e-4 counts as
     1e-4.
 
@@ -168,7 +169,7 @@ def population_stability_index(scores: MetricLike | State, reference: MetricLike
     Notes
     -----
     The index equals the `psi` of `drift`, which also offers other bins, floors and divergences. It is a symmetric
-    divergence (Jeffreys), not a statistical test. Without drift, it is about (bins - 1) (1/n + 1/m) for n and m
+    divergence (Jeffreys), not a statistical test. Without drift, it is about (bins - 1) * (1/n + 1/m) for n and m
     independent rows, which is 0.02 for 1,000 rows each. Weighted rows count by weight. Sources: Siddiqi (2006), Credit
     Risk Scorecards; Yurdakul and Naranjo (2020) for the distribution of the index.
 
@@ -254,5 +255,5 @@ def _compute_shares(rungs: NDArray[np.int64], mass: list[int], tops: list[int]) 
 
 
 def _kl_divergence(p: Sequence[float], q: Sequence[float]) -> float:
-    """Return the sum of p log(p / q), where terms with p = 0 are 0."""
+    """Return the sum of p * log(p / q), where terms with p = 0 are 0."""
     return math.fsum(a * float(log(a / b)) for a, b in zip(p, q, strict=True) if a)

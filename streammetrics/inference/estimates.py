@@ -321,7 +321,7 @@ def welch(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
 def divide(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
     """Return a / b - 1 of two independent estimates on the scale "natural", whose values need not be positive.
 
-    The standard error comes from the delta method: it is the standard error of a - r b, divided by b. Here r is the
+    The standard error comes from the delta method: it is the standard error of a - r * b, divided by b. Here r is the
     observed ratio a / b, which counts as a constant.
 
     Examples
