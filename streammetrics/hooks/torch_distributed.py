@@ -82,8 +82,8 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     Notes
     -----
     The first call creates a gloo group, in about 10 ms. After an error, the next call creates a new one, and works if
-    all ranks call it; the training process group does not change. In a call, each rank sends two messages and merges the
-    states. Histograms with many entries are summed as counters (all-reduce); all other states are gathered.
+    all ranks call it; the training process group does not change. In a call, each rank sends two messages and merges
+    the states. Histograms with many entries are summed as counters (all-reduce); all other states are gathered.
 
     Examples
     --------

@@ -111,8 +111,8 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
     -----
     A score with more than 1 / bins of the weight in the reference is a separate bin, so that any change of its share
     counts as drift. The result is not a statistical test: without drift, the index is about (bins - 1) * (1/n + 1/m)
-    for n and m independent rows. Weighted rows count by weight. If each row has a distribution of its own, use `KLDivergence`
-    or `JensenShannonDivergence`.
+    for n and m independent rows. Weighted rows count by weight. If each row has a distribution of its own, use
+    `KLDivergence` or `JensenShannonDivergence`.
 
     Examples
     --------
@@ -146,10 +146,10 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
 def population_stability_index(scores: MetricLike | State, reference: MetricLike | State) -> Stability:
     """Return how far a score distribution has moved from a reference, such as the scores of last month.
 
-    The index is the sum over bins of (p - q) * ln(p / q), where p and q are the shares of rows in the bin for the scores
-    and the reference. Bins are the deciles of the reference, with edges at the edges of histogram buckets. A bucket with
-    more than a tenth of the weight, such as that of a default score, becomes a separate bin. A share below 1e-4 counts as
-    1e-4.
+    The index is the sum over bins of (p - q) * ln(p / q), where p and q are the shares of rows in the bin for the
+    scores and the reference. Bins are the deciles of the reference, with edges at the edges of histogram buckets. A
+    bucket with more than a tenth of the weight, such as that of a default score, becomes a separate bin. A share below
+    1e-4 counts as 1e-4.
 
     Parameters
     ----------

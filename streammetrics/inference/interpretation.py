@@ -147,9 +147,9 @@ def _describe_equal_quantiles(
 ) -> Reasons:
     """Return a sentence for each cell in which a quantile is certainly equal on both sides; None for other cells.
 
-    The quantile is certainly equal if the intervals of both sides consist of one and the same value. Their difference is
-    0 and has no p-value. The sentence says by how much the share of weight at or below this value changes, because
-    this share can change although the quantile does not.
+    The quantile is certainly equal if the intervals of both sides consist of one and the same value. In that case, the
+    difference is 0 and has no p-value. The sentence says by how much the share of weight at or below this value
+    changes, because this share can change although the quantile does not.
     """
     notes = build_reasons(None, differences.reasons.shape)
     if differences.share is None:

@@ -336,8 +336,8 @@ def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False)
 def divide_replicates(a: Replicates, b: Replicates) -> Contrast:
     """Return a / b - 1 on the scale "ratio", with shard k left out on both sides, for values that need not be positive.
 
-    The error follows from the delta method: (a_k - b_k * a / b) / b replaces a_k / b_k. A relative difference to a control b
-    that is not clearly above 0 has no meaning, so such cells get a reason.
+    The error follows from the delta method: (a_k - b_k * a / b) / b replaces a_k / b_k. A relative difference to a
+    control b that is not clearly above 0 has no meaning, so such cells get a reason.
     """
     reasons = find_unclear_controls(jackknife(b))
     control = np.where(has_reason(reasons), 1.0, b.value)
@@ -408,10 +408,10 @@ def jackknife(
     Returns
     -------
     ScaledEstimate
-        Without covariates, se^2 = (K - 1) / K * sum (x_k - mean)^2 with K_eff - 1 degrees of freedom. With q covariates,
-        the error is computed from the residuals r of the pseudo-values:
-        se^2 = sum r^2 / (K * (K - 1 - q)) * (K - 2) / (K - 2 - q), with q fewer degrees of freedom. `reduction` is the share
-        of the variance that the covariates removed.
+        Without covariates, se^2 = (K - 1) / K * sum (x_k - mean)^2 with K_eff - 1 degrees of freedom. With q
+        covariates, the error is computed from the residuals r of the pseudo-values:
+        se^2 = sum r^2 / (K * (K - 1 - q)) * (K - 2) / (K - 2 - q), with q fewer degrees of freedom. `reduction` is the
+        share of the variance that the covariates removed.
 
     Raises
     ------
@@ -492,8 +492,8 @@ def _adjust_for_covariates(
         for slope, covariate, values in zip(theta, covariates, x, strict=True):
             residuals = residuals - slope * values
             point = point - slope * covariate.point
-        # The residual of a pseudo-value K * x - (K - 1) * x_k is K - 1 times the residual of x_k. The last factor of the
-        # variance corrects for estimating the slopes from the same shards.
+        # The residual of a pseudo-value K * x - (K - 1) * x_k is K - 1 times the residual of x_k. The last factor of
+        # the variance corrects for estimating the slopes from the same shards.
         pseudo = (shards - 1.0) * (shards - 1.0) * _sum_products(residuals, residuals)
         variance = pseudo / (shards * (shards - 1.0 - q)) * ((shards - 2.0) / (shards - 2.0 - q))
         reduction = np.where(np.asarray(before) > 0.0, 1.0 - variance / before, 0.0)

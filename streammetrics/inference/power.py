@@ -140,10 +140,10 @@ def power(
 
     Notes
     -----
-    users = (t_(1 - alpha / 2) + t_power)^2 V (1 / s + 1 / (1 - s)) / ln(1 + relative)^2, where V is the squared standard
-    error of the logarithm of the value times the number of units, and s is the share of one arm among the users in both
-    arms. A sequential experiment needs 1.6 to 1.8 times as many users at the end, and stops after 1.0 to 1.2 times as
-    many on average. A call takes 30 ms, and the first sequential call 0.2 s.
+    users = (t_(1 - alpha / 2) + t_power)^2 * V * (1 / s + 1 / (1 - s)) / ln(1 + relative)^2, where V is the squared
+    standard error of the logarithm of the value times the number of units, and s is the share of one arm among the
+    users in both arms. A sequential experiment needs 1.6 to 1.8 times as many users at the end, and stops after
+    1.0 to 1.2 times as many on average. A call takes 30 ms, and the first sequential call 0.2 s.
 
     Examples
     --------
@@ -275,7 +275,7 @@ def users_to_hold(
     shares: tuple[float, float] = EVEN,
     looks: int | None = None,
 ) -> PowerPlan:
-    """Return the number of users needed to show that a guardrail is held, if the treatment does not change the metric.
+    """Return the number of users needed to show that a guardrail is met, if the treatment does not change the metric.
 
     A guardrail is a metric that must not become worse by more than a margin.
 
@@ -299,7 +299,7 @@ def users_to_hold(
             "a guardrail with a margin of 0 is held only if it becomes better; pass a larger margin"
         )
     # For a calibration ratio, either of two contrasts (the log difference and the log sum of the ratios) can show that
-    # the guardrail is held, so each is tested at alpha / 2 (see `is_not_worse`). Plan for ratios far from 1, where the
+    # the guardrail is met, so each is tested at alpha / 2 (see `is_not_worse`). Plan for ratios far from 1, where the
     # power is lowest: there, only the log difference can show it.
     own = 0.5 * (1.0 + confidence) if is_ratio else confidence
     return users_needed(estimate, users, margin, power=power, confidence=own, shares=shares, looks=looks)
@@ -338,7 +338,7 @@ def smallest_effect(
 
 
 def days_to_go(users: float, planned: float, per_day: float) -> float:
-    """Return the days until the planned number of users is reached, with `per_day` new users per day; inf if that is 0.
+    """Return the days until the planned number of users is reached, with `per_day` new users a day; inf means never.
 
     Examples
     --------
@@ -488,8 +488,8 @@ def crossing_probability(drift: float, alpha: float, looks: int) -> tuple[float,
 
     Notes
     -----
-    For a Brownian motion W and a boundary c, P(W(t) > c(t)) = integral of f(s) P(W(t) - W(s) > c(t) - c(s)) ds holds for
-    the density f of the first passage time (Peskir 2002). The equation is solved step by step on a grid.
+    For a Brownian motion W and a boundary c, the density f of the first passage time satisfies P(W(t) > c(t)) =
+    integral of f(s) * P(W(t) - W(s) > c(t) - c(s)) ds (Peskir 2002). The equation is solved step by step on a grid.
     """
     end = Look(1.0, 1.0, 1.0 - alpha).scaled_time
     times = end * np.arange(1, STEPS + 1) / STEPS

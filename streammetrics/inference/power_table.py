@@ -20,7 +20,7 @@ EFFECTS = (0.005, 0.01, 0.02, 0.05, 0.1)
 """The relative effects of a table by default."""
 
 DETECT, HOLD = "detect", "hold"
-"""The goals of an experiment: detect an effect, or show that a guardrail is held although there is no effect."""
+"""The goals of an experiment: detect an effect, or show that a guardrail is met if there is no effect."""
 
 
 def power_table(
@@ -55,9 +55,9 @@ def power_table(
     better : dict of str to {"high", "low"}, optional
         Which values are better, for guardrails whose metric does not define it.
     per_day : float, optional
-        New users per day in both arms together; the table then has the number of days.
+        New users per day in both arms together, from which the table gets the number of days.
     power : float
-        Probability of detecting the effect if it exists, and of holding the guardrail if the metric does not change.
+        Probability of detecting the effect if it exists, and of meeting the guardrail if the metric does not change.
     confidence, shares, sequential, looks
         The same as for `power`.
 
@@ -71,10 +71,10 @@ def power_table(
 
     Notes
     -----
-    A guardrail is held if the interval of the difference excludes a value that is worse by the margin. If the metric
+    A guardrail is met if the interval of the difference excludes a value that is worse by the margin. If the metric
     does not change, the interval lies around 0, at a distance of one margin from this value. An effect as large as the
     margin is equally far from 0, so to detect it takes the same number of users. A guardrail of a calibration ratio
-    needs more, because its interval has the confidence (1 + `confidence`) / 2. Every guardrail must be held, so plan
+    needs more, because its interval has the confidence (1 + `confidence`) / 2. Every guardrail must be met, so plan
     for the largest number of users in the table.
 
     Examples

@@ -74,7 +74,7 @@ class QuantileSteps:
 
 @dataclass(frozen=True, eq=False)
 class QuantileSet:
-    """All differences, or relative differences, between a value in the interval of side a and one in that of side b."""
+    """All differences, or relative differences, between a value in side a's interval and one in side b's interval."""
 
     a: QuantileSteps
     b: QuantileSteps

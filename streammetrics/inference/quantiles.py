@@ -59,7 +59,7 @@ def _compute_limits(q: float, share: Contrast, confidence: float) -> tuple[Any, 
         reasons, not inside, lambda i: f"the {q:g}-quantile is an end of the data and has no interval; choose 0 < q < 1"
     )
     # The interval is centred at q. The observed share below the estimate would be a worse centre, because it exceeds q by
-    # up to the weight of one bucket. The error on the logit scale is the error of the share divided by q (1 - q).
+    # up to the weight of one bucket. The error on the logit scale is the error of the share divided by q * (1 - q).
     known_reach = np.where(has_reason(reasons), NAN, critical_value(confidence, share.df))
     half = known_reach * np.sqrt(jackknife_variance(share)) / (q * (1.0 - q) if inside else NAN)
     centre = LOGIT.point(q)
@@ -88,9 +88,9 @@ def quantile_interval(
     Returns
     -------
     Interval
-        The limits are quantile(q -+ t se), where se is the jackknife error of the share of weight below the estimate, and
-        t has K_eff - 1 degrees of freedom. The limits q -+ t se are computed on the logit scale, so that they stay between
-        0 and 1.
+        The limits are quantile(q -+ t * se), where se is the jackknife error of the share of weight below the estimate,
+        and t has K_eff - 1 degrees of freedom. The limits q -+ t * se are computed on the logit scale, so that they
+        stay between 0 and 1.
 
     Raises
     ------

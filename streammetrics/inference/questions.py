@@ -35,7 +35,7 @@ class Question(NamedTuple):
 
 
 def read_margins(guardrails: Any, relative: bool) -> dict[str, float]:
-    """Return the margin of each guardrail; raise if a relative margin is 1 or more, as it is probably meant in percent."""
+    """Return the margin of each guardrail; raise an error for a relative margin of 1 or more, probably a percentage."""
     if guardrails is not None and not isinstance(guardrails, Mapping):
         raise InvalidInputError(
             f'guardrails= takes a dict of metrics with their margins, such as {{"auc": 0.01}}, not {guardrails!r}'
@@ -50,7 +50,7 @@ def read_margins(guardrails: Any, relative: bool) -> dict[str, float]:
 
 
 def check_roles(roles: Sequence[tuple[str, str]], better: Mapping[str, str]) -> None:
-    """Raise if a metric has two roles, or if `better` names an unknown metric or direction."""
+    """Raise InvalidInputError if a metric has two roles, or if `better` names an unknown metric or direction."""
     names = [name for name, _ in roles]
     if twice := [name for name in names if names.count(name) > 1]:
         roles_found = " and ".join(role for name, role in roles if name == twice[0])
