@@ -20,7 +20,7 @@ EFFECTS = (0.005, 0.01, 0.02, 0.05, 0.1)
 """The relative effects of a table by default."""
 
 DETECT, HOLD = "detect", "hold"
-"""The goals of an experiment: detect an effect, or show that a guardrail is met if there is no effect."""
+"""The goals of an experiment: detect an effect, or show that a guardrail is held although there is no effect."""
 
 
 def power_table(
