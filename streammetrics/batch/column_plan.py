@@ -138,7 +138,7 @@ def _copy_first(dtype: np.dtype[Any], make: Converter | None) -> Converter:
 
 
 def _make_kernel_converter(name: str, dtype: np.dtype[Any], to: np.dtype[Any]) -> Converter:
-    """Return a conversion that runs the kernel `name`, which reads dtype `dtype` and writes dtype `to`.
+    """Return a conversion from `dtype` to `to` that runs the kernel `name`.
 
     The column may have another dtype of the same size: the kernel reads its bits as `dtype`.
     """

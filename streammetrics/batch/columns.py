@@ -374,7 +374,7 @@ class Batch:
 
     @property
     def root(self) -> Batch:
-        """The batch that the user passed: this batch itself or, for a selection, its first ancestor that is none."""
+        """The batch that the user passed: this batch itself or, for a selection, the batch it was selected from."""
         return self if self._parent is None else self._parent.root
 
     @property

@@ -182,7 +182,7 @@ index, and the categories as an Arrow array."""
 def _arrow_categories(raw: Any) -> Any:
     """Return the categories of a pandas categorical as an Arrow array.
 
-    Successive batches often share their categories, so the result is cached until pandas deletes the categories.
+    Successive batches often share their categories, so the result is cached for as long as the categories exist.
     """
     import pyarrow as pa
 

@@ -194,7 +194,7 @@ class Score(Kind):
     def ok(self, column: Column) -> bool:
         if not column.values.size:
             return True
-        # Use the kernel only for this class: it does not know the bounds of subclasses.
+        # Use the kernel only for this class, because the kernel does not know the bounds of subclasses.
         if type(self) is Score and has_kernels() and column.values.ndim == 1:
             return not find_kernel(
                 "checks:find_bad_probability" if self.scale == "probability" else "checks:find_nonfinite"

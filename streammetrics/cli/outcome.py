@@ -45,8 +45,9 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings
     Raises
     ------
     UsageError
-        No task has a row that meets its conditions; or no row has the label that `--pos-label` names, and another label
-        is spelled almost alike. If there is no similar label, a message is enough: a short log may have no positives.
+        No task has a row that meets its conditions; or no row has the label that `--pos-label` names, but some have a
+        label with a similar spelling. If there is no similar label, a message is enough: a short log may have no
+        positives.
     """
     columns = {one.name: [c.column for c in one.conditions if c.sign in ("=", "!=")] for one in filters}
     statistics = [(content.binding, content.states[0]) for content in collect_entries(remove_shards(overall)).values()]
@@ -82,7 +83,7 @@ def _describe_empty_filter(condition: str, rows: int, log: Any, columns: Iterabl
 def _check_label(column: str, positive: Any, spelling: Any, log: Any) -> str | None:
     """Return a message if no row of the log has the positive label.
 
-    Raise UsageError if another label is spelled almost alike. Return None if a row has the label: in that case, a
+    Raise UsageError if another label has a similar spelling. Return None if a row has the label: in that case, a
     condition or a metric left out the rows with the label. `spelling` is the label as the user typed it.
     """
     if log.is_stream:

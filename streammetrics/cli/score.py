@@ -580,7 +580,7 @@ def _show_progress(log: Any) -> Iterator[Any]:
         now = time.monotonic()
         if now - began > PROGRESS_DELAY:
             bar.start()
-        # Measure the speed from the first counted row on, to exclude the time of compilation.
+        # Start measuring the speed at the first counted row, to exclude the time of compilation.
         first = first or (now if progress.rows else 0.0)
         speed = f"{_format_rate(progress.rows / (now - first))} rows/s" if first and now > first else ""
         done = progress.rows if total is not None else progress.bytes

@@ -167,7 +167,7 @@ def make_token(
 
 
 def list_tokens(url: str, experiment: str | None) -> None:
-    """Print the names of the tokens of owners, of readers, and of one experiment (None: of all experiments)."""
+    """Print the names of all tokens of owners and readers, and of one experiment; None means all experiments."""
     with _open_store(url) as store:
         rows = [("owner", row.name) for row in store.tokens(OWNER)] + [
             ("reader", row.name) for row in store.tokens(READER)

@@ -267,7 +267,7 @@ RecentDefinition.public = Recent
 
 
 def _count_rows(*columns: Any) -> int:
-    """Return the number of rows that columns have. A scalar applies to all rows; scalars alone give one row."""
+    """Return the number of rows in `columns`. A scalar applies to all rows; scalars alone give one row."""
     columns_passed = [c for c in columns if c is not None]
     return next(
         (len(c) for c in columns_passed if hasattr(c, "__len__") and not is_scalar(c)), int(bool(columns_passed))

@@ -103,7 +103,7 @@ class BatchUpdater:
         # A pair of the states and the counters, to which kernels add rows. The states are None while the counters
         # contain newer rows than the states. The counters are None until a batch is counted.
         self._content: tuple[tuple[State, ...] | None, LiveCounters | None] = (tuple(r.state for r in self.reads), None)
-        # The number of consecutive batches, up to the last one, with rows of new cells (such as new slices). After two
+        # How many batches in succession, including the last one, had rows of new cells (such as new slices). After two
         # such batches, the next one probably has new cells as well. A draft cannot count new cells, so the next batch
         # takes the general path (`count_batch`) immediately.
         self._batches_with_new_cells = 0

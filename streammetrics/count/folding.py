@@ -237,7 +237,7 @@ class FoldingCounter(Counter):
         rows[: len(known)] += known
         many = np.flatnonzero((rows > self.exact_rows_limit) & (pad_zeros(self.folded, len(rows))[: len(rows)] == 0))
         if len(many):
-            # If an error prevents the batch from being counted, `restore` removes the marks of these cells.
+            # If an error prevents the batch from being counted, `restore` unmarks these cells.
             self.cells_ahead, self.next_check = many, 0
             self._mark_folded(many)
 
@@ -262,7 +262,7 @@ class FoldingCounter(Counter):
         if self.lone:
             super().restore(mark)
         else:
-            # The exact rows of these cells have not been moved to buckets yet, so it is enough to remove the marks.
+            # The exact rows of these cells have not been moved to buckets yet, so it is enough to unmark the cells.
             self.folded[self.cells_ahead[self.cells_ahead < len(self.folded)]] = 0
 
     @property

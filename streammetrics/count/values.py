@@ -52,7 +52,7 @@ FEWEST = 1 << 10
 # Without windows, levels are adapted when the total number of entries and buffered codes exceeds a threshold. The
 # threshold grows with the number of cells, from FEW to MANY.
 FEW, MANY = 1 << 18, 1 << 22
-# If the sample for a window has at most this many distinct numbers, the window has a counter for each of them.
+# If the sample for a window has at most this many distinct numbers, the window has a counter for each number.
 FEW_NUMBERS = 512
 # KNOWN marks a window with a counter for each number. Such a counter is found by a hash of SLOT_BITS bits. The kernel
 # has the same constants.

@@ -147,8 +147,8 @@ def sort_by_query(table: Any, names: Sequence[str]) -> Any:
 
 def _check_distinct(ids: Sequence[Ints], column: Any) -> None:
     """Raise InvalidInputError if an ID of the query column occurs twice."""
-    # The ID of a string consists of two integers, and the ID of a number of one. IDs of different lengths are never
-    # equal, so compare only IDs of the same length.
+    # The ID of a string consists of two integers, and the ID of a number is one integer. IDs of different lengths are
+    # never equal, so compare only IDs of the same length.
     for width in {array.shape[1] for array in ids}:
         found = np.concatenate([array for array in ids if array.shape[1] == width])
         repeats = len(found) - len(np.unique(found, axis=0) if width > 1 else np.unique(found[:, 0]))

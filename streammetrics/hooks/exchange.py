@@ -197,7 +197,7 @@ def merge_saved(parts: Sequence[bytes]) -> Any:
 
 
 def _build_mismatch_error(plans: Sequence[Any], texts: Sequence[bytes]) -> IncompatibleStateError:
-    """Return the error that names how the metrics of other ranks differ from those of rank 0.
+    """Return the error that says how the metrics of other ranks differ from the metrics of rank 0.
 
     Parameters
     ----------

@@ -18,8 +18,8 @@ from .reasons import has_reason
 
 __all__ = ["Note", "describe_caveats"]
 
-# A warning needs slices with intervals that contain at least this share of all rows. Otherwise, the remaining slices
-# could explain the difference over all rows.
+# There is a warning only if the slices that have intervals contain at least this share of all rows. Otherwise, the
+# remaining slices could explain the difference over all rows.
 LEAST_SHARE = 0.9
 
 

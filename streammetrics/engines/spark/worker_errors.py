@@ -1,4 +1,4 @@
-"""Convert errors of Spark to errors of this package, in one line instead of the traces of the workers."""
+"""Convert errors of Spark to one-line errors of this package, without the stack traces of the workers."""
 
 from __future__ import annotations
 
