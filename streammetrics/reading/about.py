@@ -28,7 +28,7 @@ class About:
     formula : str
         The formula of the value.
     cost : str
-        The memory of the state, and the time that an update takes per row.
+        The memory that the state takes, and the time that an update takes per row.
     bound : str
         A description of how exact the value is and what its certified bounds are.
     best : {"high", "low"}, float or None
@@ -47,8 +47,9 @@ class About:
     value_range : pair
         The smallest and the largest possible value; None for no limit. Certified bounds stay within this range.
     nominal_range : pair, optional
-        The range whose length decides whether certified bounds are wide, if it differs from `value_range`. A skill score,
-        for example, lies between 0 and 1 for useful models, but can be any negative number.
+        Certified bounds are too wide if their width is a large share of the length of this range. By default it is
+        `value_range`. A skill score, for example, lies between 0 and 1 for useful models, but can be any negative
+        number.
     interval_scale : str
         The scale on which the sampling distribution of the value is roughly symmetric (see `SCALES`). All intervals are
         computed on this scale.
@@ -59,7 +60,7 @@ class About:
     no_sharded_interval_reason : str
         Why `Sharded` gives no interval for this metric, and what to use instead. Empty if it gives one.
     quantile : float, optional
-        If the value is a quantile: the share of the weight below it.
+        If the value is a quantile: the share of the total weight that lies below it, such as 0.5 for a median.
     pair_statistic : callable, optional
         For a metric that depends only on the pairs of a positive and a negative row: a function that returns the
         numerator and the denominator of the value. Its parameters are the number of negatives, the number of positives,

@@ -124,9 +124,9 @@ class Estimate(NamedTuple):
     reason: str | None = None
 
     def limits(self, confidence: float) -> tuple[Any, Any]:
-        """Return the confidence limits as numbers or arrays; NaN where there are none, or where nothing varies.
+        """Return the confidence limits as numbers or arrays; NaN if they are undefined or if the standard error is 0.
 
-        They lie in the range of the value (`within`), and the value lies between them.
+        The limits lie in the range of the value (`within`), and the value lies between them.
         """
         low, high = self._limits_on_scale(confidence) if self.ends is None else self.ends(confidence)
         # If a limit is very close to the value, rounding can put it on the wrong side. In that case the limit is set to
@@ -149,7 +149,7 @@ class Estimate(NamedTuple):
 
     @property
     def _is_constant(self) -> Any:
-        """Whether the error is 0, as for perfect rankings: nothing varies in the data, so the variation is unknown."""
+        """Whether the error is 0, as for a perfect ranking. Data without variation cannot show how the value varies."""
         return self.ends is None and self.scale != "wilson" and np.asarray(self.error) == 0.0
 
     def _limits_on_scale(self, confidence: float) -> tuple[Any, Any]:
@@ -218,8 +218,8 @@ def no_interval(value: Any, confidence: float, reason: str) -> Interval:
 class DefaultConfidence(float):
     """The type of the default confidence level, which lets functions tell whether the caller passed a level.
 
-    If the caller passed no level, tables print intervals only for `Sharded` metrics. These intervals assume that units,
-    such as users, are independent, rather than rows.
+    If the caller passed no level, tables print intervals only for `Sharded` metrics. Only these intervals are valid if
+    the rows of a unit, such as a user, depend on each other.
     """
 
     def __repr__(self) -> str:
@@ -273,7 +273,7 @@ def _critical_values(confidence: float, degrees: bytes) -> NDArray[np.float64]:
 
 @functools.lru_cache(maxsize=64)
 def _normal_quantile(confidence: float) -> float:
-    """Return the critical value of the normal distribution (1.96 for 95 %). That of Student's t is computed from it."""
+    """Return the critical value of the normal distribution (1.96 for 95 %), from which that of Student's t follows."""
     # In floating point, 1 - 0.95 is not exactly 0.05, so it is rounded to 15 decimals first (see `alpha_of`).
     return float(normal_quantile(1.0 - round(1.0 - confidence, 15) / 2.0))
 

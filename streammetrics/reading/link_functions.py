@@ -41,7 +41,8 @@ class LinkFunction(NamedTuple):
     name : str
         "natural", "logit", "log", "fisher", "relative" or "ratio".
     low, high : float
-        The ends of the scale. The values strictly between them are on the scale; others have no finite point on it.
+        The ends of the range of values that the scale is for. Values strictly between them are "on the scale". All other
+        values have no finite point on it.
     forward, back : callable
         The transformation from values to the scale, and its inverse.
     slope : callable
@@ -77,9 +78,10 @@ class LinkFunction(NamedTuple):
         return unwrap_scalar(np.asarray(self.back(np.asarray(point, np.float64)[()])))
 
     def limits(self, value: Any, reach: Any) -> tuple[Any, Any]:
-        """Return confidence limits, symmetric about a value on this scale; NaN for a value that is not on the scale.
+        """Return the confidence limits of a value, which are symmetric about it on this scale; NaN if it is not on it.
 
-        `reach` is the half width in units of the value. Divided by the slope, it is the half width on this scale.
+        `reach` is half the width of the interval in units of the value. The method divides it by the slope, which gives
+        half the width on this scale.
         """
         inside = self.holds(value)
         known = np.where(inside, value, 0.5)

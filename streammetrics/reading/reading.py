@@ -58,8 +58,8 @@ class Quotient(NamedTuple):
 def relative_slack(limits: Limits, rounding: Fraction) -> Fraction:
     """Return how far to widen the bounds of a quotient if each weight has a relative rounding error of `rounding`.
 
-    To first order, a quotient of weighted sums then has a relative error of 2 * `rounding`. The factor 8 is a safe upper
-    bound.
+    To first order, such errors change a quotient of weighted sums by at most 2 * `rounding`, relative to its value. The
+    factor 8 instead of 2 is a safety margin.
     """
     return 8 * rounding * max(abs(limits.low), abs(limits.high))
 
@@ -277,8 +277,8 @@ def _round_value(raw_value: Any) -> Any:
 
 def widen_for_rounding(value: Any, state: State) -> tuple[Any, Any]:
     """Return bounds on a value whose only error is the rounding of weights, and of products of weights and terms."""
-    # In a state with fixed-point sums, each product of weight and term was rounded as well. This rounding changes a
-    # mean by at most `least`.
+    # In a state with fixed-point sums, each product of a weight and a term was rounded as well. This second rounding
+    # changes a mean by at most `least`.
     slip = 8 * state.weight_rounding
     least = slip if state.has_fixed_point_terms else Fraction(0)
     return (_spread(value, -slip, -least), _spread(value, slip, least)) if slip else (value, value)
@@ -398,7 +398,8 @@ def read_side_by_side(metric: Any, state: State) -> Reading | None:
 def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[Any, Any]:
     """Return the lower and upper bounds of all cells, as two arrays.
 
-    The cells in the mask `some` are read one by one. The `values` of all others are exact, so they are their own bounds.
+    The cells in the mask `some` are read one by one. The `values` of all other cells must be exact, so that each value is
+    both bounds.
     If a weight was rounded, all cells are read one by one.
     """
     if "rounded" in state.cells.flats:
@@ -411,7 +412,7 @@ def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[A
 
 
 def known_reading(metric: Any, state: State, value: Any, bounds: tuple[Any, Any]) -> Reading:
-    """Return the reading of a state with one cell, whose value and bounds have been computed already."""
+    """Return the reading of a state with one cell, for which `value` and `bounds` have been computed already."""
     reading: Reading = metric.reading(state).having(bounds=lambda: bounds)
     reading._cached_value = value
     reading.__dict__["bounds"] = bounds

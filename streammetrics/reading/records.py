@@ -59,8 +59,8 @@ def build_record(metric: Any, reading: Reading, interval: Interval | None) -> di
     return {
         "metric": metric.name,
         "value": value,
-        # Leave the columns of bounds empty for counts and sums, because only values that are computed from histograms
-        # have bounds that differ from the value.
+        # Leave the columns for bounds empty for counts and sums: only a value that is computed from histograms can have
+        # bounds that differ from it.
         "bound_low": low if certain else None,
         "bound_high": high if certain else None,
         **interval_columns(value, interval),

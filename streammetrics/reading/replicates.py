@@ -28,12 +28,12 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ShardStates:
-    """The states of the shards of n cells, which show whether two samples have the same data.
+    """The states of the shards in each of n cells. Comparing them shows whether two samples contain the same data.
 
     Parameters
     ----------
     state : State
-        The shards of all cells; its last axis is the shard.
+        A state with the shards of all cells. Its last axis is the shard.
     bounds : int64, shape (n, 2)
         The shards of cell i are the cells of `state` from bounds[i, 0] up to, but not including, bounds[i, 1]. These
         indices do not count inner cells of the state, such as classes.
@@ -73,8 +73,8 @@ class Shards:
         The weight of each shard; 0 for empty shards.
     events : float64, shape (K, n)
         The number of events in each shard, on which the precision of an interval depends. Events are the positives of a
-        cell; its negatives, if a metric needs both and the cell has fewer of them; or its rows, if the metric has no
-        positives.
+        cell, or its negatives if the metric needs both and the cell has fewer negatives. If the metric has no
+        positives, events are rows.
     below : float64, shape (K, n), optional
         Only for a quantile: the weight of the values up to the quantile in each shard.
     edges : float64, shape (2, K, n), optional
@@ -100,13 +100,13 @@ class Shards:
         """The values without each shard in turn, as an array of shape (K, n); NaN where they are undefined.
 
         Row k contains the values of the n cells without the rows of shard k. If shard k is empty, these are the values
-        of all shards together. They are computed from the histogram buckets of the shards, which may be wider than
-        those of `Sample.values`. The array is computed when it is first needed.
+        of all shards together. All values come from the histogram buckets of the shards, which may be wider than the
+        buckets from which `Sample.values` were computed. The array is computed when it is first needed.
         """
         return self.replicate(len(self.weights))
 
     def fold(self, count: int) -> Shards:
-        """Return the same units in `count` shards, as if they had been counted with this number of shards.
+        """Return the data of the same units as if they had been split into `count` shards from the start.
 
         `count` must be a divisor of K.
         """
@@ -129,7 +129,7 @@ class Shards:
 
 
 def _fold_rows(table: Floats, count: int) -> Floats:
-    """Add up the rows of a table (or of each table of a stack) in `count` groups of adjacent rows."""
+    """Return a table of `count` rows, each the sum of a group of adjacent rows; also works on a stack of tables."""
     *stack, shards, cells = table.shape
     folded: Floats = np.add.reduce(table.reshape(*stack, count, shards // count, cells), axis=-2)
     return folded
@@ -190,7 +190,7 @@ def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
     """Return a dict from the names of the numbers of a metric to arrays over cells.
 
     `name` is the name of the metric, and `values` has its value in each cell. A scalar metric has one number. A vector
-    has one for each element, such as "f1_each/0", which is NaN in cells without this element.
+    has one number for each element, such as "f1_each/0". It is NaN in cells whose vector lacks this element.
     """
     if all(isinstance(v, float) for v in values):
         return {name: np.array(values, np.float64)}
@@ -199,7 +199,7 @@ def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
 
 
 def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
-    """Return one `Sample` for each number of a metric (one for a scalar, several for a vector), with all cells."""
+    """Return one `Sample` of all cells for each number of a metric: one for a scalar, several for a vector."""
     # A state without axes (such as slices) is read as one cell, even if it has no rows.
     is_single_cell = not state.axes
     whole = metric.reading(state) if is_single_cell else None
@@ -207,7 +207,7 @@ def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
     values = [whole.value] if whole else cells.values
     limits = [whole.bounds] if whole else cells.bounds
     numbers = numbers_of(name, values)
-    # If there are no cells, `limits` is empty, so there are no lower and upper bounds to split.
+    # If there are no cells, `limits` is empty, and `zip` yields no lower and upper bounds.
     low, high = ([numbers_of(name, side) for side in zip(*limits, strict=True)]) or ({}, {})
     keys, rows = ([()] if is_single_cell else keys_of(state)), state.row_counts
     rows = np.zeros(1, np.int64) if is_single_cell and not len(rows) else rows

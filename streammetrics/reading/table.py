@@ -292,7 +292,7 @@ def format_interval(record: dict[str, Any]) -> str:
 
 
 def _unify_key_types(keys: list[Any]) -> list[Any]:
-    """Return keys of one type. If a string such as "(other)" occurs among keys of another type, all become strings."""
+    """Return keys of one type: if a string such as "(other)" is among keys of another type, all become strings."""
     worded = any(isinstance(k, str) for k in keys) and not all(k is None or isinstance(k, str) for k in keys)
     return [None if k is None else format_atom(k) for k in keys] if worded else keys
 

@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 MARK = "*"
-"""The mark after a value with wide bounds in a table. A sentence below the table explains the mark."""
+"""The marker after a value with wide bounds in a table. A sentence below the table explains it."""
 
 LARGEST_SHARE = 0.05
 """Bounds are too wide if their width exceeds this share of the range of the metric, or of the value if it has no range."""
@@ -55,7 +55,7 @@ areas ("logit") lie between 0 and 1, and correlations ("fisher") between -1 and 
 
 
 class WideValue(NamedTuple):
-    """A record of the values of one metric whose certified bounds are too wide, used for marks and warnings.
+    """A record of the values of one metric whose certified bounds are too wide, used for the marker and for warnings.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class WideValue(NamedTuple):
     value, low, high : float
         The first of these values and its certified bounds.
     sentence : str
-        The sentence that explains the mark (see `sentence_of`).
+        The sentence that explains the marker (see `sentence_of`).
     remedy : str
         How to get narrower bounds.
     """
@@ -120,7 +120,7 @@ def are_wide(metric: Any, values: Any, lows: Any, highs: Any) -> NDArray[np.bool
 
 
 def largest_width(metric: Any, size: Any) -> Any:
-    """Return the largest width that bounds may have. `size` is the absolute value of the metric, or an array."""
+    """Return the largest width of bounds that are not too wide. `size` is |value|, as a number or an array."""
     length = range_length_of(metric)
     if length is not None:
         return LARGEST_SHARE * length
@@ -138,7 +138,7 @@ def sentence_of(metric: Any) -> str:
 
 
 def wide_values(metric: Any, name: str, state: Any, value: Any, bounds: tuple[Any, Any]) -> list[WideValue]:
-    """Return a list with one `WideValue` if the bounds of a value of one cell are wide, otherwise an empty list.
+    """Return a list with one `WideValue` if a cell's value has bounds that are too wide, otherwise an empty list.
 
     Parameters
     ----------
@@ -217,7 +217,7 @@ def merge_wide_values(values: Sequence[WideValue]) -> list[WideValue]:
 
 
 def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stacklevel: int) -> None:
-    """Issue one warning for a table in which some values have wide bounds, with their number and the first one."""
+    """Issue one warning if values of a table have wide bounds: it has their number, and the first as an example."""
     wide = [r for r in records if r.get("wide")]
     if not wide:
         return

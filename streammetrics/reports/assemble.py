@@ -204,7 +204,7 @@ def _group_by_treatment(content: _ReportContent) -> list[ComparedSides]:
 def _choose_model(thing: Any, models: list[str]) -> str:
     """Return the name of the model to compare with the first one.
 
-    If there are several others, this is the one with the best value of the first metric.
+    Of several other models, this is the one with the best value of the first metric.
     """
     if len(models) == 2:
         return models[1]

@@ -115,7 +115,7 @@ def add_scorecards(
 
 
 def _find_split(card: Scorecard) -> UserSplit | None:
-    """Return the number of users in each arm, from the sample ratio test of a scorecard; None without a test."""
+    """Return the number of users in each arm, from the sample ratio test of a scorecard; None if there was no test."""
     return None if card.ratio is None else UserSplit(card.ratio, is_tested=True)
 
 
@@ -144,8 +144,8 @@ def _build_row(
 ) -> MeasureRow:  # fmt: skip
     """Return the table row of a metric or slice.
 
-    With `turn`, the sign of the difference is reversed if lower values are better, so that a better result is always on
-    the right.
+    If `turn` is true and lower values of the metric are better, the sign of the difference is reversed. A better result
+    is thus always on the right.
     """
     before, after, change, low, high, bound, p = (
         float(record[c]) for c in ("control_value", "value", "change", "low", "high", "bound", "adjusted")

@@ -66,8 +66,8 @@ class ChartAxis(NamedTuple):
 def linear_axis(low: float, high: float, *, percent: bool = False, sign: bool = False, most: float = 5.5) -> ChartAxis:
     """Return a linear axis from `low` to `high` with ticks at round numbers.
 
-    The ticks divide the axis into at most `most` steps. With `percent`, their labels are percentages; with `sign`,
-    positive labels begin with "+".
+    The ticks divide the axis into at most `most` steps. With `percent`, the labels of the ticks are percentages. With
+    `sign`, the labels of positive values begin with "+".
     """
     low, high = float(low), float(high)
     if not (math.isfinite(low) and math.isfinite(high) and high > low):
@@ -122,7 +122,8 @@ def logarithmic_axis(low: float, high: float, *, percent: bool = False) -> Chart
 def category_axis(names: Sequence[str], most: int = 7) -> ChartAxis:
     """Return an axis of equally spaced categories.
 
-    If there are more than `most` categories, only every second (or third, …) category has a label.
+    If there are more than `most` categories, only every second (or third, …) category has a label, so that there are at
+    most `most` labels.
     """
     every = max(1, math.ceil(len(names) / most))
     ticks = tuple((float(i), name) for i, name in enumerate(names) if i % every == 0)

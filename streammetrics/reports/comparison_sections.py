@@ -170,7 +170,7 @@ def _add_treatment(
 
 
 def _collect_notes(pairs: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[Note]:
-    """Return notes about the comparison over all rows, such as a contradiction by the slices (Simpson's paradox)."""
+    """Return notes about the comparison over all rows, such as that the slices contradict it (Simpson's paradox)."""
     wholes = [some for _, some in pairs if isinstance(some, Comparisons) and not some.by]
     if len(wholes) != 1:
         return []
@@ -219,8 +219,8 @@ def _name_slices(name: str, some: Any) -> str:
 def _describe_unmatched(compared: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[str]:
     """Return remarks about metrics and slices that could not be compared.
 
-    There is one remark for each reason. It names up to five of the metrics and slices that have this reason, and gives
-    the number of the others.
+    There is one remark for each reason. It lists up to five metrics or slices to which this reason applies, and the
+    number of the others.
     """
     reasons: dict[str, list[str]] = {}
     for _, some in compared:

@@ -144,10 +144,10 @@ def build_grid(
     left_columns: int,
     remarks: Sequence[str],
 ) -> dict[str, Any]:
-    """Return a table for the page as a dict. Each cell has a text, a note, and its number for sorting, or None.
+    """Return a table for the page as a dict, whose cells have a text, a note, and a number for sorting (or None).
 
-    The first `left_columns` columns are aligned to the left and are not sorted as numbers. A cell of `rows` is a text and
-    a note, such as an interval; None repeats the cell above.
+    The first `left_columns` columns are aligned to the left and are not sorted as numbers. Each cell of the argument
+    `rows` is a pair of a text and a note, such as an interval. None repeats the cell above.
     """
     table: list[list[tuple[str, str, float | None]]] = []
     for row in rows:
@@ -242,7 +242,7 @@ def _build_value_cell(record: Mapping[str, Any], limits: tuple[float, float] | N
 
 
 def _build_count_rows(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return the lines of row counts below a table of values.
+    """Return the lines below a table of values, which show how many rows each model has.
 
     Each line has a label, such as "rows", "positives" or a reason for dropped rows, and one count for each model.
     """

@@ -109,8 +109,8 @@ def collect_card_changes(table: Table) -> list[NumberChange]:
 def build_difference_grid(changes: Sequence[NumberChange], control: str, share: str) -> Grid:
     """Return a table of the differences between two models, one row for each metric.
 
-    `control` is the name of the model with which the other one is compared. `share` is the heading of the columns of
-    intervals, such as "95 %".
+    `control` is the name of the model with which the other one is compared. `share` is the heading of both columns of
+    intervals: the confidence level, such as "95 %".
     """
     treatment = changes[0].treatment if changes else ""
     heads = ["metric", control, treatment, "difference", share, "relative", share, "p", ""]
@@ -238,7 +238,7 @@ def _build_change_cell(one: NumberChange | None) -> Cell:
 
 
 def _describe_reasons(changes: Iterable[NumberChange]) -> list[str]:
-    """Return a remark for each reason for missing intervals or p-values, with the names of the metrics."""
+    """Return one remark for each reason why intervals or p-values are missing, with the names of the metrics."""
     why: dict[str, list[str]] = {}
     missing = set()
     for one in changes:

@@ -84,8 +84,8 @@ def _describe_movement(main: Comparison, row: MeasureRow) -> str:
 def _describe_agreement(rows: list[MeasureRow]) -> str:
     """Return a sentence such as " All 4 metrics agree." if all metrics are better, or all are worse.
 
-    Metrics without a good direction, such as the mean error, count for neither side. The result is empty if the metrics
-    disagree, and for fewer than three metrics.
+    Metrics without a better direction, such as the mean error, are ignored. The result is empty if the other metrics
+    disagree, or if there are fewer than three of them.
     """
     words = [r.word for r in rows if r.word]
     if len(words) < 3 or set(words) not in ({"better"}, {"worse"}):
@@ -173,8 +173,8 @@ def build_scorecard_headline(
     """Return the headline of a scorecard: the verdict on the first treatment, the other verdicts, and remarks.
 
     `figures` are the table rows of each treatment, `colours` the colour index of each arm, and `notes` the notes about
-    all treatments and slices. `has_users` says whether the page has a table with the number of users in each arm. The
-    headline then gives the number of users only together with the planned number.
+    all treatments and slices. `has_users` says whether the page has a table with the number of users in each arm. If it
+    has, the headline gives the number of users only together with the planned number.
     """
     verdicts = list(card.verdicts.items())
     arm, first = verdicts[0]
@@ -201,8 +201,8 @@ def colour_names(text: str, names: Mapping[str, int]) -> Parts:
 
     Only the first mention of each name is coloured. `names` maps each name to the index of its colour.
     """
-    # A name must follow a space and must not be followed by a letter or digit. Otherwise, "new" would be found in
-    # "newer".
+    # A name must stand at the start or after a space, and no letter or digit may follow it. Otherwise, "new" would be
+    # found in "newer".
     mentions = []
     for name, number in names.items():
         found = re.search(rf"(?<!\S){re.escape(name)}(?!\w)", text) if name else None
@@ -244,7 +244,7 @@ def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:
 
 
 def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fact]:
-    """Return a remark for each treatment: how many of its guardrails are met, and the differences of the other ones."""
+    """Return a remark for each treatment: how many of its guardrails are met, and the differences in the others."""
     facts = []
     for arm, rows in figures.items():
         guarded = [r for r in rows if r.word in ("held", "undecided", "breached") or r.limit]
@@ -284,9 +284,10 @@ def format_limit(
 ) -> str:
     """Return the limit of a guardrail as text, such as "≥ −5 % (0.0931)"; empty for a metric that is not a guardrail.
 
-    `margin` is the allowed deterioration, and `better` the good direction: "high", "low" or "one" (closer to 1). If the
-    limit is relative and the value of the control is known, the number in brackets is the worst value that is allowed,
-    as a percentage if `rate` is true. For "one", the text has the lowest and the highest value that the limit allows.
+    `margin` is the allowed deterioration: a difference, or a share of the control's value if `relative` is true.
+    `better` is the good direction: "high", "low" or "one" (closer to 1). `control` is the value of the control. If it
+    is known and the margin is relative, the number in brackets is the worst value that is allowed, as a percentage if
+    `rate` is true. For "one", the text consists of the lowest and the highest value that the limit allows.
     """
     if role != GUARDRAIL or margin is None:
         return ""

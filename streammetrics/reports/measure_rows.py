@@ -35,7 +35,8 @@ RATES = ("ctr", "predicted_ctr", "precision", "recall", "false_positive_rate", "
          "hit_rate", "top_k_accuracy", "subset_accuracy", "hamming_loss")  # fmt: skip
 RELATIVE = (*RATES, "log_loss", "normalized_entropy", "brier_score", "average_precision", "mae", "mse", "rmse", "wmae",
             "mean", "sum", "count", "ratio", "per_unit", "quantile")  # fmt: skip
-# A relative error below this comes from rounding in floating-point sums. A value with such an error is shown as exact.
+# A smaller relative error than this can only come from the rounding of floating-point sums, so the value is shown as
+# exact.
 FEW = 1e-12
 WORDS = ("better", "held", "unclear", "undecided", "too few", "too early", "not shown", "worse", "breached")
 MAX_SLICES = 200  # the largest number of slices per group in a forest plot
@@ -88,8 +89,8 @@ def build_measure_row(
     """
     tag = read_tag(one.metric)
     percent = is_percent(tag)
-    # The page draws "better" to the right, so the interval is mirrored if lower values are better. A ratio that is best
-    # at 1 is also mirrored if it is above 1, because then a decrease is better.
+    # The page draws "better" to the right, so the interval is mirrored if lower values are better. For a ratio that is
+    # best at 1, a decrease is better if the old value is above 1, so such an interval is mirrored, too.
     interval = one.relative if percent else one.difference
     half = (interval.high - interval.low) / 2
     if decimals is None:
@@ -195,7 +196,8 @@ def build_bar(
     """Return where an interval is drawn on an axis from `a` to `b`, as percentages of the width of the axis.
 
     `ends` are the lower limit, the estimate and the upper limit. `overall` is the difference over all rows, and `limit`
-    is the limit of a guardrail.
+    is the limit of a guardrail. If `is_upper_limit` is true, values above this limit are forbidden, otherwise those
+    below it.
     """
 
     def position_of(v: float) -> float:
@@ -301,7 +303,7 @@ def describe_slices(rows: Sequence[MeasureRow]) -> str:
 
 
 def describe_hidden_slices(rows: Sequence[MeasureRow]) -> str:
-    """Return a remark that counts the slices that are not shown, with their share of rows; empty if there are none."""
+    """Return a remark on the slices that are not shown (`rows`): their number and share of rows; "" for none."""
     if not rows:
         return ""
     part = sum(r.part for r in rows if math.isfinite(r.part))

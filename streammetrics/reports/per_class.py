@@ -78,7 +78,7 @@ def find_class_names(metric: Metric[Any, Any], state: Any, columns: Any) -> list
     if isinstance(state, PairCounts):
         return list(map(str, state.class_names()))
     if isinstance(columns, tuple):
-        # The common prefix of columns such as label_a and label_b is left out.
+        # Leave out the prefix that all columns have in common, such as "label_" in label_a and label_b.
         shared = next((i for i, letters in enumerate(zip(*columns, strict=False)) if len(set(letters)) > 1), 0)
         return [name[shared:] or name for name in columns]
     if isinstance(state, ByLabel):
@@ -110,7 +110,7 @@ def _build_class_grids(
 
 
 def _build_class_grid(names: list[str], columns: list[ArrayValues], task_head: str) -> Grid:
-    """Return a table of classes (rows) by metrics (columns). With several tasks, each class has a row per task."""
+    """Return a table of classes (rows) by metrics (columns). Each class has one row for each task."""
     tasks = list(dict.fromkeys(one.task for one in columns))
     known = {(one.task, strip_average(one.metric)): one for one in columns}
     metrics = list(dict.fromkeys(metric for _, metric in known))

@@ -209,7 +209,7 @@ def _import_pyplot() -> Any:
 
 
 def build_unit_axes(ax: Any, xlabel: str, ylabel: str) -> Any:
-    """Return square axes on which x and y range from 0 to 1, with labels."""
+    """Return square axes with the given labels, on which x and y range from 0 to 1."""
     ax = build_axes(ax)
     ax.set_xlim(-0.01, 1.01)
     ax.set_ylim(-0.01, 1.01)

@@ -24,7 +24,7 @@ MAX_DROPPED_SHARE = 0.01  # a warning appears in the headline if a larger share 
 
 
 def describe_dropped_rows(accumulators: Sequence[tuple[str, Any]]) -> list[str]:
-    """Return a list with a warning if more than 1 % of the rows of the first object were dropped, else an empty one."""
+    """Return a list of warnings if more than 1 % of the rows of the first object were dropped, else an empty list."""
     sentences = []
     for _, thing in accumulators[:1]:
         for _, piece in collect_collections(thing):
@@ -77,7 +77,7 @@ def _format_digest(thing: Any) -> str:
     """Return the digest (a hash) of the content of an object, or the reason why it has none."""
     try:
         return f"sha256 {thing.digest()}"
-    # The state still has open groups, which may get more rows. It cannot be serialized, and therefore has no digest.
+    # If the state still has open groups, which may get more rows, it cannot be serialized, and so it has no digest.
     except MemoryLimitError as error:
         return f"none: {error}"
 

@@ -210,12 +210,12 @@ def format_slice_key(record: Record, name: str) -> str:
     if record["other"] and record.get(name) in UNKEPT_KEYS:
         return str(record[name])
     text = format_atom(record["slice"].get(name, ""))
-    # Put a real key with this text in quotes. Without quotes, the text stands for all rows whose keys were not kept.
+    # Put a real key such as "(other)" in quotes. Without quotes, (other) stands for all rows whose keys were not kept.
     return f'"{text}"' if text in UNKEPT_KEYS else text
 
 
 def _add_columns(thing: TotalMetrics | AxisWrapper, records: list[Record]) -> list[Record]:
-    """Add to each record, for each reason why rows were dropped, the column that caused it; return the records."""
+    """Add to each record a dict from each reason for dropped rows to the column that caused it; return the records."""
     entries = collect_entries(thing)
     for record in records:
         content = entries.get(record["metric"])

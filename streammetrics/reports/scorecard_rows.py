@@ -32,7 +32,7 @@ GUARDRAIL_NOTE = (
 )
 ONE_SCALE = "Differences are in percent of the control, all on one scale."
 OWN_SCALES = "Each row of the picture has its own scale, with zero in the middle; better is to the right."
-# An error below this comes from rounding in floating-point sums. A value with such an error is shown as exact.
+# A smaller error than this can only come from the rounding of floating-point sums, so the value is shown as exact.
 FEW = 1e-12
 MAX_DIGITS = 6  # the largest number of decimals of values
 
@@ -84,9 +84,9 @@ def build_scorecard_row(
 ) -> MeasureRow:
     """Return the row of a page for one metric.
 
-    With `turn`, the sign of the difference is reversed if lower values are better, so that better results are on the
-    right. If `withheld`, the row shows no conclusion. `decimals` is the number of decimals of the difference, by default
-    chosen from the width of its interval.
+    If `turn` is true and lower values are better, the sign of the difference is reversed, so that better results are on
+    the right. If `withheld` is true, the row shows no conclusion. `decimals` is the number of decimals of the
+    difference. By default it is chosen from the width of the interval.
     """
     # If lower values are better and `turn` is false, the difference keeps its sign, so a guardrail has an upper limit.
     half = (row.high - row.low) / 2

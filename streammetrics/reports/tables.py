@@ -168,7 +168,7 @@ def format_confidence(confidence: float) -> str:
 
 
 def _describe_interval_basis(thing: TotalMetrics | AxisWrapper, confidence: float | None) -> list[str]:
-    """Return a remark that says whether intervals allow for correlated rows of a user, or assume independent rows."""
+    """Return a remark that says whether intervals allow for correlation within users or assume independent rows."""
     if confidence is None:
         return []
     units = find_sharded(thing)
@@ -180,7 +180,7 @@ def _describe_interval_basis(thing: TotalMetrics | AxisWrapper, confidence: floa
 
 
 def _describe_missing_intervals(records: Sequence[Record], limit: int | None = None) -> list[str]:
-    """Return a remark for each reason for missing intervals, with the names of the metrics.
+    """Return one remark for each reason why intervals are missing, with the names of the metrics.
 
     The most frequent reason comes first. `limit` is the largest number of reasons.
     """
@@ -243,7 +243,7 @@ def _build_cell(record: Record, wins: bool, notes: bool) -> Cell:
 
 
 def _count_rows(records: dict[str, Record]) -> dict[str, int]:
-    """Return the lines of row counts below a table: a dict from the text of a line to its number.
+    """Return the row counts to print below a table, as a dict from the text of each line to its number.
 
     There are lines for rows, positives and dropped rows. Metrics that counted different rows from most others get their
     own lines, such as "rows of ndcg".
@@ -284,7 +284,7 @@ def _describe_undefined(records: Sequence[Record]) -> list[str]:
 def describe_wide_bounds(records: Sequence[Record]) -> list[str]:
     """Return a remark for each kind of wide certified bound.
 
-    The remark says what the mark beside the values means, how many values have it, and how to get narrower bounds.
+    The remark says what the marker beside the values means, how many values have it, and how to get narrower bounds.
     """
     wide = [r["wide"] for r in records if r.get("wide")]
     counts = Counter(one.sentence for one in wide)
@@ -360,9 +360,9 @@ def build_slice_grid(
 def _describe_hidden(sliced: AxisWrapper, top: int | None, filtered: bool, hidden: int) -> list[str]:
     """Return a remark that counts the slices or windows that are not shown, and says how to see them.
 
-    For nested slices or windows, their number is `hidden`. For others, it is the number of slices or windows beyond the
-    first `top`. In this case, there is no remark if the table is `filtered`, which means that the user chose its order
-    or a minimum number of rows.
+    If slices contain windows or other slices, the number is `hidden`. Otherwise, it is the number of slices or windows
+    beyond the first `top`, and there is no remark if `filtered` is true, which means that the user chose the order of
+    the table or a minimum number of rows.
     """
     if isinstance(sliced.inner, AxisWrapper):
         return [f"and {hidden:,} more: --format csv lists all"] if hidden else []

@@ -59,7 +59,7 @@ class MatrixChart(NamedTuple):
 
 
 def list_entries(source: ChartSource) -> list[CollectionEntry]:
-    """Return the members of a collection, or of each arm's collection; a member's name then begins with the arm's name."""
+    """Return the members of a collection, or of the collections of all arms, named "arm/member"."""
     if isinstance(source, MetricCollection):
         return contents_of(source)
     return [e._replace(name=f"{arm}/{e.name}") for arm, one in source.items() for e in contents_of(one)]
@@ -76,7 +76,7 @@ def build_task_charts(source: ChartSource) -> list[Chart]:
 
 
 def find_states(source: ChartSource, kind: type[S], fits: Any = lambda state: True) -> list[tuple[str, int, S]]:
-    """Return the name, the index of the colour and a state for each task.
+    """Return the name, the colour index and a state of each task.
 
     The state is the first one of the class `kind` that has rows and for which `fits` is true. Tasks without such a
     state are left out.

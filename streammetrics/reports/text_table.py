@@ -1,4 +1,4 @@
-"""Print text tables: coloured and fitted to the width of a terminal, or as plain aligned text to a pipe."""
+"""Print text tables: to a terminal in colour and fitted to its width, or to a pipe as plain aligned text."""
 
 from __future__ import annotations
 

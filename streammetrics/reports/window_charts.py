@@ -27,7 +27,7 @@ Lines = list[tuple[str, Points]]  # a list, not a dict, because two keys can hav
 def build_window_charts(windowed: Windowed, confidence: float | None) -> list[Chart]:
     """Return a chart of each metric over the windows, with a line for each model or slice.
 
-    `confidence` adds intervals of this level.
+    If `confidence` is not None, each window has an interval of this level.
     """
     records = list(windowed.table(expired=False, confidence=confidence))
     others = [name for name in definition_of(windowed).levels if name != windowed.time]
@@ -140,7 +140,7 @@ def _read_number(record: Mapping[str, Any] | None, column: str) -> float:
 
 
 def format_times(times: Sequence[Any]) -> list[str]:
-    """Return short labels for times: the day, and also the hour if windows are shorter than a day."""
+    """Return short labels for times: the day, the time of day if all times are on one day, or else both."""
     days = [t for t in times if isinstance(t, datetime.date)]
     if len(days) != len(times) or not days:
         return [format_atom(t) for t in times]

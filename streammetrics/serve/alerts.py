@@ -115,7 +115,7 @@ def _format_duration(seconds: float) -> str:
 def post_json(url: str, body: dict[str, Any]) -> None:
     """Post JSON to a URL; raise OSError unless the status is 2xx.
 
-    Redirects are not followed, because an owner has configured only this URL.
+    Redirects are not followed, because they may lead to a URL that no owner has configured.
     """
     request = urllib.request.Request(
         url, json.dumps(body).encode(), {"Content-Type": "application/json", "User-Agent": "streammetrics"}
@@ -179,10 +179,11 @@ class Alerts:
     Notes
     -----
     `notify` saves the changes and returns immediately. A thread delivers the messages. If a URL fails, the thread tries
-    again after 1 s, then after 2 s, and so on up to ten minutes. The messages for a URL stay in order. Messages that
-    cannot be delivered are dropped after a day. A URL that hangs delays the other URLs by at most five seconds on each
-    try. Of several servers, only the one that holds the lease of an experiment sends its messages. After a crash, or
-    when the lease changes hands, a message may arrive twice with the same `id`.
+    again after 1 s, after another 2 s, and so on. It doubles the wait after each failure, up to ten minutes. The
+    messages for a URL stay in order. Messages that cannot be delivered are dropped after a day. A URL that hangs delays
+    the other URLs by at most five seconds on each try. Of several servers, only the one that holds the lease of an
+    experiment sends the messages about it. After a crash, or when the lease changes hands, a message may arrive twice
+    with the same `id`.
     """
 
     def __init__(
@@ -260,8 +261,8 @@ class Alerts:
     def _record_change(
         self, evaluation: Evaluation, key: str, previous: _FaultState, message: dict[str, Any], webhooks: Sequence[str]
     ) -> None:
-        # The ID is a hash of the fault and its number of changes. Two servers therefore send the same ID for the same
-        # change.
+        # The ID is a hash that depends only on the experiment, the fault and its number of changes. Two servers
+        # therefore send the same ID for the same change.
         identity = json.dumps([evaluation.experiment, key, previous.changes + 1])
         message = {"id": hashlib.sha256(identity.encode()).hexdigest()[:32]} | message
         pending = [*previous.pending, *((url, message) for url in webhooks)]

@@ -71,7 +71,7 @@ def build_dashboard(
 
 
 def _find_reader(request: Request, experiment: str) -> Person | Response:
-    """Return the person who sent a request, or a 404 response if this person may not read an experiment."""
+    """Return the person who sent a request, or a 404 response if this person may not read the given experiment."""
     person: Person | None = request.state.reader
     access = request.app.state.access
     if experiment and not access.may_read(person, f"/experiments/{experiment}"):

@@ -52,7 +52,7 @@ def report(
     sort, min_rows
         As for `Sliced.table`.
     confidence : float
-        Confidence level of the intervals of values. Comparisons and scorecards have their own.
+        Confidence level of the intervals of values. Comparisons and scorecards have their own confidence levels.
 
     Returns
     -------

@@ -177,15 +177,15 @@ class Gate:
         request = Request(scope, receive)
         try:
             answer = await self._check_request(request)
-        # This error must be answered here, because the application's exception handlers do not see errors of
-        # middleware.
+        # This error must be answered here, because the application's exception handlers do not see errors that
+        # middleware raises.
         except StreamMetricsError as error:
             answer = await self.answer_error(request, error)
         if answer is None and request.method not in READ_METHODS and not OPEN_PATHS.fullmatch(scope["path"]):
             try:
                 receive = _replay_body(await read_body(request, MAX_FORM_BYTES, self.access.settings.body_seconds))
-            # This error must be answered here, because the application's exception handlers do not see errors of
-            # middleware.
+            # This error must be answered here, because the application's exception handlers do not see errors that
+            # middleware raises.
             except BodyError as error:
                 answer = error_response(error.status, str(error), close=True)
         await (self.app if answer is None else answer)(scope, receive, send)
@@ -195,8 +195,8 @@ class Gate:
         client = access.find_client(request.scope)
         request.state.reader = None
         if "content-length" in request.headers and "transfer-encoding" in request.headers:
-            # A proxy may use one of these two headers to find the end of the body, and this server the other. An
-            # attacker could then hide a second request in the body (request smuggling).
+            # If a proxy used one of these headers to find the end of the body, and this server used the other, an
+            # attacker could hide a second request in the body (request smuggling).
             message = "a request must not have both Content-Length and Transfer-Encoding"
             return error_response(400, message, close=True)
         if not access.requests.take(client):
@@ -270,7 +270,7 @@ async def read_form(request: Request, seconds: float) -> dict[str, str]:
 
 
 def is_valid_csrf_token(person: Person | None, token: Any) -> bool:
-    """Return whether a form carries the CSRF token of the session of its sender.
+    """Return whether the CSRF token in a form is the token of the sender's session.
 
     The comparison takes constant time, so that its duration reveals nothing about the token.
     """

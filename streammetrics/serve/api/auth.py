@@ -127,7 +127,7 @@ class Accounts:
     def create_session(self, token: str) -> str:
         """Begin a session with a token, and return its cookie.
 
-        The session ends after `seconds`, at the logout, or when the token is revoked.
+        The session ends after `seconds`, at logout, or when the token is revoked.
         """
         # The store contains only hashes of cookies, so a copy of the store is not enough to forge a cookie.
         cookie, now = secrets.token_urlsafe(32), self.clock()

@@ -121,7 +121,8 @@ class ThreadDecoder:
         """Decode frames within a time limit. The result of a frame is its content or its error."""
         work = self._threads.submit(self._decoder.decode, frames, experiments, max_content)
         if not wait([work], seconds).done:
-            # The abandoned thread may still use the old decoder, so a new decoder, with new plans, replaces it.
+            # The abandoned thread may still use the old decoder. A new one replaces it, and reads the plans from the
+            # store again.
             self._decoder = self._make()
             if work.cancel():
                 raise NoRoomError("all threads that decode parts are busy; send the part again later")

@@ -263,14 +263,14 @@ class Api(NamedTuple):
         self.board.mark_changed(experiment.id)
         return JSONResponse({f"{request.path_params['decision']}ed": number})
 
-    # -- whether it is well -------------------------------------------------------------------------------------------
+    # -- health checks ------------------------------------------------------------------------------------------------
 
     async def _check_liveness(self, request: Request) -> Response:
         return PlainTextResponse("ok\n")
 
     async def _check_readiness(self, request: Request) -> Response:
-        # If the check takes too long, stop waiting, and let its thread finish alone. `run_in_threadpool` would wait for
-        # the thread even after the timeout.
+        # If the check takes too long, stop waiting for it, although its thread keeps running. `run_in_threadpool` would
+        # wait for the thread even after the timeout.
         async with asyncio.timeout(READY_TIMEOUT):
             await asyncio.to_thread(self.probe.check)
         if not (self.board.ready and self.ingest.ready):

@@ -71,7 +71,7 @@ def _group_by_header(opened: Mapping[int, Frame]) -> Iterator[list[int]]:
 
 
 def _summarize_frames(frames: Sequence[Frame]) -> list[PartSummary | Exception]:
-    """Return the summary or the error of each frame; all frames have the same header.
+    """Return the summary or the error of each frame; all frames must have the same header.
 
     If decoding the frames together fails, each is decoded on its own, so that only damaged frames get an error.
     """

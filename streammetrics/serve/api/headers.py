@@ -84,7 +84,7 @@ def read_header_values(scope: Scope, name: str) -> list[str]:
 
 
 def find_client_address(scope: Scope, proxies: Collection[str]) -> str:
-    """Return the address of the client of a request, for rate limits.
+    """Return the address of the client that sent a request, for rate limits.
 
     An IPv6 address is replaced with its /64 network, because one customer usually has all addresses of such a network.
     The header X-Forwarded-For is trusted only if the request comes from one of `proxies`. The last entry of the header

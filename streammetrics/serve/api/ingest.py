@@ -108,7 +108,7 @@ class Ingest:
         self._group: list[WaitingFrame] = []
         self._bytes, self._stopped = 0, False
         self._more = asyncio.Event()
-        # Calls of the decoder block. They run in this thread, so that they do not block the event loop.
+        # The decoder is called in this thread, because its calls would block the event loop.
         self._thread = ThreadPoolExecutor(1, "ingest")
 
     @property
@@ -163,11 +163,12 @@ class Ingest:
     async def _start_decoder(self) -> None:
         """Start the decoder before the first frame arrives.
 
-        If that fails, the first frame starts it again, and its sender gets the error.
+        If that fails, the first frame starts the decoder again. If this fails, too, the sender of the frame gets the
+        error.
         """
         try:
             await self._run_in_thread(self.decoder.start)
-        # The first frame starts the decoder again. If this fails, too, the sender of the frame gets the error.
+        # The error is only logged, because the first frame starts the decoder again.
         except Exception:
             log.exception("the decoder could not be started")
         self.ready = True
@@ -182,8 +183,8 @@ class Ingest:
         except Exception as error:
             if not isinstance(error, StreamMetricsError):
                 log.exception("a group of %d parts failed", len(group))
-            # This call fails if the decoder cannot be started. The error is ignored, because there are then no plans to
-            # forget.
+            # This call fails if the decoder cannot be started. A decoder that never started has no plans to forget, so
+            # the error is ignored.
             with suppress(Exception):
                 await self._run_in_thread(self.decoder.forget_plans, {one.key.experiment for one in group})
             for one in group:
@@ -249,7 +250,7 @@ class Ingest:
             self._more.set()
 
     def _explain_failure(self, error: Exception) -> StreamMetricsError:
-        """Return the error for the sender of a frame that could not be decoded, even without other frames beside it.
+        """Return the error for the sender of a frame that could not be decoded even on its own.
 
         A frame that takes too long is treated as invalid. If the decoder died, the cause is unknown, so the sender may
         post the frame again.

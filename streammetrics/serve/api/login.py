@@ -48,7 +48,7 @@ LOCAL_PATH = re.compile(r"/(?![/\\])[\x21-\x7e]*")
 
 
 def build_login_routes(access: Access) -> list[Route]:
-    """Return the routes of login and logout."""
+    """Return the routes for login and logout."""
 
     def page(request: Request, to: str, status: int = 200, wrong: str = "") -> Response:
         message = f'<p class="wrong" role="alert">{escape(wrong)}</p>\n' if wrong else ""

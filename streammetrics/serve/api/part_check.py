@@ -124,8 +124,8 @@ class PartChecker:
         """
         _check_layout(experiment, part)
         # If the first two parts arrive at the same time, the lock ensures that one of them fixes the plan, and that the
-        # other is compared with this plan. Comparing settings is slow, so a header equal to the last one is not
-        # compared again.
+        # other is compared with this plan. Comparing settings is slow, so it is skipped if the header equals that of
+        # the last accepted part.
         with self._lock:
             plan, fits = self._plans.get(experiment.id), self._fits.get(experiment.id)
             if plan is None and (reference := self._load_reference(experiment.id)) is not None:

@@ -53,7 +53,7 @@ class PartSummary(NamedTuple):
 
 
 def summarize_parts(frames: Sequence[Frame]) -> Iterator[PartSummary]:
-    """Yield the summary of each frame after checking all of its content; all frames have the same header.
+    """Yield the summary of each frame after checking all of its content; all frames must have the same header.
 
     Raises
     ------

@@ -42,7 +42,7 @@ class ReaderProcess:
         return reading
 
     def compact(self, experiment: str, now: float) -> None:
-        """Merge the parts of each day that can no longer be corrected; delete data after the retention time."""
+        """For each day, merge the parts that can no longer be corrected; delete data after the retention time."""
         self.worker.call("compact", experiment, now)
 
     def total(self, experiment: str) -> bytes | None:
@@ -60,7 +60,7 @@ class ReaderProcess:
     def close(self) -> None:
         """Save the totals and end the process.
 
-        If the process has died, nothing is saved, and the next start merges the totals again.
+        If the process has died, nothing is saved, and the next start merges all parts into totals again.
         """
         self.worker.close("close")
 

@@ -1,4 +1,4 @@
-"""The results of an experiment as JSON. The schema is stable: a release adds fields, but renames and removes none."""
+"""The results of an experiment as JSON. The schema is stable: a release may add fields, but not rename or remove any."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def build_results(
 
 
 def _describe_row(row: MetricRow) -> dict[str, Any]:
-    """Return a metric of a treatment. `conclusion` is a word such as "better"; `reason` says why it is missing."""
+    """Return a metric of a treatment; `conclusion` is a word such as "better", or `reason` says why there is none."""
     fields = row._asdict()
     return {name: fields[name] for name in METRIC_FIELDS} | {
         "single_look_low": row.once_low,

@@ -202,8 +202,8 @@ def _serve_calls(pipe: Connection, parent: int, nice: int, make: Callable[..., A
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(nice)
-    # If memory runs out, Linux then kills this process before the server. Other systems do not have this file, so
-    # errors are ignored.
+    # This setting makes Linux kill this process rather than the server if memory runs out. Other systems do not have
+    # this file, so errors are ignored.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
@@ -219,7 +219,7 @@ def _serve_calls(pipe: Connection, parent: int, nice: int, make: Callable[..., A
 
 
 def _exit_with_parent(parent: int) -> None:
-    """End this process if its parent has ended, which can happen during a call."""
+    """Wait until the parent process has ended, and then end this process, even during a call."""
     while os.getppid() == parent:
         threading.Event().wait(1.0)
     os._exit(1)

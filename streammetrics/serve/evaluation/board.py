@@ -1,8 +1,8 @@
 """Keep the last evaluation of every experiment in memory.
 
 A new evaluation starts when parts arrive, or at a deadline, such as the end of the experiment. Opening a page starts no
-evaluation: the page shows the last one. Servers that share a store divide the experiments among themselves. For the
-experiments of other servers, they show the evaluations in the store.
+evaluation: the page shows the last one. Servers that share a store divide the experiments among themselves. If another
+server evaluates an experiment, this server reads the evaluation from the store.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class _BoardEntry:
 
     `fence` is the number of the lease of the experiment; None if another server evaluates it. `basis` is what the last
     evaluation was computed from: the version of the definition, and the position of the last part. `due` is the time of
-    the next evaluation if neither of them changes. `started` is the time at which the running evaluation began;
-    `is_evaluating` is also true while that evaluation waits for the thread.
+    the next evaluation if neither definition nor parts change. `started` is the time at which the running evaluation
+    began; `is_evaluating` is also true while that evaluation waits for the thread.
     """
 
     evaluation: Evaluation | None = None
@@ -90,10 +90,10 @@ class Board:
 
     Notes
     -----
-    Use the board as ``async with board:``, or call `start` and `stop`. `ready` is true once the reader has started. One
-    thread evaluates the experiments whose leases this server holds, outside the event loop, and meanwhile, open pages
-    show the last evaluation. Another thread renews the leases, also during a long evaluation. A long evaluation is
-    followed by a pause of the same length. An error in one experiment withholds only the verdicts of that experiment.
+    Use the board as ``async with board:``, or call `start` and `stop`. `ready` is true once the reader has started. A
+    thread evaluates the experiments whose leases this server holds. Pages show the last evaluation until it has
+    finished. Another thread renews the leases, even during a long evaluation. A long evaluation is followed by a pause
+    of the same length. An error in one experiment withholds only the verdicts of that experiment.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Board:
     async def stop(self) -> None:
         """Stop the board.
 
-        A running evaluation is ended after a few seconds. Then the leases are given back, and all subscriptions end.
+        A running evaluation is interrupted after a few seconds. Then the leases are released, and all subscriptions end.
         """
         if self._loop is None or self._worker is None or self._poller is None:
             return
@@ -142,8 +142,7 @@ class Board:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._run_in_thread(self.alerts.stop)
-        # Wait for a running poll of the store. Otherwise, it could take the leases again after they are given back
-        # below.
+        # Wait for a running poll of the store. Otherwise, it could take the leases again after they are released below.
         await self._run_in_thread(self._poller.shutdown)
         # If the store fails here, nothing is lost: unsaved totals are computed again at the next start, and leases
         # expire by themselves.
@@ -201,7 +200,7 @@ class Board:
         return [one for one in evaluations if one is not None]
 
     async def subscribe(self, experiment: str, since: float | None = None) -> AsyncIterator[Evaluation]:
-        """Yield each new evaluation until the board stops. A slow caller gets only the newest one.
+        """Yield each new evaluation until the board stops; a slow caller misses all but the newest one.
 
         Parameters
         ----------
@@ -279,8 +278,8 @@ class Board:
                 self.alerts.drop(experiment)
             elif fence is not None:
                 self._note_computing(experiment, entry, fence, status.computing_since)
-            # Load a stored evaluation only if it can be new. It cannot be new if this server has held the lease all the
-            # time, or if it is already in memory.
+            # Load a stored evaluation only if it can be new. It is not new if this server has held the lease since the
+            # last poll, or if it is already in memory.
             if (fence is not None and fence == entry.fence) or status.evaluated_at in (None, entry.loaded_at):
                 continue
             if (evaluation := self._load(experiment)) is not None:
@@ -331,7 +330,7 @@ class Board:
             with contextlib.suppress(LeaseLostError):
                 self._store.note_computing(experiment, since, fence)
 
-    # -- one task an experiment ---------------------------------------------------------------------------------------
+    # -- one task per experiment --------------------------------------------------------------------------------------
 
     def _mark_changed(self, experiment: str) -> None:
         if self._loop is None:
@@ -411,7 +410,7 @@ class Board:
             evaluation, experiment_definition = self._reader.read(experiment, now)
         # If the experiment cannot be evaluated, its page shows the error. Other experiments are not affected.
         except Exception as error:
-            # While the board stops, reading is interrupted. This error is therefore not a fault of the experiment.
+            # When the board stops, it interrupts this read. In this case, the error is no fault of the experiment.
             if not self._is_open:
                 return None
             log.exception("%s cannot be evaluated", experiment)
@@ -458,7 +457,7 @@ class Board:
         entry.loaded_at, entry.last_looks = evaluation.at, looks if is_new else entry.last_looks
 
     def _compact(self, experiment: str, entry: _BoardEntry) -> None:
-        """Merge days whose parts can no longer be corrected, once an hour."""
+        """At most once an hour, merge the parts of days that can no longer be corrected."""
         now = self._clock()
         if not self._is_open or entry.fence is None or now - entry.compacted_at < COMPACT_INTERVAL:
             return

@@ -43,7 +43,7 @@ class ExperimentSource(Protocol):
         """Return the evaluation and the definition of an experiment."""
 
     def compact(self, experiment: str, now: float) -> None:
-        """Merge the parts of each day that can no longer be corrected; delete data after the retention time."""
+        """For each day, merge the parts that can no longer be corrected; delete data after the retention time."""
 
     def total(self, experiment: str) -> bytes | None:
         """Return the total of an experiment (all its parts merged) as bytes; None if it has no parts."""
@@ -162,7 +162,7 @@ class ExperimentReader:
             cache.looks += decode_looks(text)
 
     def compact(self, experiment: str, now: float) -> None:
-        """Merge the parts of each day that can no longer be corrected; delete data after the retention time."""
+        """For each day, merge the parts that can no longer be corrected; delete data after the retention time."""
         definition = Experiment.from_dict(json.loads(self.store.history(experiment)[-1].text))
         self.totals.compact(experiment, now=now, correct_within_days=definition.correct_within_days)
         self.store.close_conflicts(experiment, now)

@@ -141,7 +141,7 @@ class Totals:
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
     def compact(self, experiment: str, *, now: float, correct_within_days: float = 3.0) -> int:
-        """Merge the parts of each day that can no longer be corrected into one state. Return the number of merged parts.
+        """For each day, merge the parts that can no longer be corrected; return the number of merged parts.
 
         Merging saves space, and does not change a single bit of the total or the days.
 
