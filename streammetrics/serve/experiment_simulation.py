@@ -27,7 +27,7 @@ COUNTRIES = (
 # The mean logit of the click probability. With this mean, and the spread between users below, about 9 % of impressions
 # are clicked.
 BASE_LOGIT = -2.6
-# Standard deviations on the logit scale: of the random effects of users, and of the errors of the predictions.
+# Standard deviations on the logit scale: of the users' random effects, and of the prediction errors.
 USER_SPREAD, ROW_SPREAD = 0.7, 0.5
 LATENCY_MEAN, LATENCY_SPREAD = 4.0, 0.4  # mean and standard deviation of the logarithm of the latency in milliseconds
 
@@ -45,7 +45,7 @@ class Simulation:
     days : int
         The planned duration.
     users : int
-        The number of users until the planned end; the same number of users arrive each hour.
+        The number of users who arrive by the planned end, at a constant rate per hour.
     rows : int
         The number of impressions in a part, which covers one source in one hour.
     arms : tuple of str
@@ -120,11 +120,11 @@ class Simulation:
         return Sliced(Sharded(collection, unit="user"), by=["arm", "country"])
 
     def part(self, source: str, hour: int) -> Sliced:
-        """Return the metrics of the rows of a source in an hour."""
+        """Return metrics that have counted the impressions of one source in one hour."""
         return self.metrics().update(self.log(source, hour))
 
     def log(self, source: str, hour: int) -> dict[str, NDArray[Any]]:
-        """Return the impressions of a source in an hour, as columns by name.
+        """Return the impressions of one source in one hour, as columns by name.
 
         `exposed` is 1 for the first impression of each user, and otherwise 0.
         """

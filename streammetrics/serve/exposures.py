@@ -13,7 +13,7 @@ __all__ = ["count_exposures"]
 
 
 def count_exposures(metrics: Any, exposures: Any) -> Any:
-    """Return new metrics that contain the exposures of a table, and no rows in any other metric.
+    """Return new metrics whose `PerUnit` metrics contain the exposures of a table; all other metrics have no rows.
 
     One job posts these exposures to a dashboard as a source of its own, and all other workers post only outcomes. A
     user then counts once, even if the user has rows at several workers or in several hours.

@@ -38,7 +38,7 @@ class Journal(NamedTuple):
     clock: Callable[[], float]
 
     def decide(self, experiment: Experiment, arm: Any, reason: Any, *, by: str) -> Decision:
-        """Record the decision that all users get an arm from now on, and save a copy of the current page with it.
+        """Record the decision that all users get the given arm from now on, with a copy of the current page.
 
         Raises
         ------
@@ -58,7 +58,7 @@ class Journal(NamedTuple):
         return decision
 
     def annotate(self, experiment: Experiment, hour: Any, text: Any, *, by: str) -> Annotation:
-        """Add a remark about an hour, such as a release, which the charts over time then show.
+        """Add a remark about an hour, for example about a release; the charts over time show the remark.
 
         Raises
         ------

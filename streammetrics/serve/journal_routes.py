@@ -142,7 +142,7 @@ class JournalRoutes(NamedTuple):
     # -- for people ---------------------------------------------------------------------------------------------------
 
     def _find_experiment(self, request: Request) -> tuple[Any, Experiment | Response]:
-        """Return the person who sent a request, and the experiment, or a response with an error."""
+        """Return the person who sent a request, and the experiment; in case of an error, a response takes its place."""
         name = request.path_params["id"]
         person = self.reader(request, name)
         if isinstance(person, Response):

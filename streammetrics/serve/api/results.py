@@ -1,4 +1,4 @@
-"""The results of an experiment as JSON. The schema is stable: a release may add fields, but not rename or remove any."""
+"""The results of an experiment as JSON. The schema is stable: releases add fields, but never rename or remove any."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ class Board:
     async def stop(self) -> None:
         """Stop the board.
 
-        A running evaluation is interrupted after a few seconds. Then the leases are released, and all subscriptions end.
+        A running evaluation is interrupted after a few seconds. Then leases are released, and all subscriptions end.
         """
         if self._loop is None or self._worker is None or self._poller is None:
             return

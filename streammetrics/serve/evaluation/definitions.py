@@ -66,8 +66,8 @@ class Definitions:
     def get_for_parts(self, experiment: str) -> Experiment | None:
         """Return an experiment with the metrics that its parts must have; None if there is none with this ID.
 
-        For a day after a change, parts may lack the metrics that the change has added. Workers can then be redeployed
-        one after the other. Only a new primary metric is needed immediately.
+        For a day after a change, parts may lack the metrics that the change has added, so that workers can be
+        redeployed one after another. Only a new primary metric is needed immediately.
         """
         version, definition = self.load_all().get(experiment, (0, None))
         if definition is None or version == 1:

@@ -51,11 +51,11 @@ class Coverage(NamedTuple):
 
 
 def compute_coverage(experiment: Experiment, index: PartIndex, first: int, end: int) -> Coverage:
-    """Return the number of complete days from `first` to `end`, and the sources that lack parts.
+    """Return the number of complete days from the hour `first` up to, but not including, the hour `end`.
 
-    In a complete day, at least 90 % of the hours have a part from each source that the definition names. Without named
-    sources, any part is enough. If the last day is not over, it counts as a fraction of a day, according to its number
-    of hours.
+    The result also says which sources lack parts. In a complete day, at least 90 % of the hours have a part from each
+    source that the definition names. If it names no sources, a part from any source is enough. If the last day is not
+    over, it counts as a fraction of a day, according to its number of hours.
     """
     ends = {name: experiment.closed.get(name, end) for name in experiment.sources}
     missing = index.find_missing(ends, first, end)
@@ -200,9 +200,8 @@ MAX_MISSING_HOURS = 24
 def evaluate_sources(experiment: Experiment, index: PartIndex, now: float) -> list[SourceStatus]:
     """Return the status of every source that the definition names or that has posted, in the order of their names.
 
-    A source must post a part for every hour, and may do so until its delay after the end of the hour has passed. A
-    source that has not posted by then is "late". If the part is still missing three hours later, the source is
-    "silent".
+    A source must post a part for every hour. The part may arrive after the end of the hour, but not later than the
+    delay of the source allows. Otherwise, the source is "late", and three hours later, "silent".
     """
     # Sources outside the definition are listed, too, but only the sources in the definition are expected to post.
     names = sorted({*experiment.sources, *index.sources})
@@ -405,8 +404,8 @@ def _evaluate_total(
         missing_phase or data.find_withhold_reason(history) or ("" if samples else "no hour has complete outcomes yet")
     )
     comparisons = replace(data, final_arms=late.add_to(samples)).build_comparisons()
-    # Slices exist only for metrics that are in all parts. These comparisons therefore leave out metrics that were added
-    # later.
+    # Slices exist only for metrics that all parts contain. The comparisons of slices therefore leave out metrics that
+    # were added later.
     comparisons_of_slices = data.build_comparisons()
     per_day = data.compute_users_per_day(math.fsum(final_users.values()))
     return replace(

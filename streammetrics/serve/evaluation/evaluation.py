@@ -315,9 +315,9 @@ class Evaluation:
     release: str = __version__
 
     def advance(self, now: float) -> Self:
-        """Return the evaluation as it is at a later time `now`, with longer delays of the sources that are behind.
+        """Return the evaluation as it is at a later time `now`, with longer delays for the sources that are behind.
 
-        Until the time `due`, nothing else in an evaluation changes without new data.
+        Without new data, nothing else in an evaluation changes before the time `due`.
         """
         delays = [s._replace(behind=s.behind + now - self.at) if s.behind else s for s in self.sources]
         return replace(self, at=now, sources=delays)

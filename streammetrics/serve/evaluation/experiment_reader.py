@@ -107,7 +107,7 @@ class ExperimentReader:
         definitions = [Experiment.from_dict(json.loads(version.text)) for version in versions]
         experiment_definition = definitions[-1]
         cache = self._find_cache(experiment)
-        # Read the index of parts before the total. Every part in the index is then also in the total.
+        # Read the index of parts before the total, so that every part in the index is also in the total.
         self._update_cache(experiment, cache)
         total, hours, days = self.totals.load_snapshot(experiment)
         evaluation = evaluate(

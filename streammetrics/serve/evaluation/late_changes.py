@@ -25,8 +25,8 @@ class LateChange(NamedTuple):
     sentence : str
         The change, its time and its author.
     needs_new_users : bool
-        Whether the change could favour a result that was already visible. This is so if the primary metric was
-        replaced, or a guardrail was loosened or removed. After such a change, only users who were exposed later may
+        Whether the change could favour a result that was already visible. This is the case if the primary metric was
+        replaced, or if a guardrail was loosened or removed. After such a change, only users who were exposed later may
         decide the verdict.
     reason : str
         The reason with which an owner has accepted the change; empty if nobody has.

@@ -1,8 +1,8 @@
 """Count the metrics that were added to an experiment after its first parts.
 
-The total contains only the metrics of all parts. A metric that was added later is not in the total. It is counted from
-the first day such that all parts of this day and of later days have the metric. Its value covers only the users and
-rows from this day on.
+The total contains only metrics that all parts have, so a metric that was added later is not in it. Such a metric is
+counted from the first day on which, and after which, all parts have it. Its value covers only the users and rows from
+this day on.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def collect_late_metrics(
     arms : ArmSamples
         The samples of the metrics in the total.
     points : sequence of WindowPoint
-        The values by day, which show the metrics of each day.
+        The values by day, which show what metrics each day has.
     series : WindowSeries
         The cache that merges windows.
     hours, days : mapping of int to ExperimentWindow
         The windows by their first hour.
     before : int
-        Only hours before this hour count.
+        The hour from which windows are ignored.
     """
     known = {sample.name for samples in arms.values() for sample in samples}
     missing = [name for name, role in experiment.metrics.items() if name not in known and role != "primary"]

@@ -73,9 +73,9 @@ def _merge_objects(parts: Sequence[Any]) -> Any:
 
 
 def _select_common_metrics(parts: Sequence[Any]) -> Sequence[Any]:
-    """Return the parts reduced to the metrics that all of them have, in the same order in each part.
+    """Return all parts with only the metrics that they have in common, in the same order in each part.
 
-    Parts that have no metrics by name are returned unchanged.
+    Parts that are not collections of named metrics are returned unchanged.
     """
     first, *others = parts
     if not all(isinstance(one, MetricContainer) for one in parts):

@@ -64,7 +64,7 @@ class MetricCatalog(NamedTuple):
         return cls({name: _parse_entry(name, table) for name, table in tables.items()})
 
     def apply(self, experiment: Experiment) -> Experiment:
-        """Return the experiment with the good directions of its metrics from the catalog.
+        """Return the experiment, with the good direction of each metric taken from the catalog.
 
         Raises
         ------

@@ -129,7 +129,7 @@ class PartIndex:
         self.sources: dict[str, SourceIndex] = {}
 
     def add(self, entries: Iterable[IndexedPart]) -> Self:
-        """Add entries of the ledger, which may be parts of any source; return this object."""
+        """Add entries of the ledger about parts of any sources; return this object."""
         for entry in entries:
             self.sources.setdefault(entry.key.source, SourceIndex()).add(entry)
         return self

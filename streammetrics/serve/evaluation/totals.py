@@ -211,7 +211,7 @@ class Totals:
         """Add the next new parts (at most 256) to the total, and return the number of the last part in the store."""
         (last, epoch), parts, is_complete = self.store.load_parts_since(experiment, entry.part_number)
         # If the epoch has changed, a part that counted was replaced or deleted. If frames are missing, the store has
-        # merged new parts into their day before they were read here. In both cases, compute the total again from the
+        # merged new parts into their day before this server read them. In both cases, compute the total again from the
         # days.
         if entry.position is None or epoch != entry.position[1] or not is_complete:
             entry.replace(*retry_when_moved(partial(self._rebuild, experiment)))

@@ -133,7 +133,7 @@ class TreatmentComparison:
         return self._build_table((column,), arms, all_rows)
 
     def find_warnings(self, slices: Mapping[str, ArmSamples]) -> list[str]:
-        """Return a sentence for each metric with Simpson's paradox in the slices of a column.
+        """Return a sentence for each metric that shows Simpson's paradox in the slices by some column.
 
         `slices` contains, for each slice column, the samples of each arm, with one value for each key. The result is empty
         if there are no always-valid intervals.
@@ -254,8 +254,8 @@ class TreatmentComparison:
     ) -> MetricRow:
         """Return a row for one metric.
 
-        `single_look` has its figures with the interval for a single look. `all_looks` has its figures with the
-        always-valid interval and the conclusion.
+        `single_look` contains the figures of the metric with the interval for a single look. `all_looks` contains those
+        with the always-valid interval and the conclusion.
         """
         has_progress = self.progress is not None
         reason = all_looks["reason"] or (

@@ -121,9 +121,9 @@ class WindowSeries:
     def merge_final(
         self, hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow], before: int, first: int = 0
     ) -> Any:
-        """Return the merged metrics of all windows before an hour; None if there are none.
+        """Return the merged metrics of the hours from `first` up to, but not including, `before`; None without windows.
 
-        The merge covers the whole days that begin at `first` or later, and then the single hours of the last day.
+        The merge covers the whole days in this range, and the single hours of the last day.
         """
         day = before - before % DAY
         of_days, of_hours = self._merges.setdefault(first, (GrowingMerge(), GrowingMerge()))
@@ -153,7 +153,7 @@ class GrowingMerge:
 
 
 def hash_definition(experiment: Experiment, phase: Any) -> str:
-    """Return a hash of all settings on which the points of a window depend, but not of the parts of the window."""
+    """Return a hash of everything on which the points of a window depend, except the parts of the window."""
     text = json.dumps([experiment.to_dict(), repr(phase), __version__], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

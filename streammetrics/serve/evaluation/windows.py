@@ -75,8 +75,8 @@ class MergeCache:
 
     def put(self, key: WindowKey, total: WindowTotal) -> None:
         """Add a window. If the cache is full, serialize or remove the least recently used windows."""
-        # Serialize without the lock, because this is slow. Meanwhile, another thread does not find the window in the
-        # cache, and computes it again, which does no harm.
+        # Serialize without the lock, because this is slow. If another thread needs an evicted window meanwhile, it does
+        # not find the window in the cache, and computes it again, which does no harm.
         with self._lock:
             evicted = self._ready.put(key, total, nbytes(total.metrics))
         for evicted_key, (part_ids, metrics) in evicted:
@@ -253,7 +253,7 @@ class Windows:
             yield merged
 
     def forget_day(self, experiment: str, day: int) -> None:
-        """Remove a day and its hours from the cache. This is necessary after the store has merged the day."""
+        """Remove a day and its hours from the cache, which is necessary after the store has merged the day."""
         with self._lock_of(experiment):
             self._cache.pop((experiment, "day", day))
             for hour in range(day, day + DAY):

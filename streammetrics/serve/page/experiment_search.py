@@ -1,4 +1,4 @@
-"""Search the list of experiments by text, tag and archive. The query of the page's URL contains the search."""
+"""Search the list of experiments by text and tag, with or without the archive. The URL query contains the search."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Conflict(NamedTuple):
 
 
 class ShownDecision(NamedTuple):
-    """A recorded decision: its author, the chosen arm, the reason, and what the page then said about the arm."""
+    """A recorded decision: its author, the chosen arm, the reason, and the verdict on this arm at that time."""
 
     number: int
     time: str
@@ -73,7 +73,7 @@ class ExperimentHistory:
     annotations: Sequence[ShownAnnotation] = ()
 
     def list_about(self) -> list[tuple[str, str]]:
-        """Return the hypothesis, description, owner and tags as pairs of a name and text, without empty ones."""
+        """Return the hypothesis, description, owner and tags as pairs of a name and text; leave out empty ones."""
         return [(name, _format_setting(name, self.definition[name])) for name in ABOUT if self.definition.get(name)]
 
     def list_settings(self) -> list[tuple[str, str]]:

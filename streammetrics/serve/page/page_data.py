@@ -1,4 +1,4 @@
-"""Build the data of the page of an experiment, and of the list of experiments. Templates only lay out these data."""
+"""Build the data of the page of an experiment, and of the list of experiments. Templates only lay out this data."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def _describe_freshness(evaluation: Evaluation) -> tuple[str, float | None]:
     """
     if evaluation.hours is None:
         return "no data yet", None
-    # A source may post a part for an hour that is not over yet. The data then ends now, and not at the end of the hour.
+    # If a source has posted a part for an hour that is not over yet, the data ends now, not at the end of the hour.
     end = min((evaluation.hours[1] + 1) * float(HOUR), evaluation.at)
     return f"data to {_format_data_end(evaluation.hours[1], evaluation.at)}", end
 

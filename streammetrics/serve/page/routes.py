@@ -84,7 +84,7 @@ def find_static_path(name: str) -> str:
 def serve_file(request: Request) -> Response:
     """Answer with a static file.
 
-    Browsers may cache it for ever, because a file with different content gets a different name.
+    Browsers may cache the file for ever, because a file with different content gets a different name.
     """
     file = load_static_files().get(request.path_params["name"])
     if file is None:
@@ -270,8 +270,8 @@ class _Pages:
             who.csrf_token if who.role == OWNER else "",
             self._board.computing_since(evaluation.experiment),
         )
-        # Hold the lock while a fragment is rendered. Other requests for the same fragment then wait, and find it in the
-        # cache.
+        # Hold the lock while a fragment is rendered, so that other requests for the same fragment wait until they can
+        # find it in the cache.
         with self._render_lock:
             if key not in self._fragments:
                 page = self._build_page(request, evaluation)

@@ -191,7 +191,7 @@ def _fill_windows(hours: Iterable[int], by: str) -> tuple[list[int], list[str], 
 
 
 def _build_time_axis(first: float, last: float) -> ChartAxis:
-    """Return an axis of time, in hours since 1970, with ticks at the beginning of days."""
+    """Return a time axis in hours since 1970, with ticks at the beginning of days."""
     midnights = [h for h in range(int(first // DAY) * DAY, int(last) + 1, DAY) if h >= first]
     every = max(1, math.ceil(len(midnights) / 6))
     chosen = [(float(h), to_datetime(h)) for h in midnights[::every]] or [(first, to_datetime(int(first)))]
@@ -216,7 +216,7 @@ def _describe_difference(point: ShownLook | WindowPoint) -> str:
 
 
 def _thin_looks(looks: Sequence[ShownLook], max_looks: int) -> list[ShownLook]:
-    """Return at most `max_looks` looks, evenly spaced, with the last one.
+    """Return at most `max_looks` evenly spaced looks, and also the last look.
 
     The step between looks is a power of two, so that the selected looks rarely change when a look is added.
     """

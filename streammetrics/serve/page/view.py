@@ -87,7 +87,7 @@ def _parse_hour(text: str, *, last: bool = False) -> int | None:
     """
     try:
         return parse_hour(text if "T" in text else f"{text}T{'23' if last else '00'}") if text else None
-    # With an invalid hour in its link, a page shows the whole time range rather than an error.
+    # If the hour in a link is invalid, the page shows the whole time range rather than an error.
     except InvalidInputError:
         return None
 
