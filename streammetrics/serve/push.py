@@ -127,7 +127,7 @@ def read_token(token: str | None) -> str:
             f"the token of a worker is missing; create one with 'streammetrics serve token EXPERIMENT', and set "
             f"{TOKEN_VARIABLE} in the environment, or pass token="
         )
-    # Refuse other characters here, because http.client would show the secret token in its error message.
+    # Refuse a token with other characters here. Otherwise, http.client would show the token in its error message.
     if not (token.isascii() and token.isprintable()):
         raise InvalidInputError(
             f"the token must contain only printable ASCII characters; check {TOKEN_VARIABLE} in the environment, "
@@ -179,7 +179,8 @@ def _post_once(address: str, data: bytes, headers: Mapping[str, str], timeout: f
 
     Redirects are not followed, because another server must not get the token.
     """
-    # Import these modules only here: they take longer to import than this package, and most processes never push.
+    # Import these modules only here, because they take longer to import than this package, and most processes never
+    # post metrics.
     import http.client
     import urllib.error
     import urllib.request

@@ -38,7 +38,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        # The HTTP parser buffers incomplete headers without a limit. Count their size here, to limit it.
+        # The HTTP parser buffers incomplete headers without a limit. Therefore count their bytes here, and limit them.
         self._incomplete_bytes += len(data)
         super().data_received(data)
         if self._incomplete_bytes > HEADER_BYTES and not self.transport.is_closing():

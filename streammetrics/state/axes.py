@@ -1,7 +1,7 @@
 """Axes (the columns that separate the cells of a state) and vocabularies (the distinct keys of each column).
 
 The table of cells stores a key as its rank: its position in the sorted vocabulary of the column. A negative rank is a
-mark. It stands for rows without a key, or for keys that are no longer kept because of a limit or an expiry.
+marker for rows without a key, or for keys that are no longer kept because of a limit or an expiry.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Vocabulary:
         return Vocabulary(self.kind, as_integers(self.values[used]))
 
     def equals(self, other: Vocabulary) -> bool:
-        """Whether both vocabularies contain the same keys."""
+        """Return whether both vocabularies contain the same keys."""
         if self is other:
             return True
         if len(self) != len(other):
@@ -159,7 +159,7 @@ class Vocabulary:
 def as_integers(values: Any) -> NDArray[Any]:
     """Convert integers to an int64 array, or to an array of Python integers (dtype object) if one does not fit."""
     array = np.asarray(values)
-    # numpy turns a list of integers below and above the range of int64 into floats, which lose digits.
+    # numpy converts a list of integers to floats, which lose digits, if only some of them exceed the int64 range.
     if array.dtype.kind == "f":
         array = np.array(list(values), object)
     if array.dtype == object or (array.dtype == np.uint64 and array.size and int(array.max()) >= 1 << 63):

@@ -121,10 +121,10 @@ class CellTable(Statistic):
             )
 
     def read_cells(self, flat: Flat) -> Array:
-        """Return the array of a part for all cells, also if the part is absent.
+        """Return the array of a part for all cells, even if the part is absent.
 
-        The array of an absent part contains zeros, or equals the part that the absent one is declared to equal
-        (`like`).
+        The array of an absent part contains zeros. If the declaration of the part names another part as `like`, the
+        array has the values of that other part.
         """
         cells = self.cells
         if flat.name in cells.flats:
@@ -245,9 +245,9 @@ class CellTable(Statistic):
 
     @property
     def has_fixed_point_terms(self) -> bool:
-        """Whether sums of w x (weight times value) are rounded to multiples of 2**-60.
+        """Whether products of a weight w and a value x are rounded to multiples of 2**-60 before they are summed.
 
-        The rounding loses bits of x if the weight w is small.
+        The rounding loses bits of x if w is small.
         """
         flats = [p for p in self.parts().values() if isinstance(p, Flat) and p.form == "fixed"]
         return any(p.excess_of is None and all(p.extents(self)) for p in flats)
@@ -409,9 +409,9 @@ class CellTable(Statistic):
             yield state if all(parts[n].like is None for n, _ in maybe) else state.canonicalize()
 
     def drop_leading_axes(self, index: Ints, count: int) -> Self:
-        """Return a state with some front cells, but without the first `count` axes.
+        """Return a state with the front cells at some indices, but without the first `count` axes.
 
-        The indices must be ascending, and all of these cells must have the same key on the first `count` axes.
+        The indices must be ascending, and the cells must have equal keys on the first `count` axes.
         """
         state = self.take_fronts(index)
         cells, first = state.cells, sum(len(a.names) for a in self.axes[:count])

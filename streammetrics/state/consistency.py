@@ -67,13 +67,13 @@ class RowWeight:
         return RowWeight(self.rows.sum(axis=axis), total)
 
     def equals(self, other: RowWeight) -> bool:
-        """Whether the rows and the excess equal those of `other`, whose arrays may be broadcast."""
+        """Return whether the rows and the excess equal those of `other`, whose arrays may be broadcast."""
         if self.excess is None or other.excess is None:
             return bool((self.rows == other.rows).all())
         return bool((self.rows == other.rows).all() and (self.excess == other.excess).all())
 
     def is_out_of_range(self) -> bool:
-        """Whether any total weight is negative, or larger than the number of rows allows."""
+        """Return whether any total weight is negative, or larger than the number of rows allows."""
         if self.excess is None:
             return False
         upper = self.rows.astype(np.float64) * MAX_ROW_WEIGHT
@@ -105,7 +105,7 @@ class RowWeight:
         return weights
 
     def is_exceeded_by(self, sums: Array, most: float = math.inf, *, signed: bool = False) -> bool:
-        """Whether the magnitude of any weighted sum exceeds `most` times the total weight of its rows.
+        """Return whether the magnitude of any weighted sum exceeds `most` times the total weight of its rows.
 
         Unless `signed` is true, negative sums are invalid, and the result is also True if any sum is negative.
         """
@@ -126,9 +126,9 @@ class RowWeight:
         top, rest = sums[..., 0], sums[..., 1]
         if most == 1:
             return bool(((top > high) | ((top == high) & (rest > low))).any())
-        # If the total weight is 0, the sum must be 0. If all weights are 1, the total weight is 0 only if there are no
-        # rows. The limit below is then 0, so this check is necessary only if `most` is so large that the limit is not
-        # computed.
+        # If the total weight is 0, the sum must be 0. If all weights are 1, the total weight is 0 only without rows. In
+        # this case, the limit below is 0, too, so this check is necessary only if `most` is so large that the limit is
+        # not computed.
         if self.excess is not None or most >= MAX_ROW_WEIGHT:
             weightless = (high == 0) & (low == 0)
             if (weightless & ((top != 0) | (rest != 0))).any():
@@ -143,7 +143,7 @@ class RowWeight:
 
 
 def are_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
-    """Whether each sum in `less` is nonnegative and at most the corresponding sum in `more`.
+    """Return whether each sum in `less` is nonnegative and at most the corresponding sum in `more`.
 
     Both arrays contain superaccumulators. If `rounded`, the terms were rounded, so a small relative error is allowed.
     """
@@ -163,7 +163,7 @@ def read_row_weight(state: CellTable, name: str) -> RowWeight:
 
 
 def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
-    """Whether any exact sum (superaccumulator) exceeds `most` times the total weight of its rows."""
+    """Return whether any exact sum (superaccumulator) exceeds `most` times the total weight of its rows."""
     shape = sums.shape[:-1]
     # A sum of 0 cannot exceed a limit, so check only the other sums.
     flat = sums.reshape(-1, sums.shape[-1])
@@ -203,7 +203,7 @@ def _bound_weight(rows: Ints, excess: Array | None) -> NDArray[np.float64]:
     else:
         weights += to_approximate_floats(excess)
     # The relative error of each float is below 2**-45. If weights are small, the sum of w - 1 is close to minus the
-    # number of rows. The total weight, the sum of these two numbers, can then be smaller than its rounding error, so
+    # number of rows, and the sum of these two numbers (the total weight) can be smaller than its rounding error. So
     # subtract an error proportional to the number of rows.
     return weights * (1 - 2.0**-20) - rows * 2.0**-40
 
@@ -266,7 +266,7 @@ def check_totals(state: CellTable) -> None:
 
 
 def _has_equal_counts(state: CellTable, name: str) -> bool:
-    """Whether a part has the same number of rows for each output (label) of a cell. Weights may differ between outputs."""
+    """Return whether a part has equally many rows for each output (label) of a cell; their weights may differ."""
     cells, times = state.cells, state.counts_per_row
     if name in cells.flats:
         rows = cells.flats[name].reshape(len(cells.flats[name]), times, -1).sum(axis=-1)

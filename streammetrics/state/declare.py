@@ -125,7 +125,7 @@ def carry(form: str, array: Array) -> Array:
 
 
 def is_saturated(square: Array) -> Any:
-    """Whether a sum of squares has reached CEILING, where it stays; elementwise for an array of cells."""
+    """Return whether a sum of squares has reached CEILING, where it stays; elementwise for an array of cells."""
     return square[0] >= CEILING
 
 
@@ -170,8 +170,8 @@ class Flat(StatePart):
         Whether the part has a row for each front cell (such as a slice or an epoch) rather than for each group or class
         within it.
     like : str, optional
-        The name of another part that this part equals if all weights are 1. This part is absent until a weight is not 1.
-        For example, the sum of w^2 equals the number of rows if all weights are 1.
+        The name of another part. As long as all weights are 1, this part equals the other one, and is therefore absent.
+        For example, the sum of w^2 then equals the number of rows.
     excess_of : str, optional
         The name of the part that counts rows, if this part is the sum of w - 1 over the same rows. The two parts add up to
         the total weight.
@@ -261,7 +261,7 @@ class Tally(StatePart):
         return (self.place_count(statistic) - 1).bit_length()
 
     def is_wide(self, statistic: Any) -> bool:
-        """Whether the code of an entry (its cell and place) has two words, because it may not fit into 64 bits."""
+        """Return whether the code of an entry (its cell and place) has two words, as it may not fit into 64 bits."""
         return self.shift(statistic) > 48
 
     @overload

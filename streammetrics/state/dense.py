@@ -2,7 +2,7 @@
 
 A state normally stores only the occupied places (entries). Gathering and merging the entries of n processes takes time
 proportional to n. An all-reduce adds up arrays while it sends them, which takes about as long for a thousand processes as
-for two. The other parts of a state are small, so every process gathers and adds up those of all processes.
+for two. The other parts of a state are small, so every process gathers them from all processes and adds them up.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def to_dense(state: CellTable, *, weighted: bool) -> Ints:
 
 
 def encode_flats(state: CellTable) -> bytes:
-    """Encode all parts of a state without axes except its histogram; return b"" if the state has no rows."""
+    """Encode all parts of a state, which must not have axes, except its histogram; return b"" without rows."""
     if not len(state):
         return b""
     pieces = []

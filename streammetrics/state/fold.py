@@ -65,7 +65,7 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
 
 
 def check_capacity(state: CellTable, rows: float, excess: float, dropped: float = 0.0) -> None:
-    """Raise an error if this many counted and dropped rows exceed the range of the counters of a state.
+    """Raise an error if so many counted and dropped rows would exceed the range of a state's counters.
 
     Parameters
     ----------
@@ -566,7 +566,7 @@ def unite_sorted_rows(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
 
 
 def unite_rows(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
-    """Unite tables with unsorted rows; return the sorted union, and where it contains the rows of each table."""
+    """Unite tables in any order of rows; return the sorted union, and where it contains the rows of each table."""
     ones, table = encode_rows(keys), np.concatenate(keys)
     splits = np.cumsum([len(k) for k in keys])[:-1]
     if ones is not None:

@@ -2,7 +2,7 @@
 
 The bucket width of a cell is given by its level, an integer.
 
-At level L a bucket is 2**(L - 512) wide, but never wider than 2**-bits times the numbers in it; `bits` is a setting of
+At level L, a bucket is 2**(L - 512) wide, but never wider than 2**-bits times the numbers in it; `bits` is a setting of
 the statistic. A bucket that is narrower than the spacing of float64 numbers contains only one number, so level 0 is
 exact. A cell gets the lowest level at which
 
@@ -151,7 +151,7 @@ def _find_lowest_number(steps: Ints, levels: Ints, bits: int) -> Floats:
 
 
 def are_buckets(buckets: Buckets, levels: Any, bits: int) -> bool:
-    """Whether all buckets exist at their level, that is, contain at least one float64."""
+    """Return whether all buckets exist at their level, that is, contain at least one float64."""
     if (buckets > np.uint64(2 * ZERO - 1)).any():
         return False
     near = compute_near_edges(buckets, levels, bits)

@@ -6,10 +6,10 @@ for the buckets of pairs. A bucket of pairs is a rectangle: an interval of x and
 interval is at most 2**(3 - bits) times the absolute value of the numbers in it. A cell has at most 2**(bits + 3)
 different intervals of x, and at most as many of y.
 
-The place of a bucket is its signed distance from the bucket of 0. A pair is stored as a code of 64 bits, which consists of
-the low 32 bits of the place of x, followed by the low 32 bits of the place of y. Buckets are widened until the places of
-x, and those of y, span less than 2**32. The low 32 bits and the lowest place of x in the cell, which the view of x gives,
-then determine the place of x.
+The place of a bucket is its signed distance from the bucket of 0. A pair is stored as a 64-bit code, which consists of
+the low 32 bits of the place of x, followed by the low 32 bits of the place of y. Buckets are widened until the places
+of x, and those of y, span less than 2**32. The low 32 bits of a place are then enough to recover the whole place: the
+lowest place of x in the cell is known from the view of x, and that of y from the view of y.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def read_views(entries: Entries) -> Array:
 def bucket_to_place(buckets: Buckets, bits: int) -> Ints:
     """Return the place of each bucket: its signed distance from the bucket of 0."""
     # Buckets of positive numbers have a large offset, OFFSET. Replace it by 2**(bits + 11), so that the differences
-    # between places of positive and negative numbers are small and fit into 32 bits. There are fewer buckets of
-    # relative width than this on either side of 0, so the places of positive numbers stay positive.
+    # between places of positive and negative numbers are small and fit into 32 bits. The places of positive numbers
+    # stay positive, because fewer than 2**(bits + 11) buckets on either side of 0 have a relative width.
     signed = buckets.astype(np.int64) - ZERO
     return np.asarray(np.sign(signed) * (np.abs(signed) - OFFSET + (1 << (bits + 11))) * (signed != 0))
 
@@ -130,7 +130,7 @@ def split_sides(entries: Entries) -> tuple[Entries, Entries]:
 
 
 def _merge_views(parts: list[Entries]) -> Entries:
-    """Merge sets of sorted entries; no view occurs in more than one of the sets."""
+    """Merge sets of sorted entries; no view may occur in more than one of the sets."""
     entries = concatenate(parts)
     assert entries.high is not None
     return canonicalize(entries.select(np.argsort(entries.high, kind="stable")))
@@ -308,7 +308,7 @@ def raise_part_levels(part: Tally, entries: Entries, old: Ints, new: Ints, bits:
 
 
 def are_pairs(entries: Entries, levels: Ints, bits: int) -> bool:
-    """Whether all buckets exist at their levels, and the buckets of pairs agree with the buckets of x and of y."""
+    """Return whether all buckets exist at their levels, and the buckets of pairs agree with those of x and of y."""
     sides, rest = split_sides(entries)
     low, views = pair_bits(bits), read_views(rest)
     own = levels[:, :SIDES].reshape(-1)

@@ -28,12 +28,12 @@ S = TypeVar("S", bound="CellTable")
 
 
 def apply_limits(state: S) -> S:
-    """Keep the pinned keys of each axis and the keys with the smallest hashes, and add up the others under OTHER."""
+    """Keep the pinned keys of each axis and those with the smallest hashes; add up the cells of all others as OTHER."""
     return _apply(state, limits=True, keeps=False)
 
 
 def expire_epochs(state: S) -> S:
-    """Keep the newest `keep` epochs of each axis, and add up older epochs under the key EXPIRED."""
+    """Keep the newest `keep` epochs of each axis, and add up the cells of older epochs as EXPIRED."""
     return _apply(state, limits=False, keeps=True)
 
 

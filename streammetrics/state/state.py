@@ -33,9 +33,9 @@ class State(CellTable):
     """A sufficient statistic of rows: every metric that reads it can be computed from it alone.
 
     A subclass declares its settings and parts, the columns that it reads (`needs`), and the kernels that count rows
-    (`steps`).
-    Merging, subtracting, encoding, checks of untrusted bytes, repr, equality and digest all follow from the declaration.
-    Only states with equal settings can be merged. A state is immutable; its constructor returns a state without rows.
+    (`steps`). Merging, subtracting, encoding, checks of untrusted bytes, repr, equality and digest all follow from the
+    declaration. Only states with equal settings can be merged. A state is immutable; its constructor returns a state
+    without rows.
 
     Notes
     -----

@@ -115,8 +115,8 @@ class Database:
     def _begin_connection(self, begin: str) -> Any:
         """Begin a transaction on an idle or a new connection, and return the connection.
 
-        If the database has restarted since, the first statement on an idle connection fails. In this case, another
-        connection is tried. An error on a new connection is raised.
+        If the database has restarted since an idle connection was last used, the first statement on it fails. In this
+        case, another connection is tried. An error on a new connection is raised.
         """
         while True:
             try:

@@ -42,7 +42,7 @@ class WatchedFolder(Protocol):
     """The interface of watched folders. The methods block while they read the disk or the network."""
 
     def list_files(self) -> Iterator[DroppedFile]:
-        """Yield the regular files at the depth of experiment/hour/file. Links are left out."""
+        """Yield all regular files whose paths have the form experiment/hour/file. Links are left out."""
         ...
 
     def read(self, file: DroppedFile) -> bytes:
@@ -197,8 +197,8 @@ class FolderWatcher:
         while True:
             try:
                 await self.scan()
-            # Any error may come from the network, and network errors have many classes. Log the error, because the next
-            # scan may succeed.
+            # Network errors have many classes, so treat every error as a temporary network error: log it, because the
+            # next scan may succeed.
             except Exception:
                 log.exception("%s could not be scanned", self.url)
             await asyncio.sleep(self.settings.watch_seconds)

@@ -1,9 +1,9 @@
 """Divide the experiments among the servers that share a store. One server at a time holds the lease of an experiment.
 
-The lease has a number, the fence, which increases when another server takes it. A server passes its fence with every
-write. If another server has taken the lease since, the write is refused. Otherwise, a server that was paused for too
-long could write after its successor. All times come from the clock of the database, because the clocks of servers may
-differ.
+The lease has a number, the fence, which increases when another server takes the lease. A server passes its fence with
+every write. If another server has taken the lease meanwhile, the write is refused. Without this check, a server that
+was paused for too long could write after its successor. All times come from the clock of the database, because the
+clocks of servers may differ.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def find_preferred_server(experiment: str, servers: Iterable[str]) -> str:
 
 
 def check_fence(run: RunStatement, experiment: str, fence: int) -> None:
-    """Raise LeaseLostError if the lease of an experiment has been taken by another server since `fence`.
+    """Raise LeaseLostError unless `fence` is still the number of an experiment's lease, so that no server has taken it.
 
     The UPDATE statement changes no value, but PostgreSQL locks the row, so that the lease cannot be taken before the
     transaction ends.
@@ -133,7 +133,7 @@ def check_fence(run: RunStatement, experiment: str, fence: int) -> None:
 
 
 def _take_lease(run: RunStatement, experiment: str, server: str, until: float, limit: float) -> None:
-    """Take the lease of an experiment if it ends before the time `limit`."""
+    """Take the lease of an experiment if the lease expires before the time `limit`."""
     run("INSERT INTO leases VALUES (?, '', 0, 0, NULL, NULL) ON CONFLICT (experiment) DO NOTHING", experiment)
     run(
         "UPDATE leases SET server = ?, fence = fence + 1, until = ?, computing = NULL WHERE experiment = ? AND until < ?",

@@ -45,8 +45,8 @@ def open_store(url: str | os.PathLike[str]) -> Store:
     Parameters
     ----------
     url : str or path
-        A path or ``sqlite:///path`` (``sqlite:////path`` from the root) of a file on a local disk; or
-        ``postgresql://user@host/database``, a database that any number of servers may share.
+        The path of a file on a local disk, with or without the prefix ``sqlite:///`` (an absolute path then begins with
+        ``sqlite:////``); or ``postgresql://user@host/database``, a database that any number of servers may share.
 
     Raises
     ------

@@ -108,13 +108,15 @@ class PartStore:
         list of str
             For each part: "stored", "same" (already stored) or "conflict" (its key is stored with a different digest;
             the part is kept, but does not count). A part that is not kept is "excess" (too many parts with different
-            content have this key), "late" (the part with its key can no longer be replaced) or "rejected" (an owner has
-            rejected this content).
+            content have this key), "late" (the part that counts under this key can no longer be replaced) or "rejected"
+            (an owner has rejected this content).
 
         Raises
         ------
-        StoreFullError, StoreDownError
-            No part was stored. After a StoreDownError, however, the outcome is unknown, and the caller should try again.
+        StoreFullError
+            No part was stored.
+        StoreDownError
+            The database does not answer, so it is unknown whether the parts were stored. The caller should try again.
         """
         with self.database.write_transaction() as run:
             # Lock the experiments in alphabetical order, so that two servers cannot wait for each other for ever (a
@@ -126,11 +128,11 @@ class PartStore:
         return answers
 
     def parts(self, experiment: str, after: int = 0) -> list[tuple[int, PostedPart]]:
-        """Return the parts after the number `after` that count and whose frame is stored, at most 256."""
+        """Return at most 256 parts that count, whose number is larger than `after`, and whose frame is stored."""
         return self.load_parts_since(experiment, after).parts
 
     def load_parts_since(self, experiment: str, after: int) -> NewParts:
-        """Return the parts after the number `after`, at most 256, and the position of the experiment."""
+        """Return at most 256 parts that count and whose number is larger than `after`, and the position."""
         with self.database.read_transaction() as run:
             stream_position = read_position(run, experiment)
             # The left join also returns parts whose frame is deleted, which shows that the list of parts is not
@@ -246,7 +248,7 @@ class PartStore:
         return key
 
     def reject(self, experiment: str, number: int, *, by: str, at: float, reason: str = "") -> PartKey:
-        """Reject conflict `number`, so that the part that counts now stays.
+        """Reject conflict `number`, so that the part that counts under its key stays.
 
         Raise InvalidInputError if there is no such conflict.
         """
@@ -262,7 +264,7 @@ class PartStore:
         return key
 
     def void(self, key: PartKey, *, by: str, at: float, reason: str = "") -> None:
-        """Remove a part that should not have been posted. Its source can then post other content under its key.
+        """Remove a part that should not have been posted. Its source can then post different content under this key.
 
         Raises
         ------
@@ -302,7 +304,7 @@ class PartStore:
                 add_audit_entry(run, experiment, change, by="server", at=at)
 
     def replace_parts(self, experiment: str, epoch: int, merged: MergedDay) -> bool:
-        """Replace the parts of a day with its merged day. Return False if the day has changed since it was merged.
+        """Replace the parts of a day with the merged day. Return False if the day has changed since the merge.
 
         `epoch` is the epoch of the experiment at the time of the merge. The frames of the parts are deleted afterwards,
         in separate transactions. If that fails, a later call of `delete_obsolete_frames` deletes them.
@@ -337,7 +339,7 @@ class PartStore:
         return True
 
     def forget(self, experiment: str, before: int) -> int:
-        """Delete the data of days that ended before an hour. Return the number of parts of these days.
+        """Delete the data of days that ended by the hour `before`. Return the number of parts of these days.
 
         The keys and digests of the parts stay in the ledger. If a part is posted again, it does not count again.
         """

@@ -102,7 +102,7 @@ class RecordStore:
         Raises
         ------
         LeaseLostError
-            Another server has taken the lease since `fence`.
+            Another server has taken the lease, so that its number is no longer `fence`.
         """
         with self.database.write_transaction() as run:
             check_fence(run, experiment, fence)
@@ -130,9 +130,9 @@ class RecordStore:
             return dict(run("SELECT name, state FROM alerts WHERE experiment = ?", experiment))
 
     def set_alert_state(self, experiment: str, name: str, state: str, *, fence: int | None) -> None:
-        """Save the state of a fault. Raise LeaseLostError if another server has taken the lease since `fence`.
+        """Save the state of a fault; raise LeaseLostError if the number of the lease is no longer `fence`.
 
-        Without a fence, every server may save the state.
+        If `fence` is None, any server may save the state.
         """
         with self.database.write_transaction() as run:
             if fence is not None:
@@ -175,7 +175,7 @@ class RecordStore:
             ]
 
     def token_tags(self, experiment: str) -> dict[str, tuple[str, ...]]:
-        """Return the tags to which tokens of a scope are limited, by name. Tokens without a limit are left out."""
+        """Return the tags to which each token of a scope is limited, by token name; omit tokens without a limit."""
         with self.database.read_transaction() as run:
             rows = run("SELECT name, tag FROM token_tags WHERE experiment = ? ORDER BY name, tag", experiment)
         return {name: tuple(tag for other, tag in rows if other == name) for name, _ in rows}
