@@ -291,7 +291,7 @@ def _clip_degrees(degrees: Any) -> Any:
 def _wilson(p: Floats, n: Floats, z: Any) -> tuple[Floats, Floats]:
     """Return the limits of Wilson (1927): all proportions that a score test with this z would not reject."""
     n = np.where(n > 0, n, NAN)
-    # The limits solve (p - x)^2 = z^2 x (1 - x) / n for x, which is a quadratic equation.
+    # The limits solve (p - x)^2 = z^2 * x * (1 - x) / n for x, which is a quadratic equation.
     square = z * z
     middle = (p + square / (2 * n)) / (1 + square / n)
     half = z / (1 + square / n) * np.sqrt(p * (1 - p) / n + square / (4 * n * n))

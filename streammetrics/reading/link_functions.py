@@ -123,8 +123,8 @@ SCALES = {
         LinkFunction("natural", -INF, INF, _identity, _identity, _unit_slope),
         LinkFunction("logit", SMALLEST, 1.0, _logit, sigmoid, lambda value: value * (1.0 - value)),
         LinkFunction("log", SMALLEST, INF, log, _clipped_exp, lambda value: value),
-        # The inverse of Fisher's z is tanh(x) = 2 sigmoid(2 x) - 1. It is computed with the library's own sigmoid, which
-        # gives the same bits on every machine.
+        # The inverse of Fisher's z is tanh(x) = 2 * sigmoid(2 * x) - 1. It is computed with the library's own sigmoid,
+        # which gives the same bits on every machine.
         LinkFunction(
             "fisher", -1.0, 1.0, _fisher, lambda x: 2.0 * sigmoid(2.0 * x) - 1.0, lambda value: 1.0 - value * value
         ),

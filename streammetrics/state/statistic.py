@@ -75,8 +75,8 @@ class Statistic(Settings):
         like : Like
             The types of the columns.
         shards : Statistic
-            The statistic of the state with shards. In the arguments of the kernel call, the parts of this state are
-            wrapped in `ShardPart`. The state `self` must have a single cell.
+            The statistic of the state with shards. In the arguments of the kernel call, the parts of the state with
+            shards are wrapped in `ShardPart`. The state `self` must have a single cell.
         """
         return None
 
@@ -95,9 +95,9 @@ class Statistic(Settings):
         Parameters
         ----------
         into : dict of str to array
-            Copies of the parts, to be changed in place. The first axis of an array is the cells. Carries between the
-            integers of a sum need not be propagated. A histogram is a list: append (cells, places, weights) to it, where
-            weights is None if there are none.
+            Copies of the parts, to be changed in place. The first axis of an array runs over the cells. Carries between
+            the integers of a sum need not be propagated. A histogram is a list: append (cells, places, weights) to it,
+            where weights is None for rows without weights.
         at : int64 of shape (n,)
             The cell of each row.
         **columns : array
@@ -136,7 +136,7 @@ class Statistic(Settings):
 
     @property
     def counts_per_row(self) -> int:
-        """How often the parts named in `row_parts` count each row, all together, such as once for each label."""
+        """How often each row is counted in the parts named in `row_parts` together, such as once for each label."""
         return 1
 
     @property
@@ -180,7 +180,7 @@ class Statistic(Settings):
         return None
 
     def bucket_codes(self, exact: Entries) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the place of each exact row in the histogram of buckets, and whether its bucket rounds its value.
+        """Return the place of each exact row in the histogram of buckets, and whether the bucket rounds its value.
 
         The counter of a state with several cells calls this method and `find_flags` to convert rows to buckets. A
         statistic need not define them if its class of counters converts rows in another way.

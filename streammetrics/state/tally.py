@@ -168,7 +168,7 @@ class Entries:
         return out
 
     def find_cells_with(self, mask: Array) -> Array:
-        """Return the distinct cells that have an entry selected by the mask. The entries of a cell must be adjacent."""
+        """Return the distinct cells with at least one entry in the mask. The entries of a cell must be adjacent."""
         cells = self.cells
         first = np.flatnonzero(np.append(True, cells[1:] != cells[:-1])[: len(cells)])
         return cells[first][np.logical_or.reduceat(mask, first)] if len(cells) else cells
@@ -227,7 +227,7 @@ class Entries:
         return canonicalize(entries) if ascending else sort_entries(entries)
 
     def equals(self, other: Entries) -> bool:
-        """Whether the arrays of both objects are equal."""
+        """Return whether the arrays of both objects are equal."""
         a, b = ((e.codes, e.counts, e.excess, e.high) for e in (self, other))
         return self.shift == other.shift and all(
             (x is None) == (y is None) and (x is None or y is None or np.array_equal(x, y))
@@ -297,8 +297,8 @@ def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
         both = np.concatenate([a, b])
         union, place = np.unique(both, return_inverse=True)
         return union, place[: len(a)], place[len(a) :]
-    # Append a bit to each code that is 1 if the code is from `b`. A single sort of integers then gives both the union and
-    # the array that each code comes from.
+    # Append to each code a bit, which is 1 if the code comes from `b`. A single sort of integers then gives both the
+    # union and the array that each code comes from.
     tagged: Array = np.empty(len(a) + len(b), U4 if most < MANY >> 1 else U8)
     one = tagged.dtype.type(1)
     np.left_shift(a, one, out=tagged[: len(a)], casting="unsafe")
@@ -319,7 +319,8 @@ def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
 def _unite_wide_codes(a: Entries, b: Entries) -> tuple[Array, Array, Array, Array]:
     """Return the union of two sets of wide codes, and where the union contains the codes of each set.
 
-    The four arrays are the low words of the union; its high words; the positions of the codes of `a`; those of `b`.
+    The four arrays are the low words and the high words of the union, and the positions in it of the codes of `a` and
+    of the codes of `b`.
     """
     assert a.high is not None
     assert b.high is not None
@@ -370,7 +371,8 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
         excess[in_b] += 0 if b.excess is None else sign * b.excess
         carry_fixed(excess)
     out = Entries(a.shift, codes, counts, excess, high)
-    # A sum of entries that have rows has rows, so only a subtraction or weights can leave something to drop.
+    # Only a subtraction can produce entries without rows, and only weights can add up to an excess of 0. In all other
+    # cases, there is nothing to drop.
     return narrow_types(out) if sign > 0 and excess is None else _check_weights(canonicalize(out), sign)
 
 
@@ -491,8 +493,9 @@ def _sort_within_groups(e: Entries) -> Entries | None:
 def _choose_sort(codes: Array) -> Literal["stable"] | None:
     """Return the kind of sort that is fastest for these integers.
 
-    A stable sort merges ascending runs. It takes a tenth of the time for the entries of several sorted states, which are
-    a few long runs, and for the buckets of sorted scores, in which only the labels within a bucket are unsorted.
+    A stable sort merges ascending runs. It takes a tenth of the time of the default sort for the entries of several
+    sorted states, which are a few long runs. The same holds for the buckets of sorted scores, in which only the labels
+    within a bucket are unsorted.
     """
     return "stable" if np.count_nonzero(codes[1:] < codes[:-1]) <= len(codes) // 8 else None
 

@@ -26,9 +26,9 @@ __all__ = ["Declaration", "OpaqueState"]
 
 @dataclass(frozen=True)
 class Declaration:
-    """The declaration of a statistic whose class is not imported, as a saved state describes it in its header.
+    """The declaration of a statistic whose class is not imported, as the header of a saved state describes it.
 
-    The bytes of a saved state consist of sections, one for each state, and every section has such a header.
+    Saved bytes consist of sections, one for each state, and every section has such a header.
 
     Parameters
     ----------
@@ -76,8 +76,8 @@ class Declaration:
 
     def check(self) -> None:
         """Raise StateFormatError if the declaration contradicts itself."""
-        # A class guarantees these properties, and later code relies on them. Saved bytes may violate them, so check each
-        # one.
+        # An imported class guarantees these properties, and later code relies on them. Saved bytes may violate them, so
+        # check each property.
         tallies = {n for n, p in self.parts.items() if isinstance(p, Tally)}
         flats = {n: p for n, p in self.parts.items() if isinstance(p, Flat)}
         likes = [p.like for p in flats.values() if p.like is not None]
@@ -99,7 +99,7 @@ class Declaration:
             raise StateFormatError("the state is corrupt: the declaration of a section contradicts itself")
 
     def _has_levels(self, tally: Tally) -> bool:
-        """Whether the part with the bucket widths (levels) of a histogram exists and has the right shape.
+        """Return whether the part with the bucket widths (levels) of a histogram exists and has the right shape.
 
         The part must have one level for each output, or four levels for a histogram of pairs of numbers.
         """
@@ -246,7 +246,7 @@ class OpaqueState(State):
     def unify_parts(self, states: Sequence[State]) -> list[Self]:
         """Give each state the optional parts and the drop reasons of all states, so that the states can be added up.
 
-        Apart from these, their declarations must be equal.
+        Apart from these parts and reasons, the declarations of all states must be equal.
         """
         opaque: list[Any] = list(states)
         reasons = tuple(sorted({r for s in opaque for r in s.reasons}))
@@ -269,10 +269,10 @@ class OpaqueState(State):
         return new.with_cells(cells)
 
     def widen(self, other: State) -> Self | None:
-        """Return one empty state for both if their declarations are equal, otherwise None.
+        """Return an empty state that both states can share if their declarations are equal; otherwise None.
 
-        States of a known class can differ in settings that list what is counted, such as thresholds. Without the class, it
-        is not known which settings these are.
+        States of a known class can be shared even if settings that list what is counted, such as thresholds, differ.
+        Without the class, it is not known which settings these are.
         """
         if not isinstance(other, OpaqueState) or self.differences(other):
             return None

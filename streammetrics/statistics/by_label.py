@@ -56,7 +56,7 @@ def count_distinct_states(parts: Sequence[Any]) -> list[tuple[Any, int]]:
 
 
 class ByLabel(KnownClasses):
-    """The base of statistics that keep a binary statistic for each label.
+    """The base class for statistics that keep a binary statistic for each label.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ class ByLabel(KnownClasses):
                 setattr(cls, name, wide)
                 cls.declared_parts[name] = wide
         # Several subclasses may keep the same binary statistic. `make_label_statistic` uses the subclass that is
-        # defined first. The others, such as `TopBins`, do not count the user's labels, but labels that they derive from
-        # the columns.
+        # defined first. The other subclasses, such as `TopBins`, count labels that they derive from the columns rather
+        # than labels in the data.
         ByLabel.by_binary.setdefault(cls.binary.tag, cls)
 
     @property
@@ -236,10 +236,10 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
     Parameters
     ----------
     top_k : int, optional
-        The number of labels of a row that are predicted: those with the highest scores. Of labels with equal scores,
-        the first are chosen. Without `above`, the threshold is compared with the decision for each label (1 or 0)
-        rather than with its score, so it should be 0.5. By default every label whose score reaches the threshold is
-        predicted.
+        The number of labels that are predicted for each row: those with the highest scores. Of labels with equal
+        scores, the first ones are chosen. Unless `above` is true, the threshold is compared with the decision for each
+        label (1 or 0) rather than with its score, so the threshold should be 0.5. By default, every label whose score
+        reaches the threshold is predicted.
     above : bool
         With `top_k`: whether the score of a predicted label must also reach the threshold.
     """
@@ -281,7 +281,7 @@ def make_label_statistic(state: State, **which: Any) -> ByLabel:
 
 
 class TopLabel(KnownClasses):
-    """The base of binary statistics of the predicted class, the class with the highest score.
+    """The base class for binary statistics of the predicted class, which is the class with the highest score.
 
     The label of a row is 1 if the predicted class is correct, else 0. The score is the probability of this class.
 

@@ -42,10 +42,10 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
     Parameters
     ----------
     bits : int or None
-        log2 of the number of buckets of a label, as in `ScoreHistogram`. With None every cell keeps all exact scores.
+        log2 of the number of buckets of a label, as in `ScoreHistogram`. With None, every cell keeps all exact scores.
     limit : int, optional
         A cell with at most this many rows keeps the exact scores of all labels. The scores of a larger cell are counted
-        in buckets. The default is that of `ScoreHistogram`. With 0 all scores are counted in buckets.
+        in buckets. The default is that of `ScoreHistogram`. With 0, all scores are counted in buckets.
     softmax : bool
         With classes and `scale="logit"`: whether the scores of a row are logits of a softmax over the classes. The
         histograms then count the log-odds of each class against the rest, that is, the logit of its softmax
@@ -182,7 +182,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
         return states
 
     def _strip_labels(self, entries: Entries) -> Entries:
-        """Remove the label from the code of each entry. The codes are then those of a `ScoreHistogram` of one label."""
+        """Remove the label from the code of each entry, so that the codes are those of a `ScoreHistogram`."""
         # The code of an exact score has two words. The last bit of the high word is the top bit of the score; the bits
         # above it contain the label and are removed.
         if entries.high is not None:

@@ -70,9 +70,9 @@ class ClassTable(NamedTuple):
 
 
 class PairCounts(State):
-    """The base of states that count rows by true and predicted class.
+    """The base class for states that count rows by true and predicted class.
 
-    Subclasses return the confusion matrix; margins and one-vs-rest tables are derived from it here.
+    A subclass provides the confusion matrix, from which this class derives margins and one-vs-rest tables.
     """
 
     row_parts = ("counts",)

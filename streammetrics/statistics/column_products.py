@@ -29,7 +29,7 @@ LARGEST = 2.0**832
 
 
 class ColumnProducts(WeightedRows, tag="column_products"):
-    """Exact weighted sums over rows of columns and of the products of every two columns, squares included.
+    """Exact weighted sums of columns and of the products of every two columns, including squares.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class ColumnProducts(WeightedRows, tag="column_products"):
 
     Notes
     -----
-    A state of c columns keeps c (c + 3) / 2 sums: one for each column and one for each pair, including the pair of a
+    A state of c columns keeps c * (c + 3) / 2 sums: one for each column and one for each pair, including the pair of a
     column with itself. A sum takes 544 bytes, as in `Moments`.
     """
 
@@ -97,7 +97,7 @@ class ColumnProducts(WeightedRows, tag="column_products"):
             )
 
     def covariances(self) -> list[list[Fraction]]:
-        """Return the matrix of the exact weighted sums of (a - mean a)(b - mean b) for every pair of columns.
+        """Return the matrix of the exact weighted sums of (a - mean(a)) * (b - mean(b)) for every pair of columns.
 
         The sums are not divided by the weight. They are 0 if the total weight is 0.
         """

@@ -63,10 +63,10 @@ def estimate_means(
     weight : number
         The sum of the weights w of the units.
     sums : sequence of numbers
-        The sum of w x for each term x.
+        The sum of w * x for each term x.
     products : mapping of pairs to numbers
-        The sums of w^2 x_i x_j, i <= j. The index -1 stands for the constant 1: (-1, -1) is the sum of w^2, and (-1, j) is
-        the sum of w^2 x_j.
+        The sums of w^2 * x_i * x_j for i <= j. The index -1 stands for the constant 1: (-1, -1) is the sum of w^2, and
+        (-1, j) is the sum of w^2 * x_j.
     overflowed : bool
         Whether a sum of squares overflowed, in which case the covariance is NaN.
     unit : int
@@ -74,9 +74,10 @@ def estimate_means(
     count : int, optional
         The number of units.
     """
-    # For terms i and j, the estimator is the sum over units k of w_k^2 (x_ki - mean_i)(x_kj - mean_j) / W^2, where W is
-    # the sum of w_k, times the small-sample correction W^2 / (W^2 - sum w_k^2). With mean_i = sum w x_i / W, all of
-    # this has the common denominator W^2 (W^2 - sum w_k^2), so each result needs only one division, of exact numbers.
+    # For terms i and j, the estimator is the sum over units k of w_k^2 * (x_ki - mean_i) * (x_kj - mean_j) / W^2, times
+    # the small-sample correction W^2 / (W^2 - sum(w_k^2)). Here, W is sum(w_k), and mean_i is sum(w_k * x_ki) / W. All
+    # terms have the common denominator W^2 * (W^2 - sum(w_k^2)), so each result needs only one division of exact
+    # numbers.
     ww = products[-1, -1]
     whole, square = weight * weight, weight * weight - unit * ww
     divisor = whole * square

@@ -19,7 +19,7 @@ from .step import Like, Step
 
 __all__ = ["DistinctKeys"]
 
-# The constant of Ertl's estimator, 1 / (2 log 2).
+# The constant of Ertl's estimator, 1 / (2 * log(2)).
 ALPHA = 0.7213475204444817
 
 
@@ -99,7 +99,7 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
 
 def _sigma(x: float) -> float:
-    """Return Ertl's correction for unused registers, where `x` is their share: x + sum of 2**(k-1) x**(2**k)."""
+    """Return Ertl's correction for unused registers, where `x` is their share: x + sum of 2**(k - 1) * x**(2**k)."""
     if x == 1.0:
         return math.inf
     y, z, before = 1.0, x, -1.0

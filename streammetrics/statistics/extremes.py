@@ -41,7 +41,7 @@ class Extremes(State, tag="extremes"):
 
     Notes
     -----
-    An extreme is stored as an int64. The bits of its float64 are converted so that integers sort like the numbers.
+    An extreme is stored as an int64: the bits of the float64, converted so that these integers sort like the numbers.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))

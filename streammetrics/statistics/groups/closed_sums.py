@@ -91,7 +91,7 @@ class Groups(NamedTuple):
 
 
 class ClosedSums(State):
-    """The base of states that keep exact sums over closed groups, such as the weighted sum of their AUC.
+    """The base class for states that keep exact sums over closed groups, such as the weighted sum of their AUC.
 
     There is a separate sum for each way of weighting groups (see GROUP_WEIGHTS). The memory does not depend on the number
     of groups.
@@ -129,7 +129,7 @@ class ClosedSums(State):
         Parameters
         ----------
         name : {"sums", "weights", "lone"}
-            Which sum to return, where w is the weight of a group: the sum of w AUC ("sums"); the sum of w over groups
+            Which sum to return, where w is the weight of a group: the sum of w * AUC ("sums"); the sum of w over groups
             with both classes ("weights"); or the sum of w over groups with only one class ("lone").
         by : str
             The way to weight groups, one of GROUP_WEIGHTS.
@@ -142,7 +142,7 @@ class ClosedSums(State):
         Parameters
         ----------
         name : {"squares", "products", "weights", "lone"}
-            Which sum to return, where w is the weight of a group: the sum of (w AUC)^2 ("squares"), of (w AUC) w
+            Which sum to return, where w is the weight of a group: the sum of (w * AUC)^2 ("squares"), of (w * AUC) * w
             ("products"), of w^2 over groups with both classes ("weights"), or of w^2 over groups with only one class
             ("lone").
         by : str
@@ -198,8 +198,8 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
 
     @cached_property
     def total_row_counts(self) -> Ints:
-        # Count each sealed partition like a row. A state with a sealed partition is then not empty, even if the
-        # partition has no rows.
+        # Count each sealed partition like a row, so that a state with a sealed partition is not considered empty, even
+        # if the partition has no rows.
         return np.asarray(self.row_counts + self.read_cells_named("sealed").sum(axis=1))
 
     def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
@@ -302,8 +302,8 @@ def exact_sum(values: Floats) -> Fraction:
     mantissas, exponents = np.frexp(values)
     whole = (mantissas * 2.0**53).astype(np.int64)
     least = int(exponents.min(initial=0))
-    # Mantissas of numbers with the same exponent are summed with `bincount`, which adds in float64. To keep its sums
-    # below 2**53 and therefore exact, each mantissa of 53 bits is split into two halves of at most 27 bits, and at most
+    # Mantissas of numbers with the same exponent are summed with `bincount`, which adds in float64. To keep these sums
+    # below 2**53, and therefore exact, each 53-bit mantissa is split into two halves of at most 27 bits, and at most
     # 2**26 halves are added at a time.
     total = Fraction(0)
     for start in range(0, len(values), 1 << 26):

@@ -43,12 +43,13 @@ Ints = NDArray[np.int64]
 
 HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
 # Up to this many bytes of unsorted rows are sorted together. A state with more bytes cannot be saved, because a saved
-# state contains all rows in sorted order. Its results are computed from one partition of the groups at a time.
+# state contains all rows in sorted order. The results of such a state are computed from one partition of its groups at
+# a time.
 SAVED = 1 << 28
 # Sorted entries (row counts) may be expanded to single rows if there are at most this many rows, or on average at most
 # four rows per entry.
 SPREAD_ROWS = 1 << 22
-# When groups are closed, about this many groups at a time are added to the sums. All groups together could take
+# When groups are closed, about this many groups at a time are added to the sums, because all groups together could take
 # gigabytes of memory.
 MANY = 1 << 20
 # The hash salt of group samples. It is part of saved states and must never change.

@@ -87,9 +87,9 @@ def partition_rows(
 ) -> tuple[dict[str, Array], NDArray[np.int64]]:
     """Return columns whose rows are ordered by partition, and the index at which each partition begins.
 
-    Rows are read in their original order, and each row is written to its partition. The reads, and the writes to each
-    partition, are then sequential in memory. If rows were read partition by partition instead, each read would jump to
-    another place in memory.
+    Rows are read in their original order, and each row is written to its partition. In this way, the reads, and the
+    writes to each partition, are sequential in memory. If rows were read partition by partition instead, each read would
+    jump to another place in memory.
     """
     places, starts = np.empty(len(hashes), np.int64), np.zeros((1 << bits) + 1, np.int64)
     kernel_registry.find_kernel("groups:partition_rows")(hashes, bits, places, starts)
@@ -149,7 +149,7 @@ def weights_of(raw: RawRows) -> Array:
 
 
 def _partition_bits(n: int) -> int:
-    # Kernels shift a hash right by 64 - bits. A shift by 64 is undefined, so the number of bits is at least 1.
+    # Kernels shift a hash right by 64 - `bits`. A shift by 64 is undefined, so `bits` must be at least 1.
     return max(1, min(12, (n // PART_ROWS).bit_length()))
 
 

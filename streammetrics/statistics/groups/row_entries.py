@@ -44,8 +44,8 @@ def entries_of(raws: Sequence[RawRows], real: bool, fronts: Ints | None = None) 
         The sorted entries.
     """
     # The code of an entry has two words. The high word (32 bits) contains the group, and the low word (64 bits)
-    # contains the score and the label. If scores may be negative, they have one bit too many for the low word. This bit
-    # is stored in the high word, and `top` is then 1; otherwise `top` is 0.
+    # contains the score and the label. If scores may be negative, they have one bit too many for the low word. In this
+    # case, the extra bit is stored in the high word, and `top` is 1; otherwise `top` is 0.
     top = max(count_exact_bits(real) - 64, 0)
     shift = 64 + top
     raws = [r for r in raws if len(r["labels"])]

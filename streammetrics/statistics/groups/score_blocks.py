@@ -16,7 +16,7 @@ __all__ = ["Blocks", "group_score_blocks"]
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-# Weights are split into parts of 20 bits. Up to 2**43 such parts can be added in an int64.
+# Weights are split into 20-bit parts. Up to 2**43 such parts can be added in an int64.
 PART = 20
 
 
@@ -32,7 +32,8 @@ class Blocks(NamedTuple):
     positive, weight : float64 arrays
         The weight of the positives of each block, and that of all its rows.
     positive_through, through : float64 arrays
-        The weight of the positives, and that of all rows, in the block and in all blocks of its group with higher scores.
+        The weight of the positives, and that of all rows, in each block together with all blocks of its group that have
+        higher scores.
     positives, weights : float64 arrays
         The weight of the positives of each group, and that of all its rows.
     """
@@ -51,7 +52,7 @@ class Blocks(NamedTuple):
 
 
 def group_score_blocks(rows: SortedGroupRows) -> Blocks:
-    """Return the blocks of equal score in rows that are sorted by group, score and label."""
+    """Return the blocks of equal group and score; the rows must be sorted by group, score and label."""
     n = len(rows.numbers)
     starts_group = np.ones(n, bool)
     starts_group[1:] = rows.numbers[1:] != rows.numbers[:-1]
@@ -86,7 +87,7 @@ def _sum_between(run: list[Ints], first: Ints, last: Ints) -> Floats:
 def _weight_parts(rows: SortedGroupRows) -> list[Ints]:
     """Split the weight of each entry into integers that can be summed without rounding.
 
-    The integers of part i are in units of 2**(-20 i). Without weights there is only part 0, the row counts.
+    The integers of part i are in units of 2**(-20 * i). Without weights, there is only part 0, the row counts.
     """
     if rows.weights is None:
         return [np.asarray(rows.counts, np.int64)]

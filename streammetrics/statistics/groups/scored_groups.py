@@ -1,4 +1,4 @@
-"""The base of states that keep the scores of all rows, because their groups are open: more rows may be added to them."""
+"""The base class for states with open groups: they keep the scores of all rows, because groups may get more rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ BLOCK = 1 << 16
 
 
 class ScoredGroups(State):
-    """The base of states that keep the scores of each open group; `close_groups` turns them into sums over groups.
+    """The base class for states that keep the scores of each open group.
+
+    The method `close_groups` turns the scores into sums over groups.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ SUMS = ("groups", "sums", "weights", "lone", "moments")
 
 
 class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
-    """Exact sums over the inner groups of each range of rows, and the scores of its first and its last group.
+    """Exact sums over the groups of each range of rows, except its first and last groups, whose scores are kept.
 
     Parameters
     ----------
