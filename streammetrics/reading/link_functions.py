@@ -41,8 +41,8 @@ class LinkFunction(NamedTuple):
     name : str
         "natural", "logit", "log", "fisher", "relative" or "ratio".
     low, high : float
-        The ends of the range of values that the scale is for. Values strictly between them are "on the scale". All other
-        values have no finite point on it.
+        The ends of the range of values for which the scale is defined. Values strictly between them are "on the scale".
+        All other values have no finite point on it.
     forward, back : callable
         The transformation from values to the scale, and its inverse.
     slope : callable

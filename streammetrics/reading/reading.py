@@ -398,8 +398,8 @@ def read_side_by_side(metric: Any, state: State) -> Reading | None:
 def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[Any, Any]:
     """Return the lower and upper bounds of all cells, as two arrays.
 
-    The cells in the mask `some` are read one by one. The `values` of all other cells must be exact, so that each value is
-    both bounds.
+    The cells in the mask `some` are read one by one. The `values` of all other cells must be exact, so that both bounds
+    equal the value.
     If a weight was rounded, all cells are read one by one.
     """
     if "rounded" in state.cells.flats:

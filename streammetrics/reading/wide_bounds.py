@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 MARK = "*"
-"""The marker after a value with wide bounds in a table. A sentence below the table explains it."""
+"""The mark after a value with wide bounds in a table. A sentence below the table explains the mark."""
 
 LARGEST_SHARE = 0.05
 """Bounds are too wide if their width exceeds this share of the range of the metric, or of the value if it has no range."""

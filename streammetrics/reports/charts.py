@@ -122,8 +122,8 @@ def logarithmic_axis(low: float, high: float, *, percent: bool = False) -> Chart
 def category_axis(names: Sequence[str], most: int = 7) -> ChartAxis:
     """Return an axis of equally spaced categories.
 
-    If there are more than `most` categories, only every second (or third, …) category has a label, so that there are at
-    most `most` labels.
+    If there are more than `most` categories, only every second (or third, …) category has a label, so that there are
+    at most `most` labels.
     """
     every = max(1, math.ceil(len(names) / most))
     ticks = tuple((float(i), name) for i, name in enumerate(names) if i % every == 0)

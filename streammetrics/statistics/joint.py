@@ -66,7 +66,7 @@ class JointHistogram(State, tag="joint_buckets"):
     hashes from another hash function. It is needed for values that have the same hash in the third view. The module
     `state.pair_levels` describes the views of cells with buckets.
 
-    An exact row takes 64 bytes. A bucket with rows takes 16 bytes. There are at most 2**(2 bits + 6) buckets of pairs
+    An exact row takes 64 bytes. A bucket with rows takes 16 bytes. There are at most 2**(2 * bits + 6) buckets of pairs
     with rows, and fewer if x and y are correlated.
     """
 

@@ -171,12 +171,14 @@ class KeyCounts(State, tag="key_counts"):
     def gini(self, keys: int | None = None) -> float:
         """Return the Gini index of the weights of the keys; NaN if the total weight is 0.
 
-        The formula is sum (2 i - n - 1) x_i / (n sum x), for weights x_1 <= ... <= x_n. The exact result is rounded once.
+        The formula is sum((2 * i - n - 1) * x_i) / (n * sum(x_i)), for weights x_1 <= ... <= x_n. The exact result is
+        rounded once.
 
         Parameters
         ----------
         keys : int, optional
-            The number n of possible keys. Keys without rows have weight 0. By default n is the number of keys with weight.
+            The number n of possible keys. Keys without rows have weight 0. By default, n is the number of keys with a
+            positive weight.
         """
         n = len(self.masses) if keys is None else max(keys, len(self.masses))
         # Keys without rows have weight 0 and therefore the first ranks. They add nothing to the sum.
@@ -199,6 +201,6 @@ def check_edges(edges: Any) -> None:
 
 
 def entropy_term(mass: int, total: int) -> float:
-    """Return -p log p for the share p = mass / total. The result is also accurate if p is close to 1."""
+    """Return -p * log(p) for the share p = mass / total. The result is accurate even if p is close to 1."""
     rest = log1p(-to_float(total - mass, total)) if 2 * mass > total else log(to_float(mass, total))
     return float(-to_float(mass, total) * rest)

@@ -23,7 +23,7 @@ KINDS = ("integer", "string", "bytes", "several", "bool", "date", "timestamp", "
 
 
 class KeyKinds(State):
-    """The base of statistics of hashed keys, all of which must be of one kind, such as integer or string.
+    """The base class for statistics of hashed keys, all of which must be of one kind, such as integer or string.
 
     A batch or a merged state with keys of another kind raises an error.
     """

@@ -27,7 +27,8 @@ __all__ = ["SALT", "KeySample", "hashes_at_one_level", "thin_keys"]
 # other salts, so that a sample of keys is independent of other random choices by key, such as the choice of a shard.
 SALT = 0x44495354494E4354
 ALL = np.uint64((1 << 64) - 1)
-# The largest level, where only hashes with at least this many leading zeros are kept: 16 of all 2**64 hashes.
+# The largest level. At level L, only hashes with at least L leading zeros are kept. At level 60, these are 16 of all
+# 2**64 hashes.
 DEEPEST = 60
 Hashes = NDArray[np.uint64]
 
@@ -38,17 +39,17 @@ class KeySample(KeyKinds, tag="key_sample"):
     Parameters
     ----------
     limit : int
-        The largest number of keys in a cell. At level L a cell keeps only the keys whose hash has at least L leading
-        zeros. As long as a cell has more than `limit` keys, its level is raised by one.
+        The largest number of keys in a cell. At level L, a cell keeps only the keys whose hash has at least L leading
+        zeros. If a cell has more than `limit` keys, its level is raised until at most `limit` keys are left.
     missing, missing_values
         How rows with missing keys are treated, and which values count as missing; see `sm.extend.group`.
 
     Notes
     -----
     This is Wegman's adaptive sampling (Flajolet 1990). The level and the kept keys depend only on the set of keys, not on
-    their order or on merges. At level 0 a cell keeps all keys. Each further level halves the expected number of keys, so
-    a cell that has exceeded the limit keeps about limit / 2 keys or more. A key takes 12 bytes. It is identified by 64
-    bits, which are exact for an integer and a hash for any other key.
+    their order or on merges. At level 0, a cell keeps all keys. Each further level halves the expected number of keys,
+    so a cell that has exceeded the limit keeps about limit / 2 keys or more. A key takes 12 bytes. It is identified by
+    64 bits, which are exact for an integer and a hash for any other key.
     """
 
     limit: int = setting(default=1 << 16, low=16, high=float(1 << 24))

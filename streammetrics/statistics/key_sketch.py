@@ -40,9 +40,9 @@ class KeySketch(KeyKinds, tag="key_sketch"):
     Notes
     -----
     A row adds its weight to one counter of each table. Several keys may share a counter, so each counter of a key is at
-    least the weight of the key, and the smallest of them is the tightest bound. The order of rows does not matter. The
-    state does not store the keys. A counter in use takes 4 bytes, or 12 bytes with weights. The hash function never
-    changes, because the counters of saved states depend on it. Source: Cormode and Muthukrishnan (2005).
+    least the weight of the key, and the smallest of its counters is the tightest bound. The order of rows does not
+    matter. The state does not store the keys. A counter in use takes 4 bytes, or 12 bytes with weights. The hash
+    function never changes, because the counters of saved states depend on it. Source: Cormode and Muthukrishnan (2005).
     """
 
     bits: int = setting(default=16, low=4, high=24)

@@ -1,4 +1,4 @@
-"""The base of statistics of several classes that the user declares before counting."""
+"""The base class for statistics of several classes that the user declares before counting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class KnownClasses(State):
     num_classes : int, optional
         The classes are 0, 1, ..., num_classes - 1.
     labels : tuple, optional
-        The classes in order, integers or strings.
+        The classes (integers or strings), in order.
     ignore_class : int or str, optional
         Rows of this true class are dropped, and the number of dropped rows is recorded. The class need not be among
         `labels`.

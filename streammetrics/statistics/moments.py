@@ -51,7 +51,7 @@ POWERS = 200
 
 
 class Moments(WeightedRows, tag="moments"):
-    """Exact weighted sums over rows of one or two columns, x and y, and of their powers and product.
+    """Exact weighted sums of one or two columns, x and y, and of their powers and product.
 
     Parameters
     ----------
@@ -144,9 +144,9 @@ class Moments(WeightedRows, tag="moments"):
 
         The exact check is slow. A quick check in float64 clears most cells, and the mask marks the others.
         """
-        # The sums of any rows satisfy two inequalities (Cauchy-Schwarz). First, W sum w x^2 >= (sum w x)^2, where W is
-        # the sum of the weights w. Second, the square of the covariance is at most the product of the two variances. A
-        # cell that satisfies both by more than the rounding errors of float64 needs no exact check.
+        # The sums of any rows satisfy two inequalities (Cauchy-Schwarz). First, W * sum(w * x^2) >= sum(w * x)^2, where
+        # W is the sum of the weights w. Second, the square of the covariance is at most the product of the two
+        # variances. A cell that satisfies both by more than the rounding errors of float64 needs no exact check.
         weight = read_row_weight(self, "rows")[cells,].to_approximate_floats()[:, None]
         sums = {t: to_approximate_floats(self.read_cells_named("sums")[cells, i]) for i, t in enumerate(self.terms)}
         sure = np.ones((len(cells), self.outputs), bool)
@@ -179,7 +179,7 @@ class Moments(WeightedRows, tag="moments"):
         return None if math.isnan(low) else Fraction(high) - Fraction(low)
 
     def covariance(self, a: str, b: str, output: int = 0) -> Fraction:
-        """Return the exact weighted sum of (a - mean a)(b - mean b) for two columns, each "x" or "y".
+        """Return the exact weighted sum of (a - mean(a)) * (b - mean(b)) for two columns, each "x" or "y".
 
         The sum is not divided by the weight. It is 0 if the total weight is 0.
         """

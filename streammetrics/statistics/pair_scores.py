@@ -47,8 +47,8 @@ class PairScores(LabelScores, tag="pair_scores"):
 
     Notes
     -----
-    With C classes, histogram C i + j counts all rows by their score of class j. Its positives are the rows whose true
-    class is i. Only buckets that contain rows take memory: 12 bytes each. Counting takes about 4 ns per row and pair of
+    With C classes, histogram C * i + j counts all rows by their score for class j. Its positives are the rows whose
+    true class is i. Only buckets that contain rows take memory: 12 bytes each. Counting takes about 4 ns per row and pair of
     classes.
     """
 
@@ -92,7 +92,7 @@ class PairScores(LabelScores, tag="pair_scores"):
         entries, off_grid = self._entries, self.cells.flats["off_grid"]
         within = self._strip_labels(entries)
         # Keep only the positives of each histogram (the last bit of their code is 1). With C classes, the positives of
-        # histogram C i + j are the rows of class i by their score for class j.
+        # histogram C * i + j are the rows of class i by their score for class j.
         own = (within.codes & within.codes.dtype.type(1)) == 1
         ends = np.searchsorted(self._labels_of(entries), np.arange(self.width + 1))
         parts = [within.select(np.flatnonzero(own[a:b]) + a) for a, b in itertools.pairwise(ends)]

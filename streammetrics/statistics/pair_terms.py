@@ -26,7 +26,7 @@ The square of their tenth power then does not overflow float64.
 """
 TINY = 2.0**-1000
 """Smaller numbers are raised to this one before their logarithm or power is computed."""
-# The value of log(2 pi) / 2.
+# The value of log(2 * pi) / 2.
 HALF_LOG_TAU = 0.91893853320467274178
 
 
@@ -80,7 +80,7 @@ def log_loss(rows: TermRows, role: str = "y_score") -> Floats:
 
 
 def focal_loss(rows: TermRows, gamma: float, alpha: float | None = None) -> Floats:
-    """Return -(1 - q)^gamma log(q), times alpha for positives and 1 - alpha for negatives, where q is as in `log_loss`."""
+    """Return -(1 - q)^gamma * log(q), with q as in `log_loss`; times alpha for positives, 1 - alpha for negatives."""
     q, logit = rows.score_of_true_class("y_score")
     wrong = np.maximum(elementary.sigmoid(-q) if logit else 1.0 - q, TINY)
     loss = np.asarray(elementary.power(wrong, np.float64(gamma)) * log_loss(rows))
@@ -100,7 +100,7 @@ def hinge_loss(rows: TermRows) -> Floats:
 
 
 def calibration_residual(rows: TermRows) -> Floats:
-    """Return (y - p) (1 - 2 p), whose mean is 0 for calibrated p (Spiegelhalter's test)."""
+    """Return (y - p) * (1 - 2 * p), whose mean is 0 for calibrated p (Spiegelhalter's test)."""
     p = rows.probability()
     return (rows["y_true"] - p) * (1.0 - 2.0 * p)
 
@@ -121,7 +121,7 @@ def score_difference(rows: TermRows) -> Floats:
 
 
 def symmetric_difference(rows: TermRows) -> Floats:
-    """Return 2 |a - b| / (|a| + |b|) for the scores a and b of the model and the baseline; 0 if both are 0."""
+    """Return 2 * |a - b| / (|a| + |b|) for the scores a and b of the model and the baseline; 0 if both are 0."""
     size = np.abs(rows["y_score"]) + np.abs(rows["baseline"])
     return np.where(size > 0, 2.0 * np.abs(score_difference(rows)) / np.where(size > 0, size, 1.0), 0.0)
 
@@ -136,18 +136,18 @@ def decision_change(rows: TermRows, threshold: float, *pairs: tuple[bool, bool])
 
 
 def poisson_loss(rows: TermRows, eps: float) -> Floats:
-    """Return the Poisson loss p - y log(p + eps), where p is the predicted rate."""
+    """Return the Poisson loss p - y * log(p + eps), where p is the predicted rate."""
     y, p = rows["y_true"], rows["y_pred"]
     return np.asarray(p - y * elementary.log(p + eps))
 
 
 def poisson_loss_of_log(rows: TermRows) -> Floats:
-    """Return the Poisson loss e^x - y x, where x is the logarithm of the predicted rate."""
+    """Return the Poisson loss e^x - y * x, where x is the logarithm of the predicted rate."""
     return np.asarray(elementary.exp(rows["y_pred"]) - rows["y_true"] * rows["y_pred"])
 
 
 def stirling_term(rows: TermRows) -> Floats:
-    """Return Stirling's approximation of log(y!): y log(y) - y + log(2 pi y) / 2 for y above 1, else 0."""
+    """Return Stirling's approximation of log(y!): y * log(y) - y + log(2 * pi * y) / 2 for y above 1, else 0."""
     y = rows["y_true"]
     log_y = elementary.log(np.maximum(y, 1.0))
     return np.asarray(np.where(y > 1.0, y * log_y - y + (HALF_LOG_TAU + 0.5 * log_y), 0.0))
@@ -164,7 +164,7 @@ def deviance(rows: TermRows, power: float) -> Floats:
 def half_deviance(y: Floats, p: Floats, power: float) -> Floats:
     """Return half the Tweedie deviance of the target y from the prediction p, for a power of at least 1.
 
-    The result is also accurate if y is close to p.
+    The result is accurate even if y is close to p.
     """
     # If y is close to p, the terms of the usual formula nearly cancel and few digits remain. If |y - p| <= p / 32, a
     # series in (y - p) / p is used instead.
@@ -182,9 +182,9 @@ def half_deviance(y: Floats, p: Floats, power: float) -> Floats:
 
 
 def constant_deviance_term(rows: TermRows, power: float) -> Floats:
-    """Return a function of the target. Its mean is needed for the Tweedie deviance of a constant prediction.
+    """Return a function of the target y, whose mean is needed for the Tweedie deviance of a constant prediction.
 
-    The function is y log(y) for power 1, log(y) for power 2, and y^(2 - power) for other powers.
+    The function is y * log(y) for power 1, log(y) for power 2, and y^(2 - power) for other powers.
     """
     y = rows["y_true"]
     some = np.where(y > 0, y, 1.0)
@@ -205,10 +205,10 @@ def normalized_columns(rows: TermRows, role: str) -> list[Floats]:
 
 
 def kl_divergence(rows: TermRows) -> Floats:
-    """Return the Kullback-Leibler divergence, the sum of p log(p / q), where q is raised to at least eps.
+    """Return the Kullback-Leibler divergence, the sum of p * log(p / q), where q is raised to at least eps.
 
-    The code adds p log(p / q) - p + q instead, which is never negative, so that no digits are lost by cancellation. The
-    two sums are equal, because p and q each sum to 1. The amount by which eps raises q is subtracted again.
+    The code sums p * log(p / q) - p + q instead, which is never negative, so that no digits are lost by cancellation.
+    The two sums are equal, because p and q each sum to 1. The amount by which eps raises q is subtracted again.
     """
     eps, parts = rows.eps("y_pred"), []
     for p, q in zip(normalized_columns(rows, "y_true"), normalized_columns(rows, "y_pred"), strict=True):

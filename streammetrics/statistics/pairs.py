@@ -38,7 +38,7 @@ CONTRADICTION = "the state is corrupt: the views of JointHistogram.exact do not 
 class Pairs:
     """Weighted counts of concordant, discordant and tied pairs of rows, from a table that counts rows by x and y.
 
-    The weight of a pair is the product of the weights of its rows, an integer in units of 1 / `unit` squared. The pairs
+    The weight of a pair is the product of the weights of its rows, an integer in units of (1 / `unit`)^2. The pairs
     (a, b) and (b, a) are counted separately.
 
     Parameters

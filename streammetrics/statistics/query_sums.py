@@ -82,12 +82,12 @@ def with_full_mask(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
 
 
 class QuerySums(State):
-    """The base of states with exact sums of measures over queries.
+    """The base class for states with exact sums of measures over queries.
 
     The state also keeps the weights of the queries with and without a relevant document. A subclass lists its measures
     in `measures`. Its `derive_columns` computes three columns: "values" contains the measures of the first query, then
     those of the second query, and so on; "facts" contains five integers for each query; "starts" contains the index of
-    the first row of each query. The first four of the five integers are the numbers of documents that are retrieved and
+    the first row of each query. The first four integers of a query are the numbers of documents that are retrieved and
     irrelevant, retrieved and relevant, not retrieved and irrelevant, and not retrieved and relevant. The fifth is 1 if
     the query has no relevant document, else 0.
     """
@@ -235,7 +235,7 @@ class QuerySums(State):
         return exact_to_fraction(self.large[i]) if self.large is not None else Fraction(0)
 
     def square(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction | None:
-        """Return the sum over queries of (w x)^2, for weight w and measure x; None if the sum overflowed."""
+        """Return the sum over queries of (w * x)^2, for weight w and measure x; None if the sum overflowed."""
         i = find_term(self, format_term(measure, k, parameter))
         if measure in self.unbounded:
             return exact_to_fraction(self.large_squares[i]) if self.large_squares is not None else Fraction(0)
@@ -249,7 +249,7 @@ class QuerySums(State):
         return read_square(self.w2[int(empty)]) if self.w2 is not None else Fraction(int(self.queries[int(empty)]))
 
     def product(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction | None:
-        """Return the sum over queries of w^2 x, for weight w and measure x; None if the sum overflowed."""
+        """Return the sum over queries of w^2 * x, for weight w and measure x; None if the sum overflowed."""
         i = find_term(self, format_term(measure, k, parameter))
         if measure in self.unbounded:
             more = exact_to_fraction(self.more_w2x[i]) if self.more_w2x is not None else 0

@@ -368,8 +368,8 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         `longest` is the length of the longest list.
         """
         ks = [k for measure, k, _ in map(parse_term, self.terms) if measure in DISCOUNTED]
-        # Round the number of positions up to a power of two, compute their discounts, and keep the first n. The cache
-        # of `log_discounts` then contains only a few different arrays.
+        # Round the number of positions up to a power of two, compute their discounts, and keep the first n, so that the
+        # cache of `log_discounts` contains only a few different arrays.
         n = min(longest, max(ks, default=0))
         return log_discounts(1 << max(n - 1, 0).bit_length())[:n]
 

@@ -54,7 +54,7 @@ DOMAINS: dict[str, tuple[dict[str, float], dict[str, float]]] = {
 
 
 class RegressionSums(WeightedRows, tag="regression_sums"):
-    """Exact sums of losses over rows of a target and a prediction.
+    """Exact sums of losses over rows, each with a target and a prediction.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         - "relative": |d / y|; rows with y = 0 are left out
         - "signed_relative": d / |y|; rows with y = 0 are left out
         - "guarded": |d| / max(|y|, 2^-52)
-        - "symmetric": 2 |d| / (|y| + |p|)
+        - "symmetric": 2 * |d| / (|y| + |p|)
         - "log_squared": (log(1 + p) - log(1 + y))^2
         - "log_cosh": log(cosh(d))
         - "below": 1 if y <= p, else 0
@@ -79,9 +79,9 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
 
         The suffix "^2" stands for the square of a term. Standard errors need squares if rows have no weights.
     domain : {"real", "log1p", "positive_pred", "nonnegative", "positive"}
-        The range of the columns. With "real" the columns contain any numbers, and with "log1p" numbers above -1. With the
-        other domains the prediction is above 0, and the target is any number ("positive_pred"), at least 0 ("nonnegative")
-        or above 0 ("positive").
+        The range of the columns. With "real", the columns contain any numbers, and with "log1p", numbers above -1. With
+        the other domains, the prediction is above 0, and the target is any number ("positive_pred"), at least 0
+        ("nonnegative") or above 0 ("positive").
     num_outputs : int, optional
         The number of targets and predictions of a row.
 

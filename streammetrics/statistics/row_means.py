@@ -93,7 +93,7 @@ def smoothed_log_loss(rows: ClassScores, smoothing: float) -> Floats:
 
 
 def focal_loss(rows: ClassScores, gamma: float) -> Floats:
-    """Return -(1 - q)^gamma log(q), where q is the predicted probability of the true class."""
+    """Return -(1 - q)^gamma * log(q), where q is the predicted probability of the true class."""
     losses = rows.losses()
     loss = rows.at_true(losses)
     # If q is close to 1, the difference 1 - q loses digits. With logits, sum the probabilities of the other classes
@@ -139,7 +139,7 @@ A term has the value 0 in rows where it is undefined.
 
 
 class RowMeans(WeightedRows):
-    """The base of states with exact sums over rows of terms (values of a row, such as a loss), computed in float64.
+    """The base class for states with exact sums of terms over rows; a term is a float64 value of a row, such as a loss.
 
     Parameters
     ----------
@@ -148,10 +148,10 @@ class RowMeans(WeightedRows):
 
     Notes
     -----
-    For standard errors the state also keeps sums of squares, where w is the weight of a row and x is one of its terms.
-    The array `squares` contains the sum of (w x)^2 for each term. If rows have weights, `more_w2` contains the sum of
-    w^2 - 1, and `more_w2x` contains the sum of w^2 x - w x for each term. A row of weight 1 adds 0 to both. Each number
-    is rounded to 26 bits before it is added to one of these sums.
+    For standard errors, the state also keeps sums of squares, where w is the weight of a row and x is one of its terms.
+    The array `squares` contains the sum of (w * x)^2 for each term. If rows have weights, `more_w2` contains the sum of
+    w^2 - 1, and `more_w2x` contains the sum of w^2 * x - w * x for each term. A row of weight 1 adds 0 to both. Each
+    number is rounded to 26 bits before it is added to one of these sums.
     """
 
     terms: tuple[str, ...] = union(default=())
@@ -205,11 +205,11 @@ class RowMeans(WeightedRows):
         return exact_to_fraction(self.sums[find_term(self, term)])
 
     def square(self, term: str) -> Fraction:
-        """Return the sum over rows of (w x)^2, for weight w and term x."""
+        """Return the sum over rows of (w * x)^2, for weight w and term x."""
         return exact_to_fraction(self.squares[find_term(self, term)])
 
     def weight_squared(self, term: str | None = None) -> Fraction:
-        """Return the sum over rows of w^2 or, if a term x is given, of w^2 x."""
+        """Return the sum over rows of w^2 or, if a term x is given, of w^2 * x."""
         if term is None:
             return int(self.rows) + Fraction(0 if self.more_w2 is None else exact_to_fraction(self.more_w2))
         more = 0 if self.more_w2x is None else exact_to_fraction(self.more_w2x[find_term(self, term)])
@@ -459,7 +459,8 @@ class LabelSets(NamedTuple):
             return np.asarray(correct == (true if name == "contain" else selected))
         if name == "row_jaccard":
             return np.asarray(correct / np.maximum(true + selected - correct, 1))
-        # F-beta is (1 + beta^2) correct / (beta^2 true + selected). Its limit for infinite beta is recall, correct / true.
+        # F-beta is (1 + beta^2) * correct / (beta^2 * true + selected). Its limit for infinite beta is recall, that is,
+        # correct / true.
         whole = true * 1.0 if beta == math.inf else beta * beta * true + selected
         if name == "lack_f":
             return np.asarray(whole == 0)

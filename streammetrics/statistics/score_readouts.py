@@ -235,10 +235,10 @@ def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[I
         ends, codes.view(np.uint64), np.where(positive, 0, all_rows), np.where(positive, all_rows, 0)
     )
     total[:, 0], total[:, 1] = both.sums(both.negatives), both.sums(both.positives)
-    # To get the number of concordant pairs without a shard, begin with the number in the whole cell. Subtract the pairs
-    # of each row of the shard with any row of the cell. Then add the pairs within the shard, which were subtracted
-    # twice. For each code, `wins` is twice the number of concordant pairs of one positive, and `above` is the same for
-    # one negative.
+    # To get the number of concordant pairs without a shard, begin with the number in the whole cell. For each row of
+    # the shard, subtract its pairs with all rows of the cell. Then add the pairs within the shard, which were
+    # subtracted twice. For each code, `wins` is twice the number of concordant pairs of one positive, and `above` is
+    # the same for one negative.
     wins = 2 * both.running_sums(both.negatives) - both.tied_negatives()
     total[:, 2] = both.sums(both.positives * wins)
     # Positives that are tied with the negatives of an entry are in the next entry.
@@ -265,11 +265,11 @@ def divide_integers(above: Ints, below: Ints) -> Floats:
 def _round_outward(quotient: Floats, divisor: Floats, dividend: Ints, way: int) -> Floats:
     """Return a bound on dividend / divisor: the float `quotient`, or the next float if `quotient` is not a bound.
 
-    With `way` = -1 the result is a lower bound, with `way` = 1 an upper bound. `quotient` is dividend / divisor,
+    If `way` is -1, the result is a lower bound. If `way` is 1, it is an upper bound. `quotient` is dividend / divisor,
     rounded to nearest.
     """
-    # `whole` + `rest` is exactly quotient x divisor (Dekker 1971). `off` is negative if `quotient` is not the bound
-    # that is needed: above the exact quotient for a lower bound, or below it for an upper bound.
+    # `whole` + `rest` is exactly quotient * divisor (Dekker 1971). `off` is negative if `quotient` is not the required
+    # bound, because it is above the exact quotient for a lower bound, or below it for an upper bound.
     whole, rest = two_product(quotient, divisor)
     off = ((whole - dividend) + rest) * way
     return np.where(off < 0, np.nextafter(quotient, way * np.inf), quotient)
@@ -398,7 +398,7 @@ class PositiveScores(NamedTuple):
     def quotients(self) -> DoubleDouble:
         """Return the average precision of each cell, with a relative error below `OFF`.
 
-        The average precision is the sum of (a / P) (tp + a) / (tp + fp + a + c) over the scores of the cell.
+        The average precision is the sum of (a / P) * (tp + a) / (tp + fp + a + c) over the scores of the cell.
         """
         above = self.tp + self.a
         terms = self.a * above / (above + (self.fp + self.c))
@@ -509,7 +509,7 @@ def _ks_distances_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, F
         at.running_sums(at.negatives) - at.negatives - at.tied_negatives(),
     )
     has_entries, begins = at.entry_counts > 0, at.starts[:-1][at.entry_counts > 0]
-    # Compute |TP / P - FP / N| times P N, with integers. `edges` contains the largest of these distances at the
+    # Compute |TP / P - FP / N| times P * N, with integers. `edges` contains the largest of these distances at the
     # boundaries of buckets. The order of the rows within a bucket is unknown. The distance within a bucket is largest
     # if all rows of one class come before those of the other class. `corners` also includes this distance.
     below = tp * all_n - fp * all_p

@@ -68,7 +68,7 @@ MAX_EXACT_SCORES = 1 << 20
 
 
 class ScoresByLabel(State):
-    """The base of states with the numbers of negatives and positives by score, for binary ranking metrics."""
+    """The base class for states with the numbers of negatives and positives by score, for binary ranking metrics."""
 
     @property
     def negatives(self) -> Mass:
@@ -105,7 +105,7 @@ class ScoresByLabel(State):
         raise NotImplementedError
 
     def thresholds(self, index: Ints) -> Floats:
-        """Return the threshold at each of the scores or buckets with these indices.
+        """Return the thresholds of the scores or buckets with these indices.
 
         The threshold of a bucket is its smallest score, so `score >= threshold` selects the bucket and all higher
         buckets.
@@ -162,12 +162,12 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     Parameters
     ----------
     scale : {"probability", "real", "logit"}
-        The scale of the scores, which defines the buckets. With `probability` there are 2**bits + 1 buckets: 32 octaves of
-        p below 1/2, the same octaves of 1 - p above 1/2, and a bucket for 1/2. With `real` and `logit` there are 2**bits
-        buckets, which are the leading bits of a float32.
+        The scale of the scores, which defines the buckets. With `probability`, there are 2**bits + 1 buckets: 32
+        octaves of p below 1/2, the same octaves of 1 - p above 1/2, and a bucket for 1/2. With `real` and `logit`,
+        there are 2**bits buckets, which are the leading bits of a float32.
     bits : int or None
-        log2 of the number of buckets. A bucket with more bits lies within one bucket with fewer bits. With None there
-        are no buckets, and every cell keeps all exact scores.
+        log2 of the number of buckets. With more bits, each bucket is divided into narrower ones. With None, there are no
+        buckets, and every cell keeps all exact scores.
     limit : int, optional
         The largest number of rows for which a cell keeps exact scores. If a cell has more rows, it is folded, that is,
         all of its rows are counted in buckets. The default is 2**16 if `bits` is at least 16, else 0. Cells of real
@@ -324,7 +324,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return self._bucket_entries(exact.cells, place, exact), self.find_flags(exact.select(lost))
 
     def _bucket_places(self, exact: Entries) -> tuple[Array, Array]:
-        """Return the code (2 x bucket + label) of each exact score, and whether its bucket rounds the score."""
+        """Return the code (2 * bucket + label) of each exact score, and whether its bucket rounds the score."""
         assert self.bits is not None
         if kernel_registry.has_kernels():
             place, lost = np.empty(len(exact), U4), np.empty(len(exact), np.bool_)

@@ -25,15 +25,16 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
     Parameters
     ----------
     smoothing : float
-        Label smoothing: each target t becomes t (1 - smoothing) + smoothing / 2.
+        Label smoothing: each target t becomes t * (1 - smoothing) + smoothing / 2.
 
     Notes
     -----
-    A row of target t and weight w counts as a positive of weight w t and a negative of weight w (1 - t). Its log loss
-    is therefore w (t L(1) + (1 - t) L(0)), where L(y) is the log loss for the label y. With targets of 0 and 1 every
-    term equals that of `ScoreSums` bit for bit, and numbers are rounded and stored in the same way. The sum of the
-    targets is an additional term, "target". The array `crossed` contains, for each term x, the sum of w**2 x t. These
-    sums are needed for the standard error of a ratio: the sum of a term divided by the sum of the targets.
+    A row of target t and weight w counts as a positive of weight w * t and a negative of weight w * (1 - t). Its log
+    loss is therefore w * (t * L(1) + (1 - t) * L(0)), where L(y) is the log loss for the label y. With targets of 0 and
+    1, every term equals that of `ScoreSums` bit for bit, and numbers are rounded and stored in the same way. The sum of
+    the targets is an additional term, "target". The array `crossed` contains, for each term x, the sum of
+    w**2 * x * t. These sums are needed for the standard error of a ratio: the sum of a term divided by the sum of the
+    targets.
     """
 
     smoothing: float = setting(default=0.0, low=0.0, high=1.0)

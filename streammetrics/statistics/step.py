@@ -59,7 +59,7 @@ class Like:
         empty.
     dense : frozenset of str
         The names of the histograms whose row counts are kept in an array with a counter for every possible code (place
-        in the histogram). For such a histogram a kernel receives this array, flattened cell by cell, and the array of
+        in the histogram). For such a histogram, a kernel receives this array, flattened cell by cell, and the array of
         the sums of (weight - 1).
     present : frozenset of str
         The names of the optional arrays that the state already has.

@@ -36,7 +36,7 @@ SMALLEST_EPS = 2.0**-52
 
 
 class ScoreTerms(State):
-    """The base of states that sum terms of rows with scores: their settings, and checks of states read from bytes.
+    """The base class for states that sum terms of rows with scores: settings, and checks of states read from bytes.
 
     Parameters
     ----------
@@ -110,10 +110,10 @@ class TermSums(ScoreTerms):
     The term of each row is rounded to a multiple of 2**-60. Sums are then exact integers, so the order of rows does not
     matter. Terms of 2**31 or more are summed separately, in a superaccumulator that holds any float64.
 
-    For standard errors of means and of ratios of means, the state also keeps the sum of (w x)**2 over all rows, for
-    weight w and term x. After the first batch with weights it also keeps the sums of w**2 and w**2 x by label. Squares
-    are rounded to multiples of 2**-52, or of 2**-41 for the log loss. A sum of squares that reaches 2**41, or that
-    contains a term of 2**31 or more, stays at 2**41, which means that it overflowed. A state of one cell and three
+    For standard errors of means and of ratios of means, the state also keeps the sum of (w * x)**2 over all rows, for
+    weight w and term x. After the first batch with weights, it also keeps the sums of w**2 and w**2 * x by label.
+    Squares are rounded to multiples of 2**-52, or of 2**-41 for the log loss. A sum of squares that reaches 2**41, or
+    that contains a term of 2**31 or more, stays at 2**41, which means that it overflowed. A state of one cell and three
     terms takes 300 bytes.
     """
 
@@ -134,7 +134,7 @@ class TermSums(ScoreTerms):
         if not self.terms and not like.has_weights and "w2" not in like.present:
             return [Step("score_sums:count_labels", "y_true", "sample_weight", "at", own.rows, NOTHING, checks=True)]
         weights = "sample_weight" if like.has_weights else "ones"
-        # Without terms the batch has no column of scores. The kernel receives another column in its place, which it
+        # Without terms, the batch has no column of scores. The kernel receives another column in its place, which it
         # ignores.
         scores = "y_score" if self.terms else weights
         eps = self.epsilon(like.source("y_score")) if self.terms else 0.0

@@ -43,13 +43,13 @@ class UnitSums(WeightedRows, tag="unit_sums"):
         user), else 0. `unit` contains the IDs of the units. A batch may lack the outcome or `exposed`; the missing values
         count as 0.
     cap : float, optional
-        Outcomes above `cap` count as `cap`. By default outcomes are not limited.
+        Outcomes above `cap` count as `cap`. By default, outcomes are not limited.
     missing, missing_values
         How rows with missing unit IDs are treated, and which values count as missing; see `sm.extend.group`.
 
     Notes
     -----
-    A state takes 1.1 kB for any number of units, because it does not distinguish them.
+    A state takes 1.1 kB for any number of units, because it keeps no separate sums for them.
     """
 
     outcome: str = setting(default="outcome")

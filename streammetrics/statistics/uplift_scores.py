@@ -91,9 +91,9 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
 
 
 def _subtract_digits(whole: Mass, part: Mass) -> Any:
-    """Return the digits of `whole` - `part`, subtracted one by one.
+    """Subtract the digits of `part` from those of `whole`, one by one.
 
-    No digit borrows from the next one, so digits may be negative. The differences themselves must not be negative.
+    No digit borrows from the next one, so digits may be negative. The numbers `whole` - `part` must not be negative.
     """
     count = max(len(whole.digits), len(part.digits))
     return whole.pad_digits(count) - part.pad_digits(count)

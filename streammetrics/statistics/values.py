@@ -63,7 +63,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     Notes
     -----
-    Only buckets that contain rows are kept; each takes 16 bytes. At level 0 every bucket contains one value, and
+    Only buckets that contain rows are kept; each takes 16 bytes. At level 0, every bucket contains one value, and
     quantiles are exact. Rows of weight 0 do not affect the smallest and the largest value. The level does not decrease
     when rows are subtracted.
     """
@@ -185,7 +185,7 @@ class ValueHistogram(State, tag="value_buckets"):
         if math.isnan(least):
             return low, high
         # No value is outside the extremes, so they tighten the bounds of the first and the last bucket. In a state from
-        # forged bytes, an extreme may lie outside all buckets. The outer minimum and maximum below then still ensure
+        # forged bytes, an extreme may lie outside all buckets. Even so, the outer minimum and maximum below ensure that
         # low <= high.
         low = np.minimum(np.maximum(low, least), high)
         return low, np.maximum(np.minimum(high, largest), low)

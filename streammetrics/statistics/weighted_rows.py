@@ -1,4 +1,4 @@
-"""The base class of statistics that keep the number of rows and their exact total weight, besides other exact sums."""
+"""The base class for statistics that keep the number of rows and their exact total weight, besides other exact sums."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ RESERVED_ROLES = ("sample_weight", "at", "front", "ones")
 
 
 class WeightedRows(State):
-    """The base of states that keep the number of rows and the exact sum of (weight - 1).
+    """The base class for states that keep the number of rows and the exact sum of (weight - 1).
 
     The sum of weights is not rounded. Subclasses compute a variance as a difference between two numbers. If the
-    variance is much smaller than the mean (for example, 1 and 1e8), these are nearly equal, and a rounded sum of
-    weights would make the difference wrong.
+    variance is much smaller than the mean (for example, 1 and 1e8), the two numbers are nearly equal, and a rounded sum
+    of weights would make the difference wrong.
     """
 
     rows = Flat()

@@ -88,8 +88,8 @@ def partition_rows(
     """Return columns whose rows are ordered by partition, and the index at which each partition begins.
 
     Rows are read in their original order, and each row is written to its partition. In this way, the reads, and the
-    writes to each partition, are sequential in memory. If rows were read partition by partition instead, each read would
-    jump to another place in memory.
+    writes to each partition, are sequential in memory. If rows were read partition by partition, each read would jump
+    to another place in memory.
     """
     places, starts = np.empty(len(hashes), np.int64), np.zeros((1 << bits) + 1, np.int64)
     kernel_registry.find_kernel("groups:partition_rows")(hashes, bits, places, starts)
