@@ -78,8 +78,8 @@ class Shards:
     below : float64, shape (K, n), optional
         Only for a quantile: the weight of the values up to the quantile in each shard.
     edges : float64, shape (2, K, n), optional
-        Only for a quantile: the weight of the values in each shard below the bucket that contains the quantile, and the
-        weight up to the end of this bucket.
+        Only for a quantile: for each shard, the weight of the values below the bucket that contains the quantile, and
+        the weight of the values up to the end of this bucket.
     events_names : array of str, shape (n,), or str
         "positives", "negatives" or "rows": what the events of each cell are.
     states : ShardStates, optional

@@ -266,9 +266,12 @@ def wide_of_cells(name: str, cells: CellReadings) -> list[WideValue]:
 def may_be_wide(metric: Any, state: State) -> bool:
     """Return whether any bounds may be too wide, according to a cheap check of the state and the metric.
 
-    Bounds cannot be too wide in three cases: every bucket contains only one distinct number; the metric is a quantile with
-    enough bits, because its bounds are the edges of a bucket, which differ by at most 2**-bits times the value; or the
-    bounds come only from the rounding of weights.
+    Bounds cannot be too wide in three cases:
+
+    - Every bucket contains only one distinct number.
+    - The metric is a quantile with enough bits. Its bounds are the edges of a bucket, which differ by at most 2**-bits
+      times the value.
+    - The bounds come only from the rounding of weights.
     """
     name = exactness_part(state)
     if not name:

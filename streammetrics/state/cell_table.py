@@ -1,4 +1,4 @@
-"""CellTable, the base class of states with a table of cells.
+"""CellTable, the base class for states with a table of cells.
 
 It reads the arrays of a state, counts its rows and selects cells.
 """

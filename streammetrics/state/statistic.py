@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 class Statistic(Settings):
     """The declaration of a statistic: its settings, parts, columns and kernels, and its optional capabilities.
 
-    It is the base class of states. A part is an array or a histogram that the statistic keeps for each cell (such as a
+    It is the base class for states. A part is an array or a histogram that the statistic keeps for each cell (such as a
     slice).
     """
 

@@ -31,8 +31,7 @@ NO_FOLDS = np.zeros(0, np.uint8)
 NO_EXACT = (np.zeros(0, np.uint32), np.zeros(0, np.uint64), np.zeros(0), np.zeros(0, np.int64))
 """Empty arrays that are passed to a kernel in place of exact scores if the state keeps none."""
 
-# A state of one cell with at most this many counters (labels x buckets x outcomes) uses one dense array for all of
-# them.
+# The largest number of counters (labels * buckets * outcomes) that a state of one cell keeps in one dense array.
 LONE = (1 << 25) + 2
 
 

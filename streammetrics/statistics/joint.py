@@ -27,7 +27,7 @@ from .weighted_rows import check_columns
 __all__ = ["JointHistogram"]
 
 
-# When a state is read from bytes, the pairs (x, y) of its cells are checked only if it has at most this many cells.
+# The largest number of cells for which the pairs (x, y) of all cells are checked when a state is read from bytes.
 MAX_CHECKED_CELLS = 256
 
 

@@ -48,8 +48,8 @@ class PairScores(LabelScores, tag="pair_scores"):
     Notes
     -----
     With C classes, histogram C * i + j counts all rows by their score for class j. Its positives are the rows whose
-    true class is i. Only buckets that contain rows take memory: 12 bytes each. Counting takes about 4 ns per row and pair of
-    classes.
+    true class is i. Only buckets that contain rows take memory: 12 bytes each. Counting takes about 4 ns per row and
+    pair of classes.
     """
 
     def __post_init__(self) -> None:

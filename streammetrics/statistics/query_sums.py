@@ -85,11 +85,13 @@ class QuerySums(State):
     """The base class for states with exact sums of measures over queries.
 
     The state also keeps the weights of the queries with and without a relevant document. A subclass lists its measures
-    in `measures`. Its `derive_columns` computes three columns: "values" contains the measures of the first query, then
-    those of the second query, and so on; "facts" contains five integers for each query; "starts" contains the index of
-    the first row of each query. The first four integers of a query are the numbers of documents that are retrieved and
-    irrelevant, retrieved and relevant, not retrieved and irrelevant, and not retrieved and relevant. The fifth is 1 if
-    the query has no relevant document, else 0.
+    in `measures`. Its `derive_columns` computes three columns:
+
+    - "values": the measures of the first query, then those of the second query, and so on.
+    - "facts": five integers for each query. The first four are the numbers of documents that are retrieved and
+      irrelevant, retrieved and relevant, not retrieved and irrelevant, and not retrieved and relevant. The fifth is 1
+      if the query has no relevant document, else 0.
+    - "starts": the index of the first row of each query.
     """
 
     measures: ClassVar[tuple[str, ...]] = ()

@@ -322,12 +322,19 @@ class LabelRows(RowMeans, tag="label_rows"):
         labels of a row (0 where undefined). "relevant" is 1 if the row has a true label. "both" is 1 if it has both true
         and false labels.
 
-        Other terms compare the set of the true labels with the set of the predicted labels, here those that score at
-        least 0.5: "subset@0.5" (the sets are equal), "overlap@0.5" (they have a common label), "contain@0.5" (all true
-        labels are predicted), "belong@0.5" (all predicted labels are true), "row_f@2.0@0.5" (F-beta of the row; beta 0.0
-        is precision, inf is recall), "row_jaccard@0.5", and "lack_f@2.0@0.5" (1 if F-beta is 0/0, which counts as 0). With
-        "top3" in place of 0.5, the labels of the three highest scores are predicted. With "top3:0.5" they must also score
-        at least 0.5.
+        Other terms compare the set of the true labels with the set of the predicted labels, which are here the labels
+        that score at least 0.5:
+
+        - "subset@0.5": the sets are equal
+        - "overlap@0.5": the sets have a common label
+        - "contain@0.5": all true labels are predicted
+        - "belong@0.5": all predicted labels are true
+        - "row_f@2.0@0.5": F-beta of the row, here with beta 2.0; beta 0.0 is precision, and inf is recall
+        - "row_jaccard@0.5": the Jaccard index of the sets
+        - "lack_f@2.0@0.5": 1 if F-beta is 0/0, which counts as 0
+
+        With "top3" instead of 0.5, the labels of the three highest scores are predicted. With "top3:0.5", these labels
+        must also score at least 0.5.
     num_labels : int
         The number of labels of a row.
     column : {"y_score", "y_pred"}

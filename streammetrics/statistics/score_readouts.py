@@ -57,8 +57,8 @@ MANY_PLACES = 1 << 20
 DENSE = 16
 # An upper bound on the rounding error of a difference between two shares (numbers from 0 to 1) in float64.
 NEAR = 2.0**-48
-# If 106 bits do not suffice to round a sum correctly, the sum is computed with fractions, but only if it has at most this
-# many terms.
+# The largest number of terms of a sum that is computed with fractions. This is done only if 106 bits do not suffice to
+# round the sum correctly.
 FEW_TERMS = 300
 
 

@@ -47,7 +47,7 @@ U4, U8, I8 = np.uint32, np.uint64, np.int64
 EXACT = 1 << 16
 """The default number of rows for which a cell keeps exact scores, if the histogram has 2**16 buckets or more."""
 
-# When a state is read from bytes, this many entries are checked at a time, to limit memory.
+# The number of entries that are checked at a time when a state is read from bytes, which limits memory.
 BLOCK = 1 << 16
 BITS = {"probability": 16, "real": 19, "logit": 19}
 """The default value of `bits` (log2 of the number of buckets) for each scale.
@@ -166,8 +166,8 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         octaves of p below 1/2, the same octaves of 1 - p above 1/2, and a bucket for 1/2. With `real` and `logit`,
         there are 2**bits buckets, which are the leading bits of a float32.
     bits : int or None
-        log2 of the number of buckets. With more bits, each bucket is divided into narrower ones. With None, there are no
-        buckets, and every cell keeps all exact scores.
+        log2 of the number of buckets. With more bits, each bucket is divided into narrower ones. With None, there are
+        no buckets, and every cell keeps all exact scores.
     limit : int, optional
         The largest number of rows for which a cell keeps exact scores. If a cell has more rows, it is folded, that is,
         all of its rows are counted in buckets. The default is 2**16 if `bits` is at least 16, else 0. Cells of real

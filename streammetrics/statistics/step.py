@@ -93,11 +93,14 @@ class Step:
         The module and the function, separated by a colon. The module is relative to `streammetrics.kernels`
         ("checks:find_bad_label"), or has its full path ("acme.kernels:count").
     *arguments
-        A string is a role, and stands for the column with this role. There are four special columns: "sample_weight" is
-        empty if rows have no weights; "at" contains the cell of each row, and is empty if the state has only one cell;
-        "ones" contains a weight of 1 for each row; "front" contains the cell of each row along the axes of the state
-        (such as slices). A declared array of the statistic, such as ``type(self).rows``, stands for its values,
-        flattened cell by cell. All other arguments are passed unchanged.
+        A string is a role, and stands for the column with this role. A declared array of the statistic, such as
+        ``type(self).rows``, stands for its values, flattened cell by cell. All other arguments are passed unchanged.
+        There are four special columns:
+
+        - "sample_weight": the weight of each row; empty if rows have no weights
+        - "at": the cell of each row; empty if the state has only one cell
+        - "ones": a weight of 1 for each row
+        - "front": the cell of each row along the axes of the state (such as slices)
     checks : bool
         Whether, in a state with only one cell, the kernel itself checks labels and scores. If it finds a bad value, it
         returns 1 and leaves every array unchanged. All other kernels return 0 and cannot fail.

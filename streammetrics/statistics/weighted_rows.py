@@ -16,8 +16,8 @@ from .step import NOTHING, Like
 
 __all__ = ["WeightedRows", "check_columns"]
 
-# A kernel that checks values while it sums them first copies all sums, so that it can restore them if it finds an
-# invalid value. To limit the cost of this copy, such a kernel is used only if a state has at most this many sums.
+# The largest number of sums of a state for which a kernel checks values while it sums them. Such a kernel first copies
+# all sums, so that it can restore them if it finds an invalid value. The limit keeps this copy cheap.
 MAX_CHECKED_SUMS = 16
 RESERVED_ROLES = ("sample_weight", "at", "front", "ones")
 

@@ -87,7 +87,7 @@ class Access:
     def refuse_token(self, client: str, token: str | None, message: str) -> Response:
         """Return the error response for a request with a missing or wrong token.
 
-        Each client may send a limited number of wrong tokens per minute. Above this limit, the status is 429 in place
+        Each client may send a limited number of wrong tokens per minute. Above this limit, the status is 429 instead
         of 401. Valid tokens are accepted even above the limit, because several workers may share one address and
         therefore one limit. This is safe: a token has 256 random bits and cannot be guessed.
         """

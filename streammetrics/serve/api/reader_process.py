@@ -51,7 +51,7 @@ class ReaderProcess:
         return frame
 
     def end_after(self, seconds: float) -> None:
-        """End the process after this many seconds, even during a call.
+        """End the process after the given number of seconds, even during a call.
 
         If totals are not saved by then, the next start merges all parts again.
         """

@@ -93,7 +93,7 @@ class WorkerProcess:
             return self._exchange(self._ensure_started(), (method, args), seconds)
 
     def end_after(self, seconds: float) -> None:
-        """Kill the process after this many seconds, unless `close` is called earlier."""
+        """Kill the process after the given number of seconds, unless `close` is called earlier."""
         self._kill_timer = threading.Timer(seconds, self.end)
         self._kill_timer.daemon = True
         self._kill_timer.start()

@@ -314,10 +314,10 @@ def evaluate(
     -----
     Verdicts use always-valid intervals, which keep their coverage however often people look. The intervals are tuned
     for the planned users of the two arms, with an error rate of 5 % over all treatments. If the definition has
-    `mature_after`, an hour is final only this many hours after its end, when its outcomes are complete. Verdicts, table
-    and slices cover final hours; arms, sample ratio and drift cover all rows. The duration counts up to the last final
-    hour. If the definition has phases, all figures cover only the last phase, and the duration begins when the planned
-    shares last changed.
+    `mature_after`, an hour is final only `mature_after` hours after its end, when its outcomes are complete. Verdicts,
+    table and slices cover final hours; arms, sample ratio and drift cover all rows. The duration counts up to the last
+    final hour. If the definition has phases, all figures cover only the last phase, and the duration begins when the
+    planned shares last changed.
     """
     series = WindowSeries() if series is None else series
     span = index.span or _find_span(hours, days)

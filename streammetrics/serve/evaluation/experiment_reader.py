@@ -49,7 +49,7 @@ class ExperimentSource(Protocol):
         """Return the total of an experiment (all its parts merged) as bytes; None if it has no parts."""
 
     def end_after(self, seconds: float) -> None:
-        """Stop after this many seconds, even during a call, because the server is stopping."""
+        """Stop after the given number of seconds, even during a call, because the server is stopping."""
 
     def close(self) -> None:
         """Save the totals, which are expensive to compute again."""

@@ -42,15 +42,15 @@ __all__ = ["GROUP_WEIGHTS", "SAMPLE", "GroupRows", "WaitingRows", "sample_level"
 Ints = NDArray[np.int64]
 
 HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
-# Up to this many bytes of unsorted rows are sorted together. A state with more bytes cannot be saved, because a saved
-# state contains all rows in sorted order. The results of such a state are computed from one partition of its groups at
-# a time.
+# The largest number of bytes of unsorted rows that are sorted together. A state with more bytes cannot be saved,
+# because a saved state contains all rows in sorted order. The results of such a state are computed from one partition
+# of its groups at a time.
 SAVED = 1 << 28
-# Sorted entries (row counts) may be expanded to single rows if there are at most this many rows, or on average at most
-# four rows per entry.
+# The largest number of single rows to which sorted entries (row counts) may be expanded. Entries with at most four rows
+# on average may also be expanded to more rows than this.
 SPREAD_ROWS = 1 << 22
-# When groups are closed, about this many groups at a time are added to the sums, because all groups together could take
-# gigabytes of memory.
+# The approximate number of groups that are added to the sums at a time when groups are closed. All groups together
+# could take gigabytes of memory.
 MANY = 1 << 20
 # The hash salt of group samples. It is part of saved states and must never change.
 SAMPLE = 0x53414D504C450001
