@@ -170,7 +170,10 @@ def _raise_to_common_levels(
     cells: int,
     sign: int,
 ) -> Sequence[S]:
-    """Widen the buckets of each cell to the bucket width (level) of its new cell, so that cells can be added."""
+    """Widen the buckets of each cell to the bucket width (level) of its new cell, so that cells can be added.
+
+    `at` contains, for each state, the index of the new cell of every cell; `cells` is the number of new cells.
+    """
     for name, part in parts.items():
         if not isinstance(part, Tally) or part.level is None:
             continue
@@ -195,7 +198,8 @@ def _find_common_levels(
 ) -> Array:
     """Return the levels at which the sum of all states has few enough buckets, for histograms of pairs of numbers.
 
-    A level determines a bucket width.
+    A level determines a bucket width. `common` contains the highest level in any state for each new cell, or is None.
+    `at` contains, for each state, the index of the new cell of every cell; `cells` is the number of new cells.
     """
     assert part.level is not None
     bits, sides_by_state = getattr(states[0], part.bits), []
@@ -366,7 +370,8 @@ def _is_level_part(part: Flat | Tally) -> bool:
 def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: int, sign: int) -> Array:
     """Return a mask of the new cells whose exact rows (stored outside the buckets) must be converted to buckets.
 
-    These are the cells with too many exact rows, and the cells that have buckets in any of the states.
+    These are the cells with too many exact rows, and the cells that have buckets in any of the states. `at` contains,
+    for each state, the index of the new cell of every cell; `cells` is the number of new cells.
     """
     first = states[0]
     assert first.folding is not None
@@ -400,7 +405,10 @@ def _collect_exact_entries(states: Sequence[CellTable], at: Sequence[Ints], mask
 
 
 def _fold_cells_with_levels(states: Sequence[S], at: Sequence[Ints], cells: int, sign: int) -> Sequence[S]:
-    """Convert the exact rows of cells that need buckets, for a statistic whose bucket widths adapt to the numbers."""
+    """Convert the exact rows of cells that need buckets, for a statistic whose bucket widths adapt to the numbers.
+
+    The parameters are those of `_find_folded_cells`.
+    """
     first = states[0]
     assert first.folding is not None
     exact, rows, level = first.folding

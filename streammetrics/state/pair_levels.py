@@ -107,7 +107,10 @@ def encode_pairs(x: Floats, y: Floats, levels: Ints, bits: int) -> Buckets:
 
 
 def find_lowest_places(sides: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the lowest place of x and of y in each cell, for buckets of pairs, as an array of shape (cells, 2)."""
+    """Return the lowest place of x and of y in each cell, for buckets of pairs, as an array of shape (cells, 2).
+
+    `sides` contains the entries of the views X and Y.
+    """
     return _find_edge_places(sides, levels, bits, last=False)
 
 
@@ -256,7 +259,8 @@ class PairRows(NamedTuple):
     def to_entries(self, shift: int, view: int, codes: Buckets) -> Entries:
         """Return the pairs as unsorted entries of one view (X, Y, PAIR or ALL).
 
-        `codes` contains the code of the bucket of each pair in this view.
+        `codes` contains the code of the bucket of each pair in this view. `shift` is the number of bits of a place in
+        the code of an entry.
         """
         high = (self.cells.astype(U4) << U4(max(shift - 64, 0))) | U4(view << 1)
         return Entries(shift, codes, self.counts, self.excess, high)

@@ -322,7 +322,7 @@ class Board:
     def _note_computing(self, experiment: str, entry: _BoardEntry, fence: int, noted: float | None) -> None:
         """Save the start time of the running evaluation in the store, so that the pages of other servers can show it.
 
-        For short evaluations, nothing is saved.
+        For short evaluations, nothing is saved. `noted` is the start time that the store already has, or None.
         """
         started = entry.started
         since = noted if started is not None and self._clock() - started < POLL_INTERVAL else started

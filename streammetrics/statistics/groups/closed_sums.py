@@ -76,8 +76,8 @@ class Groups(NamedTuple):
     def from_rows(cls, count: int, scan: Callable[..., Any], *rows: Any) -> Groups:
         """Return the groups that the kernel `scan` computes from rows without weights.
 
-        The kernel fills in negatives, positives and concordant pairs. Without weights, the number of pairs of a group is
-        negatives times positives.
+        `count` is the number of groups, and `rows` are the arguments of the kernel. The kernel fills in negatives,
+        positives and concordant pairs. Without weights, the number of pairs of a group is negatives times positives.
         """
         out = cls.zeros(count)
         scan(*rows, *out[:3])

@@ -75,8 +75,8 @@ def _sum_between(run: list[Ints], first: Ints, last: Ints) -> Floats:
     """Return the total weight of each range of entries, from the index in `first` up to, but excluding, that in `last`.
 
     The weight of an entry is the sum of several parts (see `_weight_parts`), and `run` contains an integer running sum
-    for each part. The differences of running sums are exact. Only their conversion to float64, and the addition of the
-    parts, round.
+    for each part. The differences of running sums are exact. Rounding occurs only when they are converted to float64
+    and when the parts are added.
     """
     out = np.zeros(len(first))
     for i, part in enumerate(run):
