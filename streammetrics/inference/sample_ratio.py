@@ -29,8 +29,9 @@ ALARM = 100.0
 """The e-value at which a test for repeated looks raises an alarm."""
 P_ALARM = 0.001
 """The p-value below which a test for one look raises an alarm."""
-# The concentrations of the Dirichlet priors, as numbers of users. An average of e-values is an e-value. The small priors
-# find large mismatches among few users, and the large prior finds small mismatches among many users.
+# The concentrations of the Dirichlet priors, as numbers of users. The test averages the e-values of these priors; the
+# average is again an e-value. Small concentrations detect large mismatches among few users, and the large concentration
+# detects small mismatches among many users.
 PRIORS = (30.0, 300.0, 1e4)
 # Users are split as planned only if the 99 % interval of the share of each arm contains its planned share, and is at
 # most 2 percentage points wide.
@@ -90,7 +91,7 @@ class SampleRatio(NamedTuple):
 
     @property
     def evidence(self) -> str:
-        """The e-value or the p-value, and where it raises an alarm, as text."""
+        """The e-value or the p-value, and the threshold at which it raises an alarm, as text."""
         if self.p_value is None:
             return f"e-value {self.e_value:.2g}, alarm at {ALARM:g}"
         text = format_p_value(self.p_value)
@@ -98,7 +99,7 @@ class SampleRatio(NamedTuple):
 
     @property
     def smallest_mismatch(self) -> float:
-        """The smallest difference between the share of an arm and its planned share that the test most likely detects.
+        """The smallest difference between the share of an arm and its planned share that the test is likely to detect.
 
         It is the difference at which the test raises an alarm with the current number of users, plus 0.84 standard
         errors, which gives 80 % power. It is computed for the arm whose planned share is closest to 0.5, where a
@@ -110,7 +111,8 @@ class SampleRatio(NamedTuple):
         arm = min(self.planned, key=lambda a: abs(self.planned[a] - 0.5))
         planned = self.planned[arm]
         low, high = 0.0, 1.0 - planned
-        # Halve the interval until it is 1e-6 of the largest possible difference wide.
+        # Find the difference by bisection. After 20 steps, its error is at most 1e-6 of the largest possible
+        # difference.
         for _ in range(20):
             middle = (low + high) / 2.0
             counts = [counted * (planned + middle), counted * (1.0 - planned - middle)]
@@ -162,16 +164,16 @@ def sample_ratio_mismatch(
     sample : metric, optional
         `DistinctSample` of the users, sliced by arm, to estimate how many users are in more than one arm.
     sequential : bool
-        Whether the test is valid at repeated looks, for example every day. If False, the test is for one look: the exact
-        multinomial test if there are at most 1,048,576 possible outcomes (as many users in two arms), otherwise the
-        chi-square test, with an alarm at p < 0.001.
+        Whether the test is valid at repeated looks, for example every day. If False, the test is for one look: the
+        exact multinomial test if there are at most 1,048,576 possible outcomes (for two arms, about one for each user),
+        otherwise the chi-square test, with an alarm at p < 0.001.
 
     Returns
     -------
     SampleRatio
-        The result. Its e-value is the average, over k = 30, 300 and 10,000, of e = B(k p + n) / (B(k p) prod p^n), where
-        n are the counts, p the planned shares and B is the multivariate beta function. This is the Bayes factor of a
-        Dirichlet prior for multinomial counts (Lindon, Malek 2022, arXiv 2011.03567).
+        The result. Its e-value e is the average, over k = 30, 300 and 10,000, of B(k * p + n) / (B(k * p) * prod(p^n)),
+        where n are the counts, p the planned shares and B is the multivariate beta function. This is the Bayes factor
+        of a Dirichlet prior for multinomial counts (Lindon, Malek 2022, arXiv 2011.03567).
 
     Raises
     ------
@@ -286,10 +288,10 @@ def _read_arms(state: State) -> list[Any]:
 
 
 def _read_sample(state: State) -> tuple[float, dict[Any, float], int]:
-    """Return how a sample of users divides into arms.
+    """Return how the users of a sample are split between the arms.
 
-    The result has the share of all users that are in the sample, the number of sampled users that are only in each arm,
-    and the number of sampled users in more than one arm.
+    The result has the share of all users that are in the sample, the number of sampled users of each arm who are in no
+    other arm, and the number of sampled users in more than one arm.
     """
     cells: Sequence[Any] = list(state.iterate_cells())
     share, hashes = hashes_at_one_level(cells)
@@ -305,12 +307,14 @@ def _read_sample(state: State) -> tuple[float, dict[Any, float], int]:
 def _log_e_value(counts: list[float], shares: list[float], prior: float) -> float:
     """Return the logarithm of the e-value of one prior, given the number of users and the planned share of each arm.
 
-    The direct formula with log gamma functions would lose most digits at 1e12 users. Therefore the log gamma functions are
-    replaced by Stirling's formula, and terms that cancel are left out. The result is
-    N sum p ((1 + d) ln(1 + d) - d) - 1/2 sum ln(1 + d) - (arms - 1) / 2 ln(N / k)
-    + sum (s(k p + count) - s(k p)) - s(N) + s(k),
-    where k is `prior`, n the total number of users, N = k + n, p the planned share of an arm,
-    d = (count - n p) / (N p), and s the remainder of Stirling's formula.
+    The direct formula with log gamma functions would lose most digits at 1e12 users. Therefore the log gamma functions
+    are replaced by Stirling's formula, and terms that cancel are left out. The result is
+
+    N * sum(p * ((1 + d) * ln(1 + d) - d)) - 1/2 * sum(ln(1 + d)) - (arms - 1) / 2 * ln(N / k)
+    + sum(s(k * p + count) - s(k * p)) - s(N) + s(k),
+
+    where the sums are over the arms, k is `prior`, n the total number of users, N = k + n, p the planned share of an
+    arm, d = (count - n * p) / (N * p), and s the remainder of Stirling's formula.
     """
     n = math.fsum(counts)
     total = prior + n
@@ -326,7 +330,7 @@ def _log_e_value(counts: list[float], shares: list[float], prior: float) -> floa
 
 
 def _entropy_term(d: float) -> float:
-    """Return (1 + d) ln(1 + d) - d for d > -1 without loss of precision near 0, where it is about d^2 / 2."""
+    """Return (1 + d) * ln(1 + d) - d for d > -1 without loss of precision near 0, where it is about d^2 / 2."""
     if d >= 0.0:
         return d * float(log1p(d)) - float(x_minus_log1p(d))
     g = -d / (1.0 + d)
@@ -334,8 +338,8 @@ def _entropy_term(d: float) -> float:
 
 
 def stirling_remainder(a: float) -> float:
-    """Return ln Gamma(a) - (a - 1/2) ln a + a - 1/2 ln(2 pi) for a > 0, the remainder of Stirling's formula."""
-    # The asymptotic series has full precision for a >= 16. Increase smaller arguments by Gamma(a + 1) = a Gamma(a).
+    """Return ln(Gamma(a)) - (a - 1/2) * ln(a) + a - ln(2 * pi) / 2 for a > 0, the remainder of Stirling's formula."""
+    # The asymptotic series has full precision for a >= 16. Increase smaller arguments with Gamma(a + 1) = a * Gamma(a).
     total = 0.0
     while a < 16.0:
         total += (a + 0.5) * float(log1p(1.0 / a)) - 1.0

@@ -97,7 +97,7 @@ class Scorecard(Plottable):
     options : ScorecardOptions
         The questions and settings.
     progress : mapping
-        The numbers of users so far and planned for each treatment (every arm except the control).
+        The current and the planned number of users, for each treatment (every arm except the control).
     ratio : SampleRatio or None
         Result of the sample ratio test.
     totals : mapping
@@ -184,9 +184,9 @@ class Scorecard(Plottable):
     def exit_code(self) -> int:
         """The exit code for scripts: 3 if a guardrail of any treatment is breached, otherwise 0.
 
-        It is also 0 while verdicts are withheld because of a sample ratio mismatch, and before the planned number of users
-        of an experiment that is not sequential. A breach counts even if the decision is "one look", because a script that
-        compares two models looks once.
+        It is also 0 while verdicts are withheld because of a sample ratio mismatch and, unless the experiment is
+        sequential, until the planned number of users is reached. A breach counts even if the decision is "one look",
+        because a script that compares two models looks once.
         """
         decided = [v for v in self.verdicts.values() if v.decision != "withheld"]
         is_breached = (r.word == "breached" for v in decided for r in v.guardrails)
@@ -205,10 +205,10 @@ class Scorecard(Plottable):
         """Return a table with a row for every treatment and metric.
 
         The columns are `treatment`, `metric`, `role`, `control_value`, `value` (of the treatment), `change` with the
-        limits `low` and `high` of its interval (relative by default), `p_value` (for no change), `adjusted` (the p-value
-        after the multiplicity correction), `p_word` (the p-value for the claim in `word`; for a guardrail, for a breach),
-        `word` (such as "better"), `reason` (why there is no interval), `relative` (whether the change is relative),
-        `bound` (how far the certified bounds may shift the change) and `rows` (in both arms).
+        limits `low` and `high` of its interval (relative by default), `p_value` (of the hypothesis of no change),
+        `adjusted` (the p-value after the multiplicity correction), `p_word` (the p-value of the claim in `word`, or of
+        a breach for a guardrail), `word` (such as "better"), `reason` (why there is no interval), `relative` (whether
+        it is relative), `bound` (how far the certified bounds may shift the change) and `rows` (in both arms).
         """
         return self.build_table((), self.changes)
 
@@ -350,7 +350,7 @@ class Scorecard(Plottable):
         p : float64 array
             The p-value of each cell after the multiplicity correction.
         progress : Progress
-            The numbers of users so far and planned for the treatment.
+            The current and the planned number of users for the treatment.
         settings : ComparisonSettings
             The confidence level and the multiplicity correction.
         """
@@ -375,14 +375,14 @@ class Scorecard(Plottable):
 
 
 def _certified_half_widths(pair: Any, relative: bool) -> Floats:
-    """Return how far off the change may be in each cell, according to the certified bounds of both arms.
+    """Return the largest possible error of the change in each cell, according to the certified bounds of both arms.
 
-    With `relative`, the result is a fraction of the control.
+    If `relative` is true, the result is a fraction of the control.
     """
     half = 0.5 * ((pair.a.high - pair.a.low) + (pair.b.high - pair.b.low))
     if not relative:
         return np.asarray(half)
-    # Suppress the warning about a control of 0.
+    # Suppress the warning about a division by zero if the control is 0.
     with np.errstate(all="ignore"):
         return np.asarray(half / np.abs(pair.b.values))
 
@@ -448,10 +448,10 @@ def scorecard(
 ) -> Scorecard:
     """Return the verdict on each treatment of an experiment, and the numbers behind it.
 
-    The decision is "ship" if the primary metric is better and every guardrail is held, and "do not" (ship) if the primary
-    metric is worse or a guardrail is breached. Otherwise it is "keep running", with the users and days to go, or, at
-    the end, "nothing shown". A decision needs `planned`, `final` or `sequential`. Without them, it is "one look": the
-    intervals are valid only if you look once.
+    The decision is "ship" if the primary metric is better and every guardrail is met, and "do not" (ship) if the
+    primary metric is worse or a guardrail is breached. Otherwise it is "keep running", with the number of users and
+    days to go, or, at the end of the experiment, "nothing shown". A decision needs `planned`, `final` or `sequential`.
+    Without them, it is "one look": the intervals are valid only if you look once.
 
     Parameters
     ----------
@@ -470,26 +470,26 @@ def scorecard(
     better : dict of str to {"high", "low"}, optional
         Which values are better, for metrics that do not define it, such as a click rate or a quantile of latency.
     planned : float, optional
-        Planned number of users in the two compared arms; needs `users`. Without `sequential`, there is no decision until
-        this number is reached, and the first look from then on is the only one that counts.
+        Planned number of users in the two compared arms; needs `users`. Without `sequential`, there is no decision
+        until this number is reached, and only the first look after that is valid.
     users : float, or dict by arm, optional
         Number of users so far, in the two compared arms together or in each arm.
     per_day : float, optional
-        New users per day in the two compared arms, for the days to go.
+        New users per day in the two compared arms, to estimate the number of days to go.
     final : bool
-        Whether the experiment is over, so no more users will come. The intervals are for this single look. With
-        `sequential`, for an experiment that was looked at before, they are always-valid.
+        Whether the experiment is over, so no more users will come. The intervals are for this single look. If you have
+        looked at the experiment before, pass `sequential`, too; the intervals are then always-valid.
     sequential : bool
         Whether to use always-valid intervals, for repeated looks; needs `users`. They are about 1.6 times as wide as
         intervals for one look if the experiment ends at `planned` users. Without `planned`, they are narrowest at 10,000
         users: 30 % wider than with `planned` if the experiment has 1,000 users, and 7 % wider if it has 100,000.
     confidence : float
-        Nominal confidence over all treatments together, which share 1 - confidence.
+        Nominal confidence over all treatments together: the error rate of 1 - confidence is divided among them.
     relative : bool
-        Whether changes and margins are relative (a / b - 1) rather than absolute differences. A control that is not
-        clearly above 0 has no relative changes.
+        Whether changes and margins are relative (treatment / control - 1) rather than absolute differences. There are
+        no relative changes if the control is not clearly above 0.
     independent : bool
-        The same as for `compare`.
+        See `compare`.
     sample_ratio : SampleRatio, or dict by arm, optional
         Result of `sample_ratio_mismatch`, or the planned shares if `users` is given by arm. If the test raises an alarm,
         verdicts are withheld.
@@ -569,7 +569,7 @@ def count_users(users: Any, control: Any, arm: Any) -> float | None:
 def build_sample_ratio(ratio: Any, users: Any) -> SampleRatio | None:
     """Return the result of the sample ratio test, or None if `ratio` is None.
 
-    `ratio` is the result itself, or the planned shares of the arms, which are then tested against `users`.
+    `ratio` is the result itself, or the planned shares of the arms, against which `users` is tested.
     """
     if ratio is None or isinstance(ratio, SampleRatio):
         return ratio

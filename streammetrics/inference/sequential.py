@@ -1,10 +1,11 @@
 """Always-valid intervals and e-values, which stay valid however often one looks at the data and whenever one stops.
 
-The intervals are an asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas 2021, arXiv 2103.06476).
-The boundary of the normal mixture is b(x)^2 = (1 + 1/x) (ln(1 + x) + 2 ln(1/alpha)), where x is the share of the planned
-users so far, times a constant (`Look.scaled_time`). The boundary is for normal deviates, but a standard error from few
-shards is itself uncertain, and the exponential of a squared t statistic has no finite mean. Each t statistic is therefore
-first mapped to the normal deviate with the same tail probability.
+The intervals are an asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas 2021, arXiv
+2103.06476). The boundary b(x) of the normal mixture is given by b(x)^2 = (1 + 1/x) * (ln(1 + x) + 2 * ln(1/alpha)),
+where x is the current number of users divided by the planned number, times a constant (`Look.scaled_time`). The
+boundary is for normal deviates, but a standard error from few shards is itself uncertain, and the exponential of a
+squared t statistic has no finite mean. Each t statistic is therefore first mapped to the normal deviate with the same
+tail probability.
 
 Every result depends only on the current look. The intersection with the intervals of earlier looks would be narrower, but
 late rows can still change the data of earlier looks.
@@ -61,7 +62,7 @@ class Look(NamedTuple):
 
     @property
     def scaled_time(self) -> float:
-        """The argument x of the boundary: the share of planned users so far, times 2 L + ln(1 + 2 L).
+        """The argument x of the boundary: users / planned * (2 * L + ln(1 + 2 * L)).
 
         L is ln(1 / alpha).
         """
@@ -69,13 +70,13 @@ class Look(NamedTuple):
             raise InvalidInputError(
                 f"users must be 0 or more and planned more than 0; found users={self.users} and planned={self.planned}"
             )
-        # With this factor, the interval at the planned end is about as narrow as possible.
+        # With this factor, the interval at the planned number of users is about as narrow as possible.
         twice = -2.0 * float(log(alpha_of(self.confidence)))
         return (twice + float(log1p(twice))) * self.users / self.planned
 
 
 def boundary(x: float, alpha: float) -> float:
-    """Return the boundary b(x): the half width of the interval in standard errors, if the error is known; inf for x = 0.
+    """Return the boundary b(x), the half width of the interval in units of a known standard error; inf for x = 0.
 
     `x` is `Look.scaled_time`, and `alpha` is 1 - nominal coverage.
 
@@ -127,17 +128,18 @@ def always_valid(estimate: ScaledEstimate, look: Look, confidence: float | None 
     Parameters
     ----------
     estimate : ScaledEstimate
-        A number with its error, or an array of them.
+        A number with its standard error, or an array of them.
     look : Look
-        The numbers of users so far and planned.
+        The current and the planned number of users.
     confidence : float, optional
         Nominal coverage; by default the `confidence` of the look.
 
     Returns
     -------
     Interval
-        The half width is error * T^-1(Phi(b(x))), where b(x) is the boundary, and Phi and T are the distribution functions
-        of the normal and the t distributions. While the half width is infinite, the limits are NaN and `reason` says why.
+        The half width is the standard error times T^-1(Phi(b(x))), where b(x) is the boundary, and Phi and T are the
+        distribution functions of the normal and the t distribution. While the half width is infinite, the limits are
+        NaN and `reason` says why.
 
     Notes
     -----
@@ -164,23 +166,24 @@ def always_valid(estimate: ScaledEstimate, look: Look, confidence: float | None 
 def e_value(estimate: ScaledEstimate, look: Look, null: float = 0.0) -> Any:
     """Return the e-value against the null hypothesis.
 
-    If the null is true, the probability that the e-value reaches 1 / alpha at any look is at most alpha.
+    If this hypothesis is true, the probability that the e-value ever reaches 1 / alpha, over all looks, is at most
+    alpha.
 
     Parameters
     ----------
     estimate : ScaledEstimate
-        A number with its error, or an array of them.
+        A number with its standard error, or an array of them.
     look : Look
-        The numbers of users so far and planned.
+        The current and the planned number of users.
     null : float
-        The null hypothesis, on the natural scale.
+        The value under the null hypothesis, on the natural scale.
 
     Returns
     -------
     float
-        exp(x z^2 / (2 + 2 x)) / sqrt(1 + x) with z = Phi^-1(T(t)), where T and Phi are the distribution functions of the t
-        and the normal distributions. It is at least 1 / alpha exactly when the interval of `always_valid` excludes the
-        null. It is inf above 1e304, and NaN without a standard error.
+        exp(x * z^2 / (2 + 2 * x)) / sqrt(1 + x), where x is `look.scaled_time`, z = Phi^-1(T(t)), and T and Phi are the
+        distribution functions of the t and the normal distribution. It is at least 1 / alpha exactly when the interval
+        of `always_valid` excludes the null. It is inf above 1e304, and NaN without a standard error.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Exact intervals for the difference of the shares of users with an event, where a rate has too few events.
+"""Exact intervals for the difference between two shares of users with an event, for rates with too few events.
 
 Rows of one user are correlated, so an interval for a rate needs many events. The share of users who have at least one
 event has an exact interval (Clopper and Pearson 1934), because users are independent. The number of these users is not
@@ -35,14 +35,14 @@ STEPS = 60
 
 
 def add_user_shares(differences: MetricDifferences, users: Sequence[float], confidence: float) -> MetricDifferences:
-    """Return the differences of a rate; where it has too few events, describe the difference of the shares of users.
+    """Describe the difference between the shares of users with an event, in cells without an interval for the rate.
 
-    The description is added to the reason why the cell has no interval for the rate.
+    Return `differences`, with the description added to the reason why the cell has no interval.
 
     Parameters
     ----------
     differences : MetricDifferences
-        The differences of a metric. Other metrics than `CTR` are returned as they are.
+        The differences of a metric. Differences of metrics other than `CTR` are returned unchanged.
     users : pair of float
         The numbers of users of sides a and b.
     confidence : float
@@ -60,7 +60,7 @@ def add_user_shares(differences: MetricDifferences, users: Sequence[float], conf
 
 
 def _describe_shares(a: Shards, b: Shards, cell: int, users: Sequence[float], confidence: float) -> str:
-    """Return a sentence with the interval of the difference between both shares of users; "" if it has no interval."""
+    """Return a sentence with the interval of the difference between the shares of users; "" if there is none."""
     names = [str(np.broadcast_to(side.events_names, side.weights.shape[1:])[cell]) for side in (a, b)]
     ranges = [limit_users(side.events[:, cell], count) for side, count in zip((a, b), users, strict=True)]
     first, second = ranges
@@ -100,7 +100,7 @@ def difference_limits(
     users : pair of int
         The number of users of each side.
     confidence : float
-        The coverage is at least this number.
+        Minimum coverage of the interval.
     """
     # The difference can be outside its interval only if at least one of the two shares is below its own lower limit or
     # above its own upper limit. These are four possible errors, so each may have a probability of alpha / 4.

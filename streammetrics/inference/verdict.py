@@ -1,6 +1,6 @@
 """The decision about a treatment (such as "ship"), and a sentence that explains it.
 
-"Ship" requires all conditions together: the primary metric is better and every guardrail is held. Such an
+"Ship" requires all conditions together: the primary metric is better and every guardrail is met. Such an
 intersection-union test needs no multiplicity correction: the decision is wrong with probability at most alpha / 2.
 For "do not ship", a single condition suffices, so each of n guardrails is tested for a breach at level alpha / n. With
 several treatments, alpha is divided by their number.
@@ -58,8 +58,8 @@ class MetricEffect(NamedTuple):
         Which values are better; "one" requires the contrasts of a calibration ratio.
     margin : float or None
         For a guardrail, how much worse the metric may be: relative to the control if `change` is a relative difference,
-        otherwise in units of the metric. For a calibration ratio, how much farther from 1 it may be. With a margin of 0, a
-        guardrail is held only if the metric is better.
+        otherwise in units of the metric. For a calibration ratio, how much farther from 1 it may be. With a margin of
+        0, a guardrail is met only if the metric is better.
     too_few_reason : str or None
         Why there is too little data for an interval; None if there is enough.
     slack : tuple of float
@@ -192,8 +192,8 @@ class Verdict(NamedTuple):
     guardrails : tuple of ComparisonReading
         Conclusions about the guardrails, in the order of the input.
     more_users, more_days : float or None
-        How many more users and days would decide the metrics that are still undecided, if the estimates do not change,
-        counted at most until the planned end. None if unknown.
+        How many more users and days it takes to decide the metrics that are still undecided, if the estimates do not
+        change. The numbers are at most those left until the planned end; None if unknown.
     """
 
     decision: str
@@ -356,7 +356,7 @@ def interpret_effect(
     if progress.is_early:
         return ComparisonReading(effect.name, neither, shown)
     # A single breached guardrail decides "do not ship", so alpha is divided by the number of guardrails (Bonferroni).
-    # "Ship" requires that all guardrails are held, so "held" needs no correction.
+    # "Ship" requires that all guardrails are met, so "held" needs no correction.
     strict = alpha / (guardrails or 1)
     if is_worse(effect, progress, strict, margin):
         return ComparisonReading(effect.name, bad, _compute_interval(effect.estimate, progress, strict))
@@ -382,7 +382,7 @@ def build_verdict(
     guardrails : sequence of MetricEffect
         Effects on the metrics that must not become worse than their margins.
     progress : Progress
-        Numbers of users so far, planned, and per day; and how the experiment is looked at.
+        The current, planned and daily numbers of users, and how the experiment is looked at.
     confidence : float
         Nominal confidence over all treatments together.
     treatments : int
@@ -395,7 +395,7 @@ def build_verdict(
     Returns
     -------
     Verdict
-        The decision is "ship" if the primary metric is better and every guardrail is held, and "do not" if the primary
+        The decision is "ship" if the primary metric is better and every guardrail is met, and "do not" if the primary
         metric is worse or a guardrail is breached. Otherwise it is "keep running", or "nothing shown" at the end. With
         `planned` alone, it is always "keep running" before the planned number of users. It is "one look" if `progress`
         does not state how the experiment is looked at.
@@ -535,7 +535,7 @@ def _describe_decision(
         decisive = next(i for i, r in enumerate(readings) if r.word in ("worse", "breached"))
         return f"Do not ship {treatment}: {names[decisive]} {claims[decisive]}."
     if decision == "one look":
-        # Of the guardrails that are not held, name a breached one first.
+        # Of the guardrails that are not met, name a breached one first.
         worst = [i for words in (("breached",), OPEN_WORDS) for i, r in enumerate(readings) if i and r.word in words]
         guarded = f", and {names[worst[0]]} {claims[worst[0]]}" if worst else kept_guardrails
         return f"{primary.name} of {treatment} {claims[0]}{guarded}. This is valid only if you look once."
@@ -569,7 +569,7 @@ def _format_guardrails(count: int) -> str:
 
 
 def _describe_detectable(primary: ComparisonReading, effect: MetricEffect) -> str:
-    """Return a clause with the difference that has 80 % power of detection; "" unless the primary metric is unclear."""
+    """Return a clause with the difference that is detected with 80 % power; "" unless the primary metric is unclear."""
     limits, change = primary.interval, effect.estimate
     if limits.reason or primary.word != "unclear":
         return ""

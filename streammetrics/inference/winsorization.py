@@ -23,7 +23,7 @@ PERCENTAGE = re.compile(r"(\d+(?:\.\d+)?) ?%")
 
 
 class CappedOutcome(NamedTuple):
-    """An outcome in which no total of a unit is above a cap.
+    """An outcome in which the total of each unit is at most a cap.
 
     Parameters
     ----------
@@ -67,13 +67,13 @@ def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcom
     Notes
     -----
     Units whose total is 0, and units without rows, do not change the percentile (Statsig has the same rule). The
-    percentile is the smallest total that at least this share of the units does not exceed. Negative totals are not
-    limited.
+    99 % percentile, for example, is the smallest total such that at least 99 % of the units have this total or less.
+    Negative totals are not limited.
 
-    Winsorizing changes the estimand to the mean of the limited totals, and hides effects on the few units above the cap.
-    If the treatment changes nothing, intervals keep their coverage, because the cap does not depend on the arms. A
-    number fixed before the experiment is better if you know one, because then reports of different days have the same
-    cap.
+    Winsorizing changes the estimand to the mean of the limited totals, and hides effects on the few units above the
+    cap. If the treatment changes nothing, intervals keep their coverage, because the cap does not depend on the arms.
+    If you know a suitable number before the experiment, use it as the cap, so that reports of different days have the
+    same cap.
 
     The function needs all rows at once, and takes about 50 bytes for each of them. If the log does not fit into memory,
     add up the outcome by unit in a database first, and pass one row for each unit.
@@ -131,7 +131,7 @@ def _read_column(batch: Batch, name: str, kind: Kind, expected: str) -> Array:
 
 
 def _find_percentile(totals: Floats, share: Fraction) -> float:
-    """Return the smallest total that at least this share of the totals does not exceed."""
+    """Return the smallest total such that at least this share of all totals is less than or equal to it."""
     found = float(totals[np.argsort(totals)[math.ceil(share * len(totals)) - 1]]) if len(totals) else 0.0
     if found <= 0.0:
         raise InvalidInputError(

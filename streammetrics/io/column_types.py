@@ -64,7 +64,8 @@ class ColumnUses(NamedTuple):
         Columns whose integers must not be rounded to float64, such as time steps. They are read as int64 if all values
         fit.
     exact_integers : collection of str
-        Columns that a filter compares exactly with a large integer. They are read as text if integers exceed 64 bits.
+        Columns that a filter compares exactly with a large integer. They are read as text if they contain integers
+        outside the 64-bit range.
     numbers : collection of str
         Columns among `values` that must be numeric, such as scores and weights.
     times : collection of str
@@ -155,7 +156,7 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
 
 
 def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: ColumnUses) -> pa.DataType | None:
-    """Return the type (such as float64) in which a filter (`where`) compares a column that is read as text.
+    """Return the type, such as float64, that a filter (`where`) uses to compare a column that is read as text.
 
     Return None if the column is not read as text, if its values are compared as text, or if files have different types.
     The parameters are those of `resolve_type`.
@@ -170,7 +171,7 @@ def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, u
 def _choose_type(guess: pa.DataType, name: str, uses: ColumnUses, typed: bool) -> pa.DataType:
     """Return the type in which to read a column, given the type inferred from the first rows of a file.
 
-    `typed` says whether the format distinguishes numbers from text. If it does, its numbers cannot be read as text.
+    `typed` says whether the format distinguishes numbers from text. If it does, numbers cannot be read as text.
     """
     real = pa.types.is_floating(guess)
     if name in uses.keys and not pa.types.is_boolean(guess) and not real:

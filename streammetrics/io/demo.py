@@ -82,7 +82,7 @@ def write_demo_log(
     folder : path
         A folder that is empty or does not exist yet.
     rows : int
-        Impressions of the full log. Memory does not depend on it.
+        Number of impressions of the full log. Memory use does not depend on it.
     seed : int
         The same seed gives the same rows on the same machine with the same version of numpy.
     ctr : float
@@ -91,8 +91,9 @@ def write_demo_log(
         The probability with which an impression without a click is kept. All clicks are kept. The rows are a subset of
         the log with the same seed and a rate of 1.
     sampled_scale : bool
-        Whether the models were also trained on such a sample. If so, the odds of `pctr_a` and `pctr_b` are multiplied by
-        1 / negative_rate; correct this with `corrects="both"`. Otherwise scores are unchanged; use `corrects="rows"`.
+        Whether the models, too, were trained on such a sample of the negatives. If so, the odds of `pctr_a` and
+        `pctr_b` are multiplied by 1 / negative_rate; correct this with `corrects="both"`. Otherwise scores are
+        unchanged; use `corrects="rows"`.
     days : int
         Number of files.
     progress : callable, optional

@@ -75,7 +75,7 @@ class EvaluatedLog:
     overall : MetricCollection or Sharded
         The metrics of all rows.
     slices : dict of tuple of str to Sliced
-        The metrics by slice, for each set of slicing columns. With arms, the column of arms comes first in each set.
+        The metrics by slice, for each set of slicing columns. If there are arms, their column comes first in each set.
     rows : int
         Rows read, including dropped rows.
     windows : Windowed, optional
@@ -146,13 +146,13 @@ def evaluate(
     limit : int, optional
         How many slices to keep for each set of columns; the others are merged into one (see `Sliced`).
     keep : {"hash", "rows"}
-        Which slices to keep. "hash" keeps the keys with the smallest hash: the choice is the same in every log, so that
-        states can be merged. "rows" keeps the largest slices: a first pass over the key columns finds them. This needs a
-        log that can be read twice and has at most 4 million keys; otherwise "hash" applies.
+        Which slices to keep. "hash" keeps the keys with the smallest hashes: the choice is the same in every log, so
+        that states can be merged. "rows" keeps the largest slices: a first pass over the key columns finds them. This
+        needs a log that can be read twice and has at most 4 million keys; otherwise "hash" applies.
     threads : int, optional
         Number of threads; by default the number of CPUs.
     where : iterable of Filter
-        Conditions on rows. A task can have the name of a filter as its `where`, as if it were a column of 0 and 1.
+        Conditions on rows. A task can name a filter as its `where`, as if the filter were a column of 0s and 1s.
     watch : callable, optional
         Called ten times a second with the progress so far, in the calling thread.
     checkpoint : path, optional
@@ -245,8 +245,8 @@ def _count_parts(
     queries = None if query is None else QuerySplitter(query)
     workers = [_CountWorker(empty_copy(metrics), queries) for _ in range(min(threads, max(len(parts), 1)))]
     rows = _run_workers(_PartQueue(parts), workers, watch)
-    # Before raising errors of metrics, look for queries whose rows are not adjacent. These may have caused the errors,
-    # and there are none after sorting.
+    # Before raising errors of metrics, look for queries whose rows are not adjacent. Such queries may have caused the
+    # errors, and sorting makes their rows adjacent.
     if queries is not None and queries.has_scattered_query():
         return _sort_and_count(QueryPartitions(query, parts, count_partitions(size)), metrics, threads, watch)
     _raise_first_error(workers)

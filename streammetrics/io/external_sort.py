@@ -21,7 +21,8 @@ from streammetrics.statistics.groups.spill import SpillFile
 
 __all__ = ["QueryPartition", "QueryPartitions", "SortedRows", "count_partitions"]
 
-# Bytes of the log for each partition. In memory, a partition takes several times as much, because the log is compressed.
+# The number of bytes of the log per partition. In memory, a partition takes several times as much, because the log is
+# compressed.
 PARTITION_BYTES = 16 << 20
 MAX_PARTITIONS = 256
 POSITION_COLUMN = "streammetrics: position of the row"
@@ -54,7 +55,7 @@ class SortedRows(NamedTuple):
     parts: Sequence[LogPart]
 
     def locate(self, row: int) -> tuple[str, int]:
-        """Return the file and the row number of a row."""
+        """Return the file of a row, and its row number in this file."""
         number, at = divmod(int(self.positions[row]), 1 << ROW_BITS)
         return self.parts[number].file, self.parts[number].first_row + at
 
@@ -96,8 +97,8 @@ class PartitionStream(io.RawIOBase):
 class QueryPartitions:
     """Partitions of the rows of a log on disk. All rows of a query are in one partition.
 
-    The files are in the folder for temporary files (TMPDIR), and hold the columns that are counted. They have no names, so
-    they disappear with the process, however it ends.
+    The files are in the folder for temporary files (TMPDIR), and hold the columns that are counted. The files have no
+    names, so they disappear with the process, however it ends.
 
     Parameters
     ----------

@@ -156,7 +156,7 @@ def _are_times(column: pa.ChunkedArray) -> bool:
         try:
             texts.cast(pa.timestamp("ns", zone))
         except pa.ArrowInvalid:
-            # The cast failed for this kind of times. Try the other kind.
+            # The cast failed for this kind of time. Try the other kind.
             continue
         return True
     return False

@@ -118,14 +118,14 @@ class Log:
     paths : path or sequence of paths
         Files, folders and patterns (`"log/**/*.parquet"`); "-" is standard input, as an Arrow IPC stream, CSV or JSON
         lines. Folders are read recursively; names that start with `.` or `_` are skipped. A folder named like
-        `country=US` in the path of a file adds a column to its rows, unless the file has a column of that name. Its
-        values are text if the column is only a slicing key. In another role, they become integers if possible. URLs of
-        files, folders and patterns, such as `"s3://bucket/log/*.parquet"`, are read by fsspec, with the credentials and
-        endpoints that it finds (see its documentation).
-        A folder with a `_delta_log` is a Delta table, and `"delta:s3://bucket/table"` names a remote one.
-        `"iceberg:catalog/namespace.table"` or `"iceberg:path/v3.metadata.json"` names an Iceberg table, and
-        `"sql:select ..."` a DuckDB query. One thread reads them. A table is read at the version that was current when
-        the log was opened; a query is run for each pass.
+        `country=US` in the path of a file adds a column to its rows, unless the file has a column of that name. The
+        values of such a column are text if it is only a slicing key; otherwise, they become integers if possible. URLs
+        of files, folders and patterns, such as `"s3://bucket/log/*.parquet"`, are read by fsspec, with the credentials
+        and endpoints that it finds (see its documentation). A folder with a `_delta_log` is a Delta table, and
+        `"delta:s3://bucket/table"` names a remote one. `"iceberg:catalog/namespace.table"` or
+        `"iceberg:path/v3.metadata.json"` names an Iceberg table, and `"sql:select ..."` a DuckDB query. A single thread
+        reads the table or the result of the query. A table is read at the version that was current when the log was
+        opened; a query is run for each pass.
     delimiter : str, optional
         The separator of values in text files, one character or several; by default a tab for `.tsv` and a comma for
         `.csv`. With `delimiter` or `names`, files with any other suffix, such as `.dat`, are text files.
@@ -225,7 +225,7 @@ class Log:
 
     @property
     def rows(self) -> int | None:
-        """Number of rows of all files. None if a file does not store this number (text, JSON, Arrow streams)."""
+        """Total number of rows of all files. None if a file does not store this number (text, JSON, Arrow streams)."""
         rows = [facts.rows for facts in self._facts]
         return None if None in rows else sum(n for n in rows if n is not None)
 
@@ -268,8 +268,9 @@ class Log:
         Returns
         -------
         list of LogPart
-            The parts in the order of rows, which can be pickled. In Parquet files, a part is a row group or several small
-            ones. In Arrow files, it is a range of record batches. Text files and Arrow streams are one part each.
+            The parts, in the order of their rows; they can be pickled. In Parquet files, a part is a row group or
+            several small ones. In Arrow files, it is a range of record batches. Text files and Arrow streams are one
+            part each.
 
         Raises
         ------
@@ -301,7 +302,7 @@ class Log:
         ]
 
     def find_comparison_types(self, columns: Sequence[str], uses: ColumnUses) -> dict[str, pa.DataType]:
-        """Return the types in which filters (`where`) compare columns that are read as text to keep their spelling.
+        """For columns that are read as text to keep their spelling, return the types that filters use to compare them.
 
         For example, a slicing column `hour` is read as text, but `hour>12` compares numbers. Other columns are left out.
         """

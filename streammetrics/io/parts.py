@@ -26,7 +26,7 @@ class LogPart:
     file : str
         The file of the part.
     first_row : int
-        Row number in the file of the first row of the part, counted from 0; the header of a text file does not count.
+        Number of the first row of the part within the file, counted from 0 and without the header of a text file.
     rows : int or None
         Number of rows, or None if it is unknown before the part is read (text, Arrow streams).
     bytes : int
@@ -61,7 +61,7 @@ class LogPart:
 
     @property
     def first_row(self) -> int:
-        """Row number in the file of the first row of the part, counted from 0."""
+        """Number of the first row of the part within the file, counted from 0."""
         return self._span.first_row
 
     @property
@@ -79,7 +79,7 @@ class LogPart:
         return f"Part({self.file!r}, first_row={self.first_row}, rows={rows})"
 
     def with_filters(self, filters: tuple[Filter, ...]) -> LogPart:
-        """Return a copy of the part whose batches have one more 0/1 column for each filter."""
+        """Return a copy of the part whose batches have an additional 0/1 column for each filter."""
         return replace(self, _filters=filters)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -155,7 +155,7 @@ class LogPart:
 
 
 def _validate(column: pa.Array) -> None:
-    """Raise ArrowInvalid if a column is damaged, such as codes outside its dictionary."""
+    """Raise ArrowInvalid if a column is damaged, for example if it has codes outside its dictionary."""
     if pa.types.is_dictionary(column.type):
         # Checking the smallest and the largest code takes a tenth of the time that Arrow needs to check all codes. If one
         # is out of range, the last line of this function raises the error.

@@ -31,7 +31,7 @@ class LogPiece(NamedTuple):
     file : str
         The file of the rows.
     first_row : int
-        Row number of the first row in the file.
+        Row number of the first of these rows in the file.
     """
 
     rows: pa.Table
@@ -39,7 +39,7 @@ class LogPiece(NamedTuple):
     first_row: int
 
     def locate(self, row: int) -> tuple[str, int]:
-        """Return the file and the row number of a row."""
+        """Return the file of a row, and its row number in this file."""
         return self.file, self.first_row + row
 
 
@@ -132,5 +132,5 @@ def concat_pieces(pieces: list[LogPiece]) -> pa.Table:
 
 
 def _has_duplicates(ids: Ints) -> bool:
-    """Whether an ID occurs twice."""
+    """Whether any ID occurs more than once."""
     return len(np.unique(ids, axis=0) if ids.shape[1] > 1 else np.unique(ids[:, 0])) < len(ids)

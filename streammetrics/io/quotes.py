@@ -94,7 +94,7 @@ class QuoteCheck:
     def _check_rows(self, data: bytes, last: bool) -> int:
         """Check all complete rows in `data`; return the position of the first incomplete row.
 
-        `last` says that the data ends with the file.
+        `last` says whether `data` reaches to the end of the file.
         """
         values = np.frombuffer(data, np.uint8)
         if self._are_single_lines(values) and not last:
@@ -157,7 +157,7 @@ class QuoteCheck:
     def _scan_cells(self, data: bytes, values: NDArray[np.uint8], last: bool) -> _QuotedCells:
         """Scan a block from cell to cell, and return the quoted cells. The block may have quotation marks anywhere.
 
-        `values` are the bytes of `data` as an array, and `last` says that the data ends with the file.
+        `values` are the bytes of `data` as an array, and `last` says whether `data` reaches to the end of the file.
         """
         marks = np.flatnonzero(values == _QUOTE)
         before = np.concatenate([[_NEWLINE], values])[marks]
@@ -179,8 +179,9 @@ class QuoteCheck:
     def _are_rows(self, data: bytes, opening: int, closing: int, begins: bool) -> bool:
         """Whether each line that a quoted cell of several lines touches would be a valid row without quotation marks.
 
-        A valid row has the right number of columns, and numbers in numeric columns. Numbers are not checked if the opening
-        mark is followed by a delimiter or a line break, and the closing mark is at the start of a cell (`begins`).
+        A valid row has the right number of columns, and numbers in numeric columns. `begins` says whether the closing
+        mark is at the start of a cell. If it is, and a delimiter or a line break follows the opening mark, the numbers
+        are not checked.
         """
         start, end = data.rfind(b"\n", 0, opening) + 1, data.find(b"\n", closing)
         lines = data[start : len(data) if end < 0 else end].split(b"\n")

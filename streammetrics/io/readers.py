@@ -73,7 +73,7 @@ _CAUSES = (
 
 @dataclass(frozen=True)
 class FileSpan:
-    """A range of rows of a file that a thread can read independently of the others.
+    """A range of rows of a file that a thread can read independently of other ranges.
 
     Its fields are the row number of its first row, its number of rows (None if unknown), the half-open range of its row
     groups or record batches, and the number of bytes of the file that belong to it.
@@ -307,10 +307,10 @@ def _has_small_dictionary(metadata: pq.FileMetaData, groups: range, name: str) -
     """Whether a text column is dictionary-encoded in all pages, so that it is faster to read its codes than its strings.
 
     Arrow reads a dictionary-encoded column 14 times faster if it keeps the codes. But if a column has many distinct
-    strings, such as user IDs, its writer abandons the dictionary after some pages. Arrow would then build a dictionary for
-    the whole row group, which takes 1100 MB for five million strings. Reading the strings and encoding each batch takes
-    150 MB and an eighth of the time. Codes take at most two bytes per row, and plain strings take at least four, so the
-    size of the column chunk tells the two cases apart.
+    strings, such as user IDs, Parquet writers abandon the dictionary after some pages. Arrow would then build a
+    dictionary for the whole row group, which takes 1100 MB for five million strings. Reading the strings and encoding
+    each batch takes 150 MB and an eighth of the time. Codes take at most two bytes per row, and plain strings take at
+    least four, so the size of the column chunk tells the two cases apart.
     """
     schema = metadata.schema
     positions = [i for i in range(len(schema)) if schema.column(i).path == name]
@@ -330,7 +330,7 @@ class IpcReader:
     pipe: Any = None
 
     def read_facts(self) -> FileFacts:
-        """Read the schema and, for a file, the rows of every record batch. A stream does not store its number of rows."""
+        """Read the schema and, for a file, the number of rows of each record batch, which a stream does not store."""
         if self.pipe is not None:
             with convert_errors(self.file):
                 schema = ipc.open_stream(pa.PythonFile(self.pipe.open_reader(), "r")).schema
@@ -410,7 +410,7 @@ def _read_options(indices: list[int]) -> ipc.IpcReadOptions:
 
 
 def _find_narrowest(schema: pa.Schema) -> int:
-    """Return the index of the column whose values have the fewest bits. To count rows, this column is the cheapest."""
+    """Return the index of the column whose values have the fewest bits. It is the cheapest column for counting rows."""
 
     def width(i: int) -> int:
         try:

@@ -34,16 +34,16 @@ _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on rows: a comparison such as `price>0`, or a column of 0 and 1 such as `click`.
+    """A condition on rows: a comparison such as `price>0`, or a column of 0s and 1s such as `click`.
 
     Parameters
     ----------
     column : str
         The column, such as "price".
     sign : str
-        The comparison operator, such as ">"; empty for a column of 0 and 1.
+        The comparison operator, such as ">"; empty for a column of 0s and 1s.
     value : str
-        The value to compare with, as the user wrote it, such as "0"; empty for a column of 0 and 1.
+        The value to compare with, as the user wrote it, such as "0"; empty for a column of 0s and 1s.
     """
 
     column: str
@@ -87,7 +87,7 @@ class Condition:
         return int(number) if number.is_finite() and number == number.to_integral_value() else float(number)
 
     def holds_for_texts(self, texts: pa.Array) -> pa.Array:
-        """Return whether the condition holds for each number of a column that is read as text.
+        """Return, for each number of a column that is read as text, whether the condition holds.
 
         Integers are compared exactly, and other numbers as float64.
         """
@@ -163,15 +163,15 @@ class Condition:
 
 @dataclass(frozen=True)
 class Filter:
-    """Conditions that must all hold, as a computed column of 0 and 1.
+    """Conditions that must all hold, as a computed column of 0s and 1s.
 
     Parameters
     ----------
     conditions : tuple of Condition
         The conditions.
     kinds : tuple of (str, pyarrow.DataType)
-        Columns that are read as text, and the type in which each is compared. They are read as text because they are also
-        keys, or because large integers are compared exactly.
+        Columns that are read as text, each with the type in which its values are compared. They are read as text
+        because they are also keys, or because large integers are compared exactly.
     """
 
     conditions: tuple[Condition, ...]

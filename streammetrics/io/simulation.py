@@ -135,7 +135,7 @@ class SimulatedWorld:
         draft = cls(seed, users, *effects, base_logit=0.0, logit_spread=0.0, shifts={})
         context = draft.context(rng, _PILOT_ROWS, (0.0, 24.0))
         base = _find_shift(context.logit, ctr)
-        # The logits of the pilot sample have a mean of about 0, so this is their standard deviation.
+        # The logits of the pilot sample have a mean of about 0, so their root mean square is the standard deviation.
         spread = float(np.sqrt(np.mean(context.logit**2)))
         shifts = {
             name: _find_shift(
@@ -147,7 +147,7 @@ class SimulatedWorld:
 
     def context(self, rng: np.random.Generator, rows: int, hours: tuple[float, float]) -> ImpressionContext:
         """Draw the users, items, devices and times of impressions, with times in a range of hours of a day."""
-        # A few users have many impressions. Because of the square, user r occurs with a frequency in proportion to
+        # A few users have many impressions. Because of the square, user r occurs with a frequency proportional to
         # `1/sqrt(r)`.
         rank = (self.users * rng.random(rows) ** 2).astype(np.uint64)
         user = mix_bits(rank + np.uint64(self.seed & 0xFFFF_FFFF) * np.uint64(1 << 32)) >> np.uint64(1)
@@ -170,7 +170,7 @@ class SimulatedWorld:
         return ImpressionContext(user, variant, country, device, item, hour, logit)
 
     def impressions(self, rng: np.random.Generator, rows: int, hours: tuple[float, float]) -> Impressions:
-        """Draw impressions in a range of hours of a day, the scores of the models for them, and their outcomes."""
+        """Draw impressions in a range of hours of a day, together with their model scores and outcomes."""
         context = self.context(rng, rows, hours)
         opinions = {
             name: _simulate_score_logit(rng, context.logit, self.logit_spread, noise, self.base_logit)

@@ -44,7 +44,7 @@ class SlicePlan:
     limit : int or None
         How many slices to keep for each set of columns; None for all.
     users : Sliced or None
-        An empty count of the users by arm, which the pass fills; None to count no users.
+        An empty metric in which the pass counts the users of each arm; None to count no users.
     """
 
     slice_columns: list[tuple[str, ...]]
@@ -57,7 +57,7 @@ class SlicePlan:
     def column_sets(self) -> list[tuple[str, ...]]:
         """The slicing columns of every sliced result.
 
-        With arms, the first result is sliced by arm alone, and the others by arm and a set of slicing columns.
+        If there are arms, the first result is sliced by arm alone, and the others by arm and a set of slicing columns.
         """
         if self.arm is None:
             return self.slice_columns

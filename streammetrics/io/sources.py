@@ -51,7 +51,7 @@ _READABLE_SUFFIXES = (
 )
 _COMPRESSED_FORMATS = ("text", "json")
 _NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
-# An integer of at most 18 digits always fits an int64.
+# An integer of at most 18 digits always fits into an int64.
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
@@ -86,7 +86,7 @@ def collect_key_values(sources: Sequence[LogFile]) -> dict[str, dict[str, str | 
 
 
 def is_integer(text: str) -> bool:
-    """Whether a string is an integer of at most 18 digits, which always fits an int64."""
+    """Whether a string is an integer of at most 18 digits, which always fits into an int64."""
     return _INTEGER.fullmatch(text) is not None
 
 
@@ -146,7 +146,7 @@ def _walk_folder(folder: str, above: frozenset[str]) -> Iterator[str]:
 
 
 def _list_matches(pattern: str) -> list[str]:
-    """Return the files that match a pattern, and the files in folders that match."""
+    """Return the files that match a pattern, and all files in folders that match it."""
     parts = pattern.split(os.sep)
     first_magic = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     matches = [

@@ -22,7 +22,7 @@ MAX_NAME_LENGTH = 60
 class _Engine(Protocol):
     """Reads a table or runs a query with a third-party package. Engines can be pickled.
 
-    A table is read at the version that was current when the engine was made.
+    A table is read at the version that was current when the engine was created.
     """
 
     def stream(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:

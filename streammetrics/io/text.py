@@ -210,7 +210,7 @@ def resolve_types(
     readers : sequence of TextReader or JsonReader
         The readers of the files. Their types are those that the user specified.
     facts : sequence of FileFacts
-        The names and inferred types of each file.
+        The column names and inferred types of each file.
     columns : sequence of str
         The columns to read.
     uses : ColumnUses
@@ -246,7 +246,7 @@ def resolve_types(
 def find_comparison_types(
     readers: Sequence[TextReader | JsonReader], facts: Sequence[FileFacts], names: Sequence[str], uses: ColumnUses
 ) -> dict[str, pa.DataType]:
-    """Return the types in which filters (`where`) compare columns that are read as text only to keep their spelling.
+    """For columns that are read as text only to keep their spelling, return the types that filters compare them with.
 
     A column is left out if its inferred type is text, or if this type is not the same in all files.
     """

@@ -1,6 +1,6 @@
 """Provide the decompressed bytes of a text file to Arrow.
 
-The bytes are checked for mistakes, such as stray quotation marks, for which Arrow would read wrong values without an
+The bytes are checked for mistakes, such as stray quotation marks, that would make Arrow read wrong values without an
 error.
 """
 

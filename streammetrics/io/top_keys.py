@@ -51,17 +51,18 @@ def find_largest_keys(
     threads : int
         Number of threads.
     filters : sequence of Filter
-        The filters of the main pass, each of which computes a column of 0 and 1.
+        The filters of the main pass, each of which computes a column of 0s and 1s.
     any_of : sequence of str
-        Names of filters or columns: a row counts if one of them is 1. By default all rows count.
+        Names of filters or columns: a row counts if at least one of them is 1. By default, all rows count.
     uses : ColumnUses, optional
         How the main pass uses columns, so that keys have the same types.
 
     Returns
     -------
     dict of tuple of str to list of tuple
-        The keys to keep for each set of columns. A set is omitted if it has no more keys than the limit, so that all are
-        kept. It is also omitted if it has more than MAX_KEYS keys, or if one of its columns cannot be a key.
+        The keys to keep for each set of columns. A set is omitted if it has no more keys than the limit, because all of
+        them are then kept. It is also omitted if it has more than MAX_KEYS keys, or if one of its columns cannot be a
+        key.
     """
     filters_by_name = {one.name: one for one in filters if one.name in any_of}
     read = [

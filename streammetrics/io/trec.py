@@ -28,7 +28,7 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
     Parameters
     ----------
     path : str or Path
-        A text file, or a file compressed with gzip that ends in `.gz`. Words after the sixth in a line are ignored.
+        A text file, or a gzip file whose name ends in `.gz`. Words after the sixth in a line are ignored.
 
     Raises
     ------
@@ -44,7 +44,7 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, float]]:
     Parameters
     ----------
     path : str or Path
-        A text file, or a file compressed with gzip that ends in `.gz`.
+        A text file, or a gzip file whose name ends in `.gz`.
 
     Raises
     ------
@@ -90,7 +90,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def trec_rows(
     qrels: Qrels | str | Path, run: Run | str | Path, *, complete: bool = False
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Return a run and its judgements as columns for the `update` of ranking metrics.
+    """Return a run and its judgements as columns for the `update` method of ranking metrics.
 
     Parameters
     ----------
