@@ -253,7 +253,7 @@ class Kernel:
         self.dispatcher.disable_compile()  # a call with other types now raises TypeError instead of compiling
 
     def find_entry_point(self, *like: Any) -> Callable[..., Any]:
-        """Return the compiled function for arguments with the types of `like`; calling it directly is faster.
+        """Return the compiled function for arguments with the types of `like`; it is faster to call than the kernel.
 
         A call of the kernel lets numba inspect the type, layout and flags of each array. The returned function skips these
         checks, so the caller must pass the right dtypes and dimensions.

@@ -1,4 +1,4 @@
-"""Exact sums over a block of scored rows: the sum of a term, such as log-loss, for each label, and of its squares.
+"""Exact sums over a block of scored rows: the sums of a term, such as log-loss, by label, and the sum of its squares.
 
 Sums are fixed-point numbers that consist of two integers ("limbs"): high * 2**-20 + low * 2**-60. Adding a large
 constant (a "magic number") to a float rounds it, so that the low bits of the result form an integer. Integer sums do not
@@ -83,7 +83,7 @@ def add_number(numbers: Any, at: Any, v: Any) -> None:
 
 @inline
 def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
-    """Add one square of any size to the saturating sum at index `at`, rounded to 2**-41 (`loss`) or 2**-52."""
+    """Add one square of any size to the sum at index `at`, rounded to a multiple of 2**-41 (`loss`) or 2**-52."""
     if q >= LARGE:
         add_saturating(numbers, at, large_limb(q), i8(0))
     else:
@@ -158,10 +158,10 @@ def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any
 
 @outline
 def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
-    """Return the sums of scores over negatives and over positives, and of all squares, for multiples of 2**-52.
+    """Return the same sums as `sum_with_squares`, for scores that are multiples of 2**-52.
 
-    The result is that of `sum_with_squares`. This function is faster, because such a score is an integer number of
-    units of 2**-52, and need not be split into two limbs.
+    This function is faster, because such a score is an integer number of units of 2**-52, and need not be split into
+    two limbs.
     """
     # Adding 1.0 to such a score is exact, and the low bits of the sum are the number of units.
     h, h1, q = i8(0), i8(0), i8(0)
@@ -196,7 +196,7 @@ def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
 def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
     """Write the sums of w and of w**2 over a block of rows to `out`, each as two limbs for negatives and for positives.
 
-    Squares of 2**31 or more are left out. Return True if there are any.
+    Squares of 2**31 or more are left out. Return whether there are any.
     """
     h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(w.shape[0]):
@@ -213,7 +213,7 @@ def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
 
 @outline
 def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits: Any, out: Any) -> Any:
-    """Write the sums of x = v w and of x w by label, and the sum of x**2, to `out`; each sum is two limbs.
+    """Write the sums of x = v * w and of x * w by label, and the sum of x**2, to `out`; each sum is two limbs.
 
     Return whether any of these products is 2**31 or more; the sums are then wrong. The magic number `magic` determines
     the unit of the second limb of the last sum.
@@ -238,7 +238,7 @@ def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits:
 
 @outline
 def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
-    """Add the values v of 2**31 or more to an exact sum of any size, and set them to 0.
+    """Add the values v of 2**31 or more to an exact sum of any size, and set these values to 0.
 
     The exact sum is the superaccumulator at index `at` of `large`. A sum of squares cannot hold the square of such a
     value, so squares[square] is set to CEILING.
@@ -307,8 +307,8 @@ def add_weighted_term(
 ) -> None:  # fmt: skip
     """Add the values v of one term (such as log-loss), times their weights, over a block of rows to the sums of term t.
 
-    Values of 2**31 or more are added to `large`. For standard errors, w**2 v is added to `w2x`, and (w v)**2 to `squares`.
-    `parts` is scratch.
+    Values of 2**31 or more are added to `large`. For standard errors, w**2 * v is added to `w2x`, and (w * v)**2 to
+    `squares`. `parts` is scratch.
     """
     magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
     # If there are products of 2**31 or more, which is rare, add the rows of these products one by one, and sum the rest of
@@ -329,7 +329,7 @@ def move_large_products(
 ) -> None:  # fmt: skip
     """Add the rows that have a product of 2**31 or more one by one, and set their values v to 0.
 
-    The products are v w, v w**2 and (v w)**2; see `add_weighted_term` for the sums.
+    The products are v * w, v * w**2 and (v * w)**2; see `add_weighted_term` for the sums.
     """
     for j in range(v.shape[0]):
         x, to = v[j] * w[j], u8(4) * t + u8(2) * u8(y[j])
@@ -369,7 +369,7 @@ def split_block(v: Any, high: Any, low: Any) -> None:
 
 @outline
 def split_squares(q: Any, loss: Any, high: Any, low: Any) -> None:
-    """Write the two limbs of each square below 2**31, rounded to 2**-41 (`loss`) or 2**-52."""
+    """Write the two limbs of each square below 2**31, rounded to a multiple of 2**-41 (`loss`) or 2**-52."""
     for j in range(q.shape[0]):
         t = q[j] + HIGH
         rest = q[j] - (t - HIGH)
@@ -410,7 +410,7 @@ def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, uni
 
 @outline
 def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares: Any) -> None:
-    """Add values v of term t that are 2**31 or more to the exact sums `large` of their cells, and set them to 0.
+    """Add values v of term t that are 2**31 or more to the exact sums `large` of their cells, and set the values to 0.
 
     `here` holds the cell of each row, and a cell has `n_terms` terms. The sums of squares of term t in these cells are set
     to CEILING.
@@ -426,7 +426,7 @@ def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares
 
 @outline
 def move_heavy_rows(v: Any, to: Any, numbers: Any) -> None:
-    """Add products v of 2**31 or more to the saturating sums at their indices `to`, and set them to 0."""
+    """Add products v of 2**31 or more to the saturating sums with the numbers `to`, and set these products to 0."""
     for j in range(v.shape[0]):
         if v[j] >= LARGE:
             add_saturating(numbers, u8(2) * to[j], large_limb(v[j]), i8(0))

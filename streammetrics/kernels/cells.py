@@ -1,4 +1,4 @@
-"""Find the cell (such as a slice) of each row from the code of its key, and from the cell of an outer axis, its parent.
+"""Find the cell (such as a slice) of each row from the code of its key and from its parent, the cell of an outer axis.
 
 New cells are numbered in order of appearance. Lookups use a hash table with open addressing and linear probing: `table`
 holds cell numbers, -1 where a slot is free, and its length is a power of two.

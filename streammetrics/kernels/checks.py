@@ -19,7 +19,7 @@ f8, i8 = np.float64, np.int64
 # Checking a row takes less time than loading it from memory, so each row is prefetched this many rows ahead.
 BLOCK = 1024
 LONG = 512
-# A weight is 0, or lies between these bounds.
+# A weight is 0, or at least SMALLEST and below LARGEST.
 SMALLEST, LARGEST = 2.0**-36, 2.0**31
 # A float64 of WHOLE (2**-8) or more has no bits below 1 / UNIT (2**-60), so a fixed-point sum does not round it.
 WHOLE, UNIT = 2.0**-8, 2.0**60
@@ -124,9 +124,9 @@ def mark_rounded_weights(w: Any, at: Any, terms: Any, mass: Any, flags: Any) -> 
     """Set a flag for each cell with a weight that is not a multiple of 2**-60, because sums round such a weight.
 
     `at` contains the cell of each row; if it is empty, the state has one cell. If `terms` is true, the state also sums
-    products w x. The flag is then set for any weight below 2**-8, because rounding w x to a multiple of 2**-60 loses more
-    bits than a float64 would. mass[1] is 0 if `has_bad_weight` found no weight below 2**-8. There is nothing to do then,
-    because any float64 of at least 2**-8 is a multiple of 2**-60.
+    products w * x. The flag is then set for any weight below 2**-8, because rounding w * x to a multiple of 2**-60
+    loses more bits than a float64 would. mass[1] is 0 if `has_bad_weight` found no weight below 2**-8. There is nothing
+    to do then, because any float64 of at least 2**-8 is a multiple of 2**-60.
     """
     is_lone = at.shape[0] == 0
     if mass[1] == 0.0 or (is_lone and flags[0]):

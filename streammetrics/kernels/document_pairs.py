@@ -46,8 +46,8 @@ def count_tied_pairs(worth: Any, end: Any, n: Any) -> Any:
 def count_rising_pairs(worth: Any, n: Any, one: Any, other: Any) -> Any:
     """Return the number of pairs of documents in the wrong order: the document that ranks lower has the larger gain.
 
-    `worth` holds the gains of n documents in rank order. `one` and `other` are scratch; in the end, `one` holds the gains
-    sorted in descending order.
+    `worth` holds the gains of n documents in rank order. `one` and `other` are scratch; on return, `one` holds the
+    gains sorted in descending order.
     """
     for at in range(n):
         one[at] = worth[at]

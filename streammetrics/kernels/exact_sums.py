@@ -29,7 +29,7 @@ SPLIT = 2.0**27 + 1.0
 # If all numbers of a block have smaller biased exponents than this one, the block is split with this exponent instead.
 # The exponents of the magic numbers, which are up to 97 lower, are thus always positive.
 LEAST = i8(120)
-# The position of the bit of a superaccumulator that has the value 1, counted from the lowest bit.
+# The position, counted from the lowest bit of a superaccumulator, of the bit that has the value 1 (2**0).
 UNITS = i8(1088)
 # The largest number of blocks that may be added before carries are propagated: a chunk can hold the sum of up to 2**29
 # numbers below 2**33.
@@ -85,9 +85,9 @@ def largest_exponent(v: Any) -> Any:
 def measure(x: Any, top: Any, least: Any) -> Any:
     """Update the largest (`top`) and the smallest (`least`) absolute value of a block with a number x, and return both.
 
-    They are the bits of floats, read as integers, which sort like the floats; infinity and NaN are the largest. The
-    smallest is stored minus 1, as an unsigned integer. A zero thus becomes the largest integer, 2**64 - 1, and does not
-    count as the smallest value.
+    Both are the bits of floats, read as integers, which sort like the floats; infinity and NaN are the largest. The
+    smallest value is stored minus 1, as an unsigned integer. A zero thus becomes the largest integer, 2**64 - 1, and
+    does not count as the smallest value.
     """
     size = f8(x).view(i8) & SIZE_MASK
     return max(top, size), min(least, u8(size) - u8(1))
@@ -149,8 +149,8 @@ def magic_bits(e: Any) -> Any:
 def split_number(x: Any, magic1: Any, magic2: Any) -> Any:
     """Split a number into two integers, each of which includes the bits of a magic number, and a remainder.
 
-    Adding magic1 rounds the number to a multiple of the last bit of magic1; the bits of this float are the first
-    integer. Adding magic2 to what the rounding left gives the second integer in the same way.
+    Adding magic1 rounds the number to a multiple of the value of the last bit of magic1; the bits of the sum are the
+    first integer. Adding magic2 to the rounding error gives the second integer in the same way.
     """
     t = x + magic1
     rest = x - (t - magic1)
@@ -175,8 +175,8 @@ def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at
     """Add up to 1,024 numbers, and return the biased exponent of the largest one, or -1 if a number is out of range.
 
     The absolute value of each number must be 0 or lie between `smallest` and `most`; otherwise nothing is added. The
-    argument e is a guess of the result, such as the one for the block before. If it is right, numbers are checked and
-    added in a single loop. The caller propagates carries.
+    argument e is a guess of the result, such as the result for the previous block. If the guess is right, numbers are
+    checked and added in a single loop. The caller propagates carries.
     """
     bits1, bits2 = magic_bits(e)
     magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)

@@ -95,8 +95,8 @@ def first_relevant_place(hit: Any, end: Any, n: Any) -> Any:
     while a < n:
         b = end[a]
         if hit[a] > 0:
-            # The relevant documents are at random ranks within the group. This is the expected rank of the first of
-            # them.
+            # The relevant documents are at random ranks within the group. Return the expected value of the lowest of
+            # these ranks.
             return a + (b - a + 1.0) / (hit[a] + 1.0)
         a = b
     return 0.0

@@ -154,14 +154,14 @@ def add_groups(
 ) -> Any:  # fmt: skip
     """Add the AUC and the weight v of each complete group to the sums over groups.
 
-    There are four kinds of weights of a group: its number of rows, 1, its number of positives, and its number of pairs.
-    All arrays except `counts` hold a sum for each kind:
+    A group has four kinds of weights: its number of rows, the constant 1, its number of positives, and its number of
+    pairs. All arrays except `counts` hold a sum for each kind:
 
     - `counts` holds the numbers of groups with both classes, with one class, and without rows.
-    - `sums` holds the sums of v AUC over groups with both classes, and `weights` the sums of v over the same groups.
+    - `sums` holds the sums of v * AUC over groups with both classes, and `weights` the sums of v over the same groups.
     - `lone` holds the sums of v over groups with one class, whose AUC is undefined.
-    - `moments` holds the sums of (v AUC)**2, of v**2 AUC and of v**2 over groups with both classes, and of v**2 over
-      groups with one class.
+    - `moments` holds the sums of (v * AUC)**2, of v**2 * AUC and of v**2 over groups with both classes, and of v**2
+      over groups with one class.
     """
     n = negatives.shape[0]
     auc, full, single = scratch(BLOCK, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)

@@ -35,7 +35,7 @@ def finalize_hash(x: Any) -> Any:
 
 @outline
 def read_bytes(data: Any, at: Any, size: Any) -> Any:
-    """Read `size` bytes, at most eight, as a little-endian integer of 64 bits."""
+    """Read `size` bytes, at most eight, as a little-endian 64-bit integer."""
     out = u8(0)
     for k in range(size):
         out |= u8(data[at + k]) << u8(8 * k)
@@ -44,7 +44,7 @@ def read_bytes(data: Any, at: Any, size: Any) -> Any:
 
 @inline
 def read_word(data: Any, at: Any, stop: Any) -> Any:
-    """Read the next one to eight bytes before `stop` as a little-endian integer of 64 bits."""
+    """Read the next one to eight bytes before `stop` as a little-endian 64-bit integer."""
     size = min(stop - at, 8)
     # One load of eight bytes, of which those after `stop` are cleared, is much faster than a loop over the bytes.
     return (

@@ -80,7 +80,7 @@ half_word = choose_by_dtype(float32=_half_word32, float64=_half_word64)
 
 @inline
 def smaller_probability(p: Any) -> Any:
-    """Return the smaller of a probability p and 1 - p, and whether p is above 1/2. The difference is exact."""
+    """Return the smaller of a probability p and 1 - p, and whether p is above 1/2. The result of 1 - p is exact."""
     up = p > f4(0.5)
     # Adding 0 turns -0.0 into 0.0.
     return (f4(1) - p if up else p) + f4(0), up
@@ -313,9 +313,9 @@ def count_scores_multilabel(
 
 @inline
 def are_all_marked(last: Any, rows: Any, marks: Any) -> Any:
-    """Return whether all cells from 0 to `last` have a mark in `marks`: as inexact (off the grid), or as folded.
+    """Return whether the flags `marks` are set for all cells from 0 to `last`, because they are inexact or folded.
 
-    If so, which is usual after some batches, the caller need not access the marks for each row. If there are more cells
+    If so, which is usual after some batches, the caller need not access the flags for each row. If there are more cells
     than `rows`, checking them takes longer than it saves, so the result is False.
     """
     sure = last < rows
