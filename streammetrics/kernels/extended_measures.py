@@ -224,8 +224,8 @@ def compute_extended_measures(
       may be empty.
     - `unjudged` holds a number for each row, or is empty: 0 for a judged document, 1 for an unjudged document of the pool,
       2 for a document outside the pool.
-    - `numbers` and `places` are scratch arrays of zeros, with eight and five rows. A row is longer than any query and
-      than `discount`.
+    - `numbers` and `places` are scratch arrays of zeros, with eight and five rows. Each row is longer than any query
+      and longer than `discount`.
     """
     n_terms = codes.shape[0]
     worth, info, sums, infosum = numbers[0], numbers[1], numbers[2], numbers[3]

@@ -63,7 +63,7 @@ def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, 
 
 @inline
 def hash_text(data: Any, start: Any, stop: Any) -> Any:
-    """Return a hash of a byte string. It is used only in memory: no state contains it, so it may change."""
+    """Return a hash of a byte string. The hash is used only in memory and never saved, so later versions may differ."""
     size = stop - start
     if size < 8:
         return mix_bits(u8(size) ^ (read_word(data, start, stop) * FACTOR if size else u8(0)))

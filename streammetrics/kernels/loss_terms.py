@@ -25,7 +25,7 @@ EPSILON = 2.0**-52
 
 @inline
 def poisson(y: Any, p: Any) -> Any:
-    """Return y log(y / p) - y + p, half the Poisson unit deviance, without cancellation if y is close to p."""
+    """Return y * log(y / p) - y + p, half the Poisson unit deviance, without cancellation if y is close to p."""
     if y == 0.0:
         return p
     # Unless y is much larger than p, use the function s - log(1 + s) for a suitable s >= 0, which is computed without

@@ -38,7 +38,7 @@ mean_reciprocal_stop = outline(ties.mean_reciprocal_stop)
 
 @inline
 def count_before(place: Any, c: Any, m: Any) -> Any:
-    """Return how many of c documents are at the first m ranks; `place` holds their ranks, counted from 0, in order."""
+    """Return how many of c documents are at the first m ranks; `place` holds the c ranks, counted from 0, in order."""
     # Search from the end, because most documents with a gain are usually within the cut-off.
     while c > 0 and place[c - 1] >= m:
         c -= 1

@@ -1,7 +1,7 @@
 """Compute all measures of each query, and sum the measures and their squares over queries.
 
-A query is one row of uint64 keys, one key for each document. A key has 32 bits of the score, 24 bits of the document's
-number in the query, and 8 bits of its grade. Sorting the keys gives the ranking (see `ranking.pack_keys`).
+A query is one row of uint64 keys, one key for each document. A key has 32 bits for the score, 24 bits for the number of
+the document in the query, and 8 bits for its grade. Sorting the keys gives the ranking (see `ranking.pack_keys`).
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def compute_measures(
     - `facts` gets five numbers for each query: the numbers of returned irrelevant, returned relevant, missing irrelevant
       and missing relevant documents (missing means judged but not returned), and whether the query has no relevant
       document.
-    - `numbers` and `places` are scratch arrays of zeros, with eight and three rows. A row is longer than any query and
-      than `discount`.
+    - `numbers` and `places` are scratch arrays of zeros, with eight and three rows. Each row is longer than any query
+      and longer than `discount`.
     """
     n_terms, exponential = codes.shape[0], powers.shape[0] > 0
     gain, power, rel, stop = numbers[0], numbers[1], numbers[2], numbers[3]
@@ -153,11 +153,11 @@ def add_queries(
 ) -> Any:  # fmt: skip
     """Add the measures of each query to the sums of its cell.
 
-    `values` holds the measures of each query, and `facts` its five numbers from `compute_measures`. `at` holds the cell of
-    each document and `w` the weight of each query; both may be empty. For a measure x between 0 and 1, w x is added to
-    `sums`, and (w x)**2 to `squares`. For a measure that may exceed 1 (`unbounded`), these are added to `large` and
-    `large_squares`. For standard errors, `w2` and `w2x` hold the sums of w**2 and w**2 x, or are empty while all weights
-    are 1. `more` holds the sum of w**2 x - w x of measures that may exceed 1.
+    `values` holds the measures of each query, and `facts` its five numbers from `compute_measures`. `at` holds the cell
+    of each document and `w` the weight of each query; both may be empty. For a measure x between 0 and 1, w * x is
+    added to `sums`, and (w * x)**2 to `squares`. For a measure that may exceed 1 (`unbounded`), these are added to
+    `large` and `large_squares`. For standard errors, `w2` and `w2x` hold the sums of w**2 and w**2 * x, or are empty
+    while all weights are 1. `more` holds the sum of w**2 * x - w * x of measures that may exceed 1.
     """
     n_terms = unbounded.shape[0]
     heavy, lone = w2.shape[0] > 0, at.shape[0] == 0

@@ -1,8 +1,8 @@
 """Sort the documents of each query by score, and find the ideal order and the groups of tied documents.
 
 A query is one row of uint64 keys, one key for each document. From the highest bit on, a key has 32 bits that sort by
-descending score, 24 bits of the document's number in the query, and 8 bits of its grade. numpy sorts the keys, so
-documents with equal scores stay in the order of their rows. For float64 scores, keys have only the upper half of the
+descending score, 24 bits for the number of the document in the query, and 8 bits for its grade. numpy sorts the keys,
+so documents with equal scores stay in the order of their rows. For float64 scores, keys have only the upper half of the
 bits, and `sort_by_full_score` completes the sort. Documents that were judged but not returned come last in a row,
 followed by padding.
 """

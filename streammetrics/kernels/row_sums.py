@@ -57,9 +57,9 @@ SCALE = 2.0**25
 
 @inline
 def carry_from(numbers: Any, at: Any, first: Any) -> None:
-    """Propagate carries in the superaccumulator at index `at`, of which only three integers have changed.
+    """Propagate carries in the superaccumulator at index `at`, in which only three adjacent integers have changed.
 
-    `first` is the position of the first of them in the superaccumulator.
+    `first` is the position of the first of these integers in the superaccumulator.
     """
     k, end, over = at + u8(first), at + CHUNKS - u8(1), i8(0)
     # After these three integers, continue only while the carry is not 0. The carry usually becomes 0 soon.
@@ -137,9 +137,9 @@ def sum_losses(
     terms, and `parameters` their parameters. `sums` and `skipped` (the number of rows whose relative error is undefined)
     are flat arrays of cells x terms x outputs.
 
-    If `limits` is not empty, which requires one cell, one output and few terms, values are checked while they are added.
-    Its two rows are the bounds of targets and of predictions (see `gather_in_range`). If a value is out of bounds, nothing
-    is added, and 1 is returned.
+    If `limits` is not empty, which requires one cell, one output and few terms, values are checked while they are
+    added. The two rows of `limits` are the bounds of targets and of predictions (see `gather_in_range`). If a value is
+    out of bounds, nothing is added, and 1 is returned.
     """
     yy, pp = y.reshape(y.size), p.reshape(p.size)
     n, n_terms = yy.shape[0] // width, terms.shape[0]
@@ -189,7 +189,7 @@ def sum_products(
     first: Any, second: Any, w: Any, at: Any, width: Any, products: Any, limits: Any,
     rows: Any, excess: Any, sums: Any,
 ) -> Any:  # fmt: skip
-    """Add products of columns, such as x y or x**4, over rows to the sums of their terms, and count rows.
+    """Add products of columns, such as x * y or x**4, over rows to the sums of their terms, and count rows.
 
     Each row of `products` holds three numbers: two columns to multiply, and the term to which the product is added, in
     ascending order. A second column of -1 means no second factor. The columns are:
@@ -262,7 +262,7 @@ def sum_products(
 def load_column(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any, q: Any, m: Any, limits: Any) -> None:
     """Copy column c of m rows, which start at row `a`, to column q of a block, and split the numbers into halves.
 
-    Store the largest and the smallest exponent of the column in sizes[:, q]; the first is -1 if a value is outside
+    Store the largest and the smallest exponent of the column in sizes[:, q]; the largest is -1 if a value is outside
     `limits`, the bounds of the column (see `gather_in_range`), which may be empty.
     """
     out, high, low = block[0, q], block[1, q], block[2, q]
@@ -395,10 +395,10 @@ def sum_values(
 ) -> Any:  # fmt: skip
     """Add the `width` values x of each row, and what standard errors need, to the sums of its cell, and count rows.
 
-    `sums` holds the sums of w x without rounding. For standard errors, `squares` holds the sums of (w x)**2, `more_w2`
-    those of w**2 - 1 and `more_w2x` those of w**2 x - w x; each number is rounded to 26 bits before it is added. The last
-    two are 0 if all weights are 1. `more_w2` holds one sum per cell, and the other arrays are flat arrays of cells x
-    width.
+    `sums` holds the sums of w * x without rounding. For standard errors, `squares` holds the sums of (w * x)**2,
+    `more_w2` those of w**2 - 1 and `more_w2x` those of w**2 * x - w * x; each number is rounded to 26 bits before it is
+    added. The last two are 0 if all weights are 1. `more_w2` holds one sum per cell, and the other arrays are flat
+    arrays of cells x width.
     """
     n, lone, weighted = values.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0
     often, seldom = not lone and n * 68 < sums.shape[0], not lone and n * 68 < more_w2.shape[0]
@@ -410,7 +410,7 @@ def sum_values(
         # Prefetch the next block while adding this one.
         prefetch(values, (a + BLOCK) * width, m * width)
         for j in range(m if weighted else 0):
-            # Compute w**2 - 1 as (w - 1)(w + 1) to avoid cancellation for weights close to 1.
+            # Compute w**2 - 1 as (w - 1) * (w + 1) to avoid cancellation for weights close to 1.
             vv[j] = round_to_26_bits((w[a + j] - 1.0) * (w[a + j] + 1.0))
         if weighted:
             add_values(vv, at, a, 1, 0, more_w2, seldom)

@@ -273,8 +273,8 @@ def sum_weighted(
 ) -> Any:  # fmt: skip
     """Add terms of any size of weighted rows of one cell, and count the rows; the caller has checked all values.
 
-    Other parameters are those of `sum_unbounded`. For a term x and a weight w, the sums of w x, (w x)**2, w**2 and w**2
-    x are added to `sums`, `squares`, `w2` and `w2x`.
+    Other parameters are those of `sum_unbounded`. For a term x and a weight w, the sums of w * x, (w * x)**2, w**2 and
+    w**2 * x are added to `sums`, `squares`, `w2` and `w2x`.
     """
     return add_weighted(y, s, w, terms, logit, eps, rows, excess, sums, large, squares, w2, w2x, clipped)
 
@@ -399,7 +399,7 @@ def sum_cells(
 def flush_weighted_lanes(
     lanes: Any, cells: Any, n_terms: Any, rows: Any, excess: Any, sums: Any, squares: Any, w2: Any, w2x: Any
 ) -> None:
-    """Add the lanes, partial sums of weighted rows, to the sums and counts, and set them to 0 (see `flush_lanes`)."""
+    """Add the lanes, partial sums of weighted rows, to the sums and counts; set the lanes to 0 (see `flush_lanes`)."""
     width = 5 + 6 * n_terms
     for k in range(2 * LANES * cells):
         # i is twice the cell plus the label.
@@ -425,8 +425,8 @@ def sum_weighted_cells(
 ) -> Any:  # fmt: skip
     """Add weighted terms to the sums of their cells; the caller has checked all values.
 
-    For a term x, the sums of w x, (w x)**2, w**2 and w**2 x are added to `sums`, `squares`, `w2` and `w2x`. `at` holds the
-    cell of each row.
+    For a term x, the sums of w * x, (w * x)**2, w**2 and w**2 * x are added to `sums`, `squares`, `w2` and `w2x`. `at`
+    holds the cell of each row.
     """
     n_terms, n, cells = terms.shape[0], y.shape[0], rows.shape[0] // 2
     width = 5 + 6 * n_terms

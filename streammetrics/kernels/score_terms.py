@@ -81,7 +81,7 @@ This is true for float32 scores of 2**-29 or more, which have 24 bits, and false
 
 @inline
 def split_limbs(v: Any) -> Any:
-    """Return integers high and low with v = high * 2**-20 + low * 2**-60, rounded to 2**-60; |v| must be below 2**31."""
+    """Split v, with |v| < 2**31, into integers: v = high * 2**-20 + low * 2**-60, rounded to a multiple of 2**-60."""
     # Adding HIGH rounds v to a multiple of 2**-20. The remainder is exact, and adding LOW rounds it to a multiple of
     # 2**-60.
     t = v + HIGH

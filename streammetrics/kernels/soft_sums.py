@@ -1,8 +1,8 @@
 """Exact sums over rows whose target is a number between 0 and 1 (a soft label): the same terms as in `score_sums`.
 
-The log-loss of target t is t L(1) + (1 - t) L(0), where L(y) is the loss for the label y. A target of 0 or 1 therefore
-gives the same terms as the label 0 or 1, bit for bit. Rows are added block by block if there is one cell, otherwise one
-by one.
+The log-loss of target t is t * L(1) + (1 - t) * L(0), where L(y) is the loss for the label y. A target of 0 or 1
+therefore gives the same terms as the label 0 or 1, bit for bit. Rows are added block by block if there is one cell,
+otherwise one by one.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def fill_soft_term(
         for j in range(n):
             out[j] = y[j]
     elif term == LOG_LOSS:
-        # Compute the losses for both labels in every row, even if the target is 0 or 1: one loss then has the factor 0.
-        # It is finite, so it adds exactly 0.
+        # Compute the losses for both labels in every row, even if the target is 0 or 1. In that case, one of the losses
+        # has the factor 0. This loss is finite, so it adds exactly 0.
         fill_term(term, logit, eps, clip, labels[0, :n], s, k, f, out)
         fill_term(term, logit, eps, clip, labels[1, :n], s, k, f, other)
         for j in range(n):
@@ -87,8 +87,8 @@ def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
 def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any, stops: Any, numbers: Any) -> None:
     """Round numbers below 2**31, and add each to the fixed-point sum at its index `at`.
 
-    Numbers are rounded to multiples of the last bit of `magic`; shifting such a multiple left by `shift` gives units of
-    2**-60. If `lone`, there is one sum. If `stops`, a sum that reaches CEILING stays there.
+    Numbers are rounded to multiples of the value of the last bit of `magic`; shifting such a multiple left by `shift`
+    gives units of 2**-60. If `lone`, there is one sum. If `stops`, a sum that reaches CEILING stays there.
     """
     # With one cell, sum the block as integers first, and add the result once.
     if lone:
@@ -103,7 +103,7 @@ def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any
 
 @outline
 def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
-    """Add products v, rounded to 2**-60, to the sums at their indices `at`; a sum that reaches CEILING stays there.
+    """Add products v, rounded to multiples of 2**-60, to the sums at indices `at`; a sum at CEILING stays there.
 
     Products of 2**31 or more are added one by one, and set to 0 in `v`. If `lone`, there is one sum.
     """
@@ -114,7 +114,7 @@ def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
 
 @outline
 def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None:
-    """Add squares v, rounded to 2**-41 if `loss` (log-loss) or 2**-52, to the sums at their indices `at`.
+    """Add squares v, rounded to multiples of 2**-41 (if `loss`, for log-loss) or 2**-52, to the sums at indices `at`.
 
     A sum that reaches CEILING stays there. Squares of 2**31 or more are added one by one, and set to 0 in `v`. If `lone`,
     there is one sum.
@@ -201,9 +201,9 @@ def sum_soft(
     """Add the terms (such as log-loss) of rows with soft labels to the sums of their cells.
 
     The caller has checked all values. Without weights, `w` is empty; with one cell, `at` is empty. For a term x and a
-    target t, the sums of w x, (w x)**2, w**2 x t, w**2 and w**2 x are added to `sums`, `squares`, `crossed`, `w2` and
-    `w2x`. Values of 2**31 or more are added to `large`, which is empty if no term can be that large. Arrays are flat,
-    and their first axis is the cell.
+    target t, the sums of w * x, (w * x)**2, w**2 * x * t, w**2 and w**2 * x are added to `sums`, `squares`, `crossed`,
+    `w2` and `w2x`. Values of 2**31 or more are added to `large`, which is empty if no term can be that large. Arrays
+    are flat, and their first axis is the cell.
     """
     return add_soft(y, s, w, at, terms, logit, eps, rows, excess, sums, large, squares, crossed, w2, w2x, clipped)
 

@@ -138,7 +138,8 @@ def compute_subtopic_measures(
     - `topic` holds the subtopic of each row as a number within its query, or -1 for none.
     - The rows of document d are bounds[d] to bounds[d + 1] - 1; documents are in rank order.
     - The documents of query q are starts[q] to starts[q + 1] - 1. The first returned[q] of these were returned, and all
-      of them together cover topics[q] subtopics. `by_name` holds their numbers in the query, sorted by name.
+      of them together cover topics[q] subtopics. `by_name` holds the numbers of these documents within the query,
+      sorted by name.
     - `logs` and `places` are discounts by rank; `remaining` and `used` are scratch.
     """
     n_terms = codes.shape[0]

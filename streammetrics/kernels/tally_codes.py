@@ -297,8 +297,8 @@ def move_by_digit(codes: Any, weights: Any, to: Any, to_weights: Any, starts: An
 def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
     """Sort codes in place, and their weights if there are any, by a radix sort.
 
-    It skips low and high bits that are equal in all codes. No loop has a branch that depends on a code. `other` and
-    `other_weights` are working memory of the same lengths.
+    The sort skips low and high bits that are equal in all codes. No loop has a branch that depends on a code. `other`
+    and `other_weights` are working memory of the same lengths.
     """
     n, differ, first, starts = codes.shape[0], u8(0), u8(codes[0]), scratch(DIGITS, i8)
     for i in range(n):
@@ -331,7 +331,7 @@ def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
 
 @inline
 def inverted_bits(code: Any) -> Any:
-    """Return the mask of the bits that are inverted in the code of an exact score: all of them for a negative score.
+    """Return the mask of the bits that are inverted in the code of an exact score: all bits if the score is negative.
 
     If the score is a float32, the 29 bits of its code above the label are all 0 or, if they are inverted, all 1. It is
     therefore enough to look at one of these bits.
@@ -341,7 +341,7 @@ def inverted_bits(code: Any) -> Any:
 
 @kernel(out=("words",))
 def narrow_codes(codes: Any, words: Any) -> Any:
-    """Convert the codes of exact rows with float32 scores to integers of 32 bits that sort like the codes.
+    """Convert the codes of exact rows with float32 scores to 32-bit integers that sort like the codes.
 
     All codes must have the same sign. The integers hold the score as a float32 without its sign, and the label as the last
     bit. If a score is not a float32, return 1.

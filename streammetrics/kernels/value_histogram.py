@@ -25,7 +25,7 @@ BLOCK = 256
 # it, so that it is always positive.
 ZERO = i8(1 << 62)
 OFFSET = i8(1 << 53)
-# The biased exponent of the bucket width at level 0, 2**-512.
+# The biased exponent of 2**-512, the bucket width at level 0.
 FIRST = i8(1023 - 512)
 FRACTION = i8(52)
 MASK = i8((1 << 52) - 1)
@@ -204,7 +204,7 @@ def buffer_rest(
     value: Any, place: Any, rest: Any, w: Any, a: Any, n: Any, c: Any, bits: Any, level: Any, high: Any, low: Any,
     weights: Any, m: Any,
 ) -> Any:  # fmt: skip
-    """Append to the buffer the buckets of the values without a counter, among n values of column c.
+    """Among n values of column c, append the buckets of those values that have no counter to the buffer.
 
     `place` holds the index of each value's counter, which is `rest` if it has none. `high`, `low` and `weights` are the
     buffer, and m is its length; return the new length.
@@ -280,7 +280,7 @@ def count_values(
 
 @kernel(out=("positions", "buckets"))
 def list_counted_buckets(counters: Any, own: Any, positions: Any, buckets: Any) -> Any:
-    """Write the position and the bucket of each counter of a window that is not 0, in ascending order of values.
+    """Write the position and the bucket of each nonzero counter of a window, in ascending order of values.
 
     `own` holds the six numbers of the window (see `count_values`). Return the number of these counters. The outputs have
     one more element than the window has counters.

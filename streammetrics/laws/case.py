@@ -82,7 +82,7 @@ class Case(NamedTuple):
 
     @property
     def needs(self) -> Sequence[Need]:
-        """The columns that the state of the metric reads, as it declares them; empty without a metric."""
+        """The columns that the state of the metric declares to read; empty without a metric."""
         return () if self.metric is None else self.metric.make_state().needs()
 
     def take(self, rows: Any) -> Columns:
