@@ -387,7 +387,7 @@ class _PartQueue:
 
 
 class _Worker(threading.Thread):
-    """Base class of threads that process the parts of a queue.
+    """Base class for threads that process the parts of a queue.
 
     After an error, `error` is that error, and `part` is the number of the part that caused it; otherwise, `error` is None.
     """

@@ -99,7 +99,7 @@ def collections_of_slices(case: Case) -> None:
 
 
 def _nested_slices_factory(case: Case, keys: Columns) -> Callable[[], Sliced]:
-    """Return a function that returns empty slices by the first key column, with slices by the other columns in each."""
+    """Return a function that returns empty slices by the first key column, each sliced by the other key columns."""
     first, *rest = keys
     return lambda: Sliced(Sliced(case.make(), by=rest), by=first)
 

@@ -150,7 +150,7 @@ def clip_to_kind(kind: Kind, values: Array) -> Array:
 
 
 def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
-    """Return values that are exact in every floating-point dtype. None equals a usual threshold, such as 0.5."""
+    """Return values that are exact in every floating-point dtype, and differ from usual thresholds, such as 0.5."""
     if isinstance(kind, Distribution):
         return (rng.multinomial(256 - kind.width, np.full(kind.width, 1 / kind.width), n) + 1) / 256
     if isinstance(kind, Matrix):

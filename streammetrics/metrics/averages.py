@@ -38,7 +38,7 @@ DEPENDENT = (
 
 
 class OfClasses(ScoredLabels[S, T]):
-    """Base class of metrics of rows that each belong to exactly one of two or more classes.
+    """Base class for metrics of rows that each belong to exactly one of two or more classes.
 
     With neither `num_classes` nor `labels` there are two classes, 0 and 1.
 
@@ -78,7 +78,7 @@ class OfClasses(ScoredLabels[S, T]):
 
 
 class Several(OfClasses[S, Any]):
-    """Base class of metrics for two classes, several classes, or several labels, whose values can be averaged.
+    """Base class for metrics that handle two classes, several classes or several labels, and can average their values.
 
     A subclass defines `read` for two classes only. This class applies it to each class or label.
 
@@ -88,9 +88,10 @@ class Several(OfClasses[S, Any]):
         The number of labels, if each row has several 0/1 labels and a score for each of them. `y_true` and `y_score` are
         then matrices, rows x labels.
     average : {"macro", "micro", "weighted", None}
-        How to combine the values of several classes or labels. "macro": their mean. "micro": one value for the rows of all
-        classes or labels together. "weighted": their mean, weighted by the number of positives of each class or label.
-        None: an array with one value for each. Means leave out undefined values, and `explain()` counts them.
+        How to combine the values of several classes or labels. "macro": their mean. "micro": one value for the rows of
+        all classes or labels together. "weighted": their mean, weighted by the number of positives of each class or
+        label. None: an array with one value for each class or label. Means leave out undefined values, and `explain()`
+        counts them.
     """
 
     about = About(value_range=(0, None))
@@ -127,7 +128,7 @@ def average_of(metric: Any, state: Any) -> Reading:
 
 
 class OfLabels(OwnNumber):
-    """Base class of a reading (value with bounds) that combines the readings of several classes or labels."""
+    """Base class for readings (values with bounds) that combine the readings of several classes or labels."""
 
     @cached_property
     def parts(self) -> Sequence[Any]:

@@ -39,7 +39,7 @@ BY_ROWS = "samples"
 
 
 class ByRows(ScoredValue):
-    """Base class of metrics that can also be computed for each row, and averaged over rows (`average="samples"`)."""
+    """Base class for metrics that can also be computed for each row, and averaged over rows (`average="samples"`)."""
 
     _row_terms: ClassVar[tuple[str, str]]
     """The names of two quantities that the state sums over rows: the value of the row (0 if undefined), and an indicator
@@ -172,9 +172,9 @@ def _gini_of_pairs(negatives: Any, positives: Any, twice: Any) -> tuple[Any, Any
 class AUC(ByRows, tag="auc"):
     """Area under the ROC curve: the probability that a positive scores above a negative; ties count one half.
 
-    Formula: (sum over pairs of [p > n] + [p = n] / 2) / (P N), for P positives and N negatives. From buckets with a
-    positives and c negatives each, it is sum a (C + c / 2) / (P N), where C is the number of negatives in lower buckets.
-    It is computed with exact integers and rounded once.
+    Formula: (pairs where the positive scores higher + half the pairs with equal scores) / (P * N), for P positives and
+    N negatives. From buckets with `a` positives and `c` negatives each, it is sum(a * (C + c / 2)) / (P * N), where C
+    is the number of negatives in lower buckets. It is computed with exact integers and rounded once.
 
     Parameters
     ----------
@@ -190,20 +190,20 @@ class AUC(ByRows, tag="auc"):
         up to 65,536 rows exactly (at most 2**22 / C**2 rows for C classes, which takes 64 MiB). With more rows it uses
         histograms of 2**10 buckets.
     average : {"macro", "micro", "weighted", "samples", None}
-        How to combine the values of several classes or labels. "macro": their mean. "micro": one value for the rows of all
-        classes or labels together. "weighted": their mean, weighted by the number of positives of each (for "ovo", by the
-        number of rows of both classes). "samples", for labels only: a value is computed from the labels of each row, and
-        averaged over rows. None: an array with one value for each. Means leave out undefined values, and `explain()`
-        counts them.
+        How to combine the values of several classes or labels. "macro": their mean. "micro": one value for the rows of
+        all classes or labels together. "weighted": their mean, weighted by the number of positives of each class or
+        label (for "ovo", by the number of rows of both classes). "samples", for labels only: a value is computed from
+        the labels of each row, and averaged over rows. None: an array with one value for each class or label. Means
+        leave out undefined values, and `explain()` counts them.
 
     Notes
     -----
-    The bounds are value ± sum a c / (2 P N). The value is exact if each bucket stands for a single score, as with
-    float16 and bfloat16 scores, or if there are at most `limit` rows. For float32 scores at 16 bits, the bounds are
-    typically value ± 2e-5 to 7e-5, whereas the true error is about 1e-6. All probabilities below 2**-33 share a bucket,
-    and so do all those within 2**-33 of 1. More bits do not split these two buckets. If most scores that share a bucket
-    are in them, `explain()` recommends passing logits, with `scale="logit"`. Weights below 2**-8 can have bits below
-    2**-60; these are rounded off, and the bounds allow for that.
+    The bounds are value ± sum(a * c) / (2 * P * N). The value is exact if each bucket stands for a single score, as
+    with float16 and bfloat16 scores, or if there are at most `limit` rows. For float32 scores at 16 bits, the bounds
+    are typically value ± 2e-5 to 7e-5, whereas the true error is about 1e-6. All probabilities below 2**-33 share a
+    bucket, and so do all those within 2**-33 of 1. More bits do not split these two buckets. If most scores that share
+    a bucket are in these two, `explain()` recommends passing logits, with `scale="logit"`. Weights below 2**-8 can have
+    bits below 2**-60; these are rounded off, and the bounds allow for that.
 
     An update takes about 1 ns per row (10 ns with `exact=True`), and `compute()` takes 1 ms. The definition is that of
     scikit-learn's `roc_auc_score`. The value is undefined if all rows have the same class. `interval()` returns DeLong's
@@ -309,7 +309,7 @@ class AUC(ByRows, tag="auc"):
 
 
 class Gini(ScoredValue, tag="gini"):
-    """Gini coefficient of a classifier: 2 AUC - 1, from -1 to 1. Also called accuracy ratio or Somers' D.
+    """Gini coefficient of a classifier: 2 * AUC - 1, from -1 to 1. Also called accuracy ratio or Somers' D.
 
     Notes
     -----
@@ -361,12 +361,12 @@ class AveragePrecision(ByRows, tag="average_precision"):
 
     Notes
     -----
-    The value treats the scores of a bucket as equal. The bounds are sums over buckets. A bucket has a positives and c
-    negatives, TP and FP are the counts above it, S is TP + FP + c, and x is a/S. In the upper bound the positives of each
-    bucket come first; it is sum a/P (TP + a) / (TP + FP + a). In the lower bound they come last, and an integral replaces
-    the sum over rows; it is sum [a TP/S + (FP + c)(x - log(1 + x))] / P. (Without weights, the integral covers half a row
-    on each side of every positive, so TP and S are half a row higher.) Bounds are rounded outward. Memory and time are the
-    same as for AUC.
+    The value treats the scores of a bucket as equal. The bounds are sums over buckets. A bucket has `a` positives and
+    `c` negatives, TP and FP are the counts above it, S is TP + FP + c, and x is a / S. In the upper bound the positives
+    of each bucket come first; it is the sum of (a / P) * (TP + a) / (TP + FP + a). In the lower bound they come last,
+    and an integral replaces the sum over rows; it is the sum of (a * TP / S + (FP + c) * (x - log(1 + x))) / P.
+    (Without weights, the integral covers half a row on each side of every positive, so TP and S are half a row higher.)
+    Bounds are rounded outward. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -419,7 +419,7 @@ class KS(ScoredValue, tag="ks"):
     -----
     The value is the largest distance at any edge of a bucket, so there is a threshold with this distance. The upper bound
     is the largest of |D + a/P| and |D - c/N| over all buckets, where D is the distance at the lower edge of a bucket with
-    a positives and c negatives. It is rounded outward. Memory and time are the same as for AUC.
+    `a` positives and `c` negatives. It is rounded outward. Memory and time are the same as for AUC.
 
     Examples
     --------

@@ -84,7 +84,7 @@ class ROCPoint(NamedTuple):
     N: int
 
     def imbalance(self) -> int:
-        """Return FPR - FNR, multiplied by P N so that the result is an integer."""
+        """Return FPR - FNR, multiplied by P * N so that the result is an integer."""
         return self.fp * self.P - (self.P - self.tp) * self.N
 
     def errors(self, other: ROCPoint) -> Fraction:

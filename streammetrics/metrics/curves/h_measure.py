@@ -30,9 +30,9 @@ TERMS = 80
 class HMeasure(ScoredValue, tag="h_measure"):
     """H-measure: the share of the expected loss that scores avoid, over a distribution of costs; 0 is chance, 1 is best.
 
-    Formula: 1 - (sum of G(a, c) over the segments of the convex hull of the ROC curve) / G(P, N), where a segment has a
-    positives and c negatives, G(a, c) = c ∫_0^q t u(t) dt + a ∫_q^1 (1 - t) u(t) dt, q = a / (a + c), and u is the density
-    of costs.
+    Formula: 1 - (sum of G(a, c) over the segments of the convex hull of the ROC curve) / G(P, N), where a segment has
+    `a` positives and `c` negatives, G(a, c) = c ∫_0^q t u(t) dt + a ∫_q^1 (1 - t) u(t) dt, q = a / (a + c), and u is
+    the density of costs.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def hull(a: Floats, c: Floats) -> tuple[Floats, Floats]:
 
 
 def beta_below(x: Floats, rest: Floats, a: float, b: float) -> Floats:
-    """Return the incomplete beta function: the integral of t^(a - 1) (1 - t)^(b - 1) from 0 to x.
+    """Return the incomplete beta function: the integral of t^(a - 1) * (1 - t)^(b - 1) from 0 to x.
 
     `rest` is 1 - x. It is a separate parameter so that no digits are lost when x is close to 1.
     """
@@ -146,8 +146,8 @@ def beta_below(x: Floats, rest: Floats, a: float, b: float) -> Floats:
 def _series(x: Floats, rest: Floats, a: Any, b: Any) -> Floats:
     """Return the incomplete beta function for x up to 1/2, by a power series.
 
-    The series is x^a (1 - x)^b / a (1 + f_0 + f_0 f_1 + ...), with the factors f_k = (a + b + k) x / (a + 1 + k). `rest`
-    is 1 - x.
+    The result is x^a * (1 - x)^b / a * (1 + f_0 + f_0 * f_1 + ...), with the factors f_k = (a + b + k) * x / (a + 1 +
+    k). `rest` is 1 - x.
     """
     term, total = np.ones_like(x), np.ones_like(x)
     for k in range(TERMS):

@@ -151,7 +151,7 @@ def from_none(shares: Floats) -> Floats:
 
 
 class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
-    """Base class of metrics whose value is a curve over all thresholds. Several classes or labels have one curve each.
+    """Base class for metrics whose value is a curve over all thresholds. Several classes or labels have one curve each.
 
     Parameters
     ----------

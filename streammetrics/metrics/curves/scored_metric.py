@@ -1,4 +1,4 @@
-"""Base classes of metrics that are computed from the number of positives and negatives at each score.
+"""Base classes for metrics that are computed from the number of positives and negatives at each score.
 
 The counts are kept in a histogram of the scores, or for each distinct score.
 """
@@ -43,7 +43,7 @@ def one_class(state: ScoresByLabel) -> str | None:
 
 
 class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
-    """Base class of metrics that are computed from the number of positives and negatives at each score.
+    """Base class for metrics that are computed from the number of positives and negatives at each score.
 
     Parameters
     ----------

@@ -40,9 +40,9 @@ class CountsAbove(NamedTuple):
 class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
     """ROC AUC or PR AUC from a few thresholds, as Keras computes it, to compare with values that Keras reported.
 
-    Formula: sum over neighbouring thresholds of (x_i - x_(i+1)) h_i. x is FPR (or recall). The height h_i is the mean, the
-    smaller or the larger of the two TPRs (or precisions); for precisions, the interpolation of Davis and Goadrich replaces
-    the mean.
+    Formula: sum over neighbouring thresholds of (x_i - x_(i+1)) * h_i. x is FPR (or recall). The height h_i is the
+    mean, the smaller or the larger of the two TPRs (or precisions); for precisions, the interpolation of Davis and
+    Goadrich replaces the mean.
 
     Parameters
     ----------
@@ -157,8 +157,8 @@ def _pr_limit(how: str, worst: CountsAbove, best: CountsAbove, P: int, *, upper:
     """Return the upper bound on the area under the precision-recall curve if `upper` is true, else the lower bound.
 
     The true counts at a threshold are unknown if it lies inside a bucket. `worst` has the smallest possible TP and the
-    largest possible FP, and `best` the opposite. The area is the sum of (r_i - r_(i+1)) h_i, with recalls r and heights h.
-    With interpolation, each height lies between the precisions at the two ends of its segment.
+    largest possible FP, and `best` the opposite. The area is the sum of (r_i - r_(i+1)) * h_i, with recalls r and
+    heights h. With interpolation, each height lies between the precisions at the two ends of its segment.
     """
     y = (best if upper else worst).precision()
     some = int(np.count_nonzero(np.asarray(best.tp) + np.asarray(worst.fp)))

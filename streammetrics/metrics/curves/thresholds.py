@@ -50,7 +50,7 @@ class Cut(NamedTuple):
 
 
 class AtThreshold(ScoredValue):
-    """Base class of metrics that choose a threshold, and whose value is computed from the decisions at this threshold.
+    """Base class for metrics that choose a threshold, and whose value is computed from the decisions at this threshold.
 
     With several classes or labels, each has its own threshold.
     """
@@ -99,7 +99,7 @@ class OfThreshold(OwnNumber):
 
 
 class BestThreshold(AtThreshold):
-    """Base class of metrics whose value is the best at any threshold, such as the largest F1.
+    """Base class for metrics whose value is the best at any threshold, such as the largest F1.
 
     In a subclass, `of` returns the numerator and the denominator of the value at a `Cut` (the counts at a threshold). The
     value must never fall if TP grows, and never rise if FP grows. To find the best threshold, a few candidates are
@@ -208,7 +208,7 @@ def find_occupied_cells(state: ScoresByLabel) -> NDArray[np.int64]:
 class MaxFBeta(BestThreshold, tag="max_fbeta"):
     """Maximum F-beta: the largest F-beta score over all thresholds.
 
-    Formula: max over thresholds of (1 + beta^2) TP / (beta^2 P + TP + FP).
+    Formula: max over thresholds of (1 + beta^2) * TP / (beta^2 * P + TP + FP).
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ ROUNDING = Fraction(1, 1 << 47)
 
 
 class TopRows(ScoredValue):
-    """Base class of metrics that divide the number of positives among the top rows by a constant.
+    """Base class for metrics that divide the number of positives among the top rows by a constant.
 
     A subclass defines `_sizes`, which returns the number of top rows and this constant.
     """
@@ -134,10 +134,10 @@ class Lift(TopRows, tag="lift"):
 
 
 class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
-    """Precision among the k rows of the whole log that have the highest scores, as for a team that works through a list.
+    """Precision among the k rows with the highest scores in the whole log, such as the cases that a team can review.
 
-    Formula: TP / k for the k rows (or weight k) with the highest scores; the share of positives among all rows, if there
-    are fewer.
+    Formula: TP / k for the k rows (or weight k) with the highest scores; if there are fewer than k rows, the share of
+    positives among all rows.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
 class EnrichmentFactor(TopRows, tag="enrichment_factor"):
     """Enrichment factor: the share of positives among the highest scores, over the share among all rows.
 
-    Formula: (TP / n) / (P / (P + N)) for the n = ceil(fraction (P + N)) rows with the highest scores.
+    Formula: (TP / n) / (P / (P + N)) for the n = ceil(fraction * (P + N)) rows with the highest scores.
 
     Parameters
     ----------
@@ -223,9 +223,10 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
 class BEDROC(ScoredValue, tag="bedroc"):
     """Boltzmann-enhanced discrimination of ROC: how early positives come, where the first rows count most; from 0 to 1.
 
-    Formula: (S - g e^(-alpha (1 - R))) / (g - g e^(-alpha (1 - R))), where R = P / (P + N) and g = (1 - e^(-alpha R)) /
-    (alpha R). S is the mean over positives of e^(-alpha x), where x is the rank as a share of all rows. Each row covers
-    an interval of x, which has the length 1 / (P + N), and e^(-alpha x) is averaged over this interval.
+    Formula: (S - g * e^(-alpha * (1 - R))) / (g - g * e^(-alpha * (1 - R))), where R = P / (P + N) and g = (1 -
+    e^(-alpha * R)) / (alpha * R). S is the mean over positives of e^(-alpha * x), where x is the rank as a share of all
+    rows. Each row covers an interval of x, which has the length 1 / (P + N), and e^(-alpha * x) is averaged over this
+    interval.
 
     Parameters
     ----------
@@ -270,8 +271,8 @@ class BEDROC(ScoredValue, tag="bedroc"):
         weights = a.to_floats() / float(P)
         most = float(_mean_exp(np.array([self.alpha * P / (P + N)]))[0])
         last = float(exp(-self.alpha * N / (P + N)))
-        # `last` is e^(-alpha N / (P + N)). It is 1 in float64 only if negatives are extremely rare. The denominator 1 -
-        # `last` would then be 0, so the value is unknown, and the bounds are 0 and 1.
+        # `last` is e^(-alpha * N / (P + N)). It is 1 in float64 only if negatives are extremely rare. The denominator 1
+        # - `last` would then be 0, so the value is unknown, and the bounds are 0 and 1.
         if last == 1.0:
             return Limits(Fraction(0), Fraction(1, 2), Fraction(1))
         means = [self._mean(weights, *e) / most for e in ends]
@@ -279,7 +280,7 @@ class BEDROC(ScoredValue, tag="bedroc"):
         return found.widen(ROUNDING / Fraction(1 - last), *about_of(self).value_range)
 
     def _mean(self, weights: Floats, start: Floats, size: Floats) -> float:
-        """Return the mean of e^(-alpha x) over positives, where x is the rank as a share of all rows.
+        """Return the mean of e^(-alpha * x) over positives, where x is the rank as a share of all rows.
 
         The positives of bucket i have the total weight `weights[i]` and are spread evenly over the ranks from `start[i]`
         to `start[i] + size[i]`.

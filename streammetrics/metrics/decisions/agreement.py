@@ -110,7 +110,7 @@ class OfMatrix(OwnReading):
 
 
 class Agreement(WholeMatrix):
-    """Base class of metrics that are a quotient of functions of the whole confusion matrix, such as accuracy.
+    """Base class for metrics that are a quotient of functions of the whole confusion matrix, such as accuracy.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def difference_slack(products: int, divisor: Fraction, limits: Limits, rounding:
 
 
 class DecisionShare(Agreement):
-    """Base class of metrics that are a share of all decisions, such as accuracy. Their interval is a Wilson interval."""
+    """Base class for metrics that are a share of all decisions, such as accuracy, with Wilson intervals."""
 
     about = About(read_cells=read_decisions_side_by_side, interval_methods=("wilson", "delta"))
 
@@ -159,8 +159,8 @@ class Accuracy(DecisionShare, tag="accuracy"):
     ----------
     average : {"macro", "micro", "weighted", None}
         How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
-        "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. For
-        several classes there is a single value, and only "macro" is allowed.
+        "weighted": their mean, weighted by the number of positives of each label. None: an array with one value for
+        each label. For several classes there is a single value, and only "macro" is allowed.
 
     Notes
     -----
@@ -238,9 +238,9 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
         occurs = true > 0
         of_class, count = np.where(occurs, true, 1.0)[:, None], np.count_nonzero(occurs)
-        # The value A is the sum of `count` recalls, divided by `count`. The adjusted value is (count A - 1) / (count - 1),
-        # which is the same sum, minus 1, divided by `count` - 1. So the gradient of the sum is divided by `count` or by
-        # `count` - 1.
+        # The value A is the sum of `count` recalls, divided by `count`. The adjusted value is (count * A - 1) / (count
+        # - 1), which is the same sum, minus 1, divided by `count` - 1. So the gradient of the sum is divided by `count`
+        # or by `count` - 1.
         over = count - 1 if self.adjusted else count
         return occurs[:, None] * (np.eye(len(true)) - right[:, None] / of_class) / of_class / np.float64(over)
 
@@ -273,9 +273,9 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
 class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
     """Matthews correlation coefficient: the correlation between labels and decisions, from -1 to 1.
 
-    Formula: (TP TN - FP FN) / sqrt((TP + FP)(TP + FN)(TN + FP)(TN + FN)). For several classes it is (n c - sum t_k p_k) /
-    sqrt((n^2 - sum t_k^2)(n^2 - sum p_k^2)), for n rows, of which c are predicted correctly, t_k belong to class k, and
-    p_k are predicted to belong to class k.
+    Formula: (TP * TN - FP * FN) / sqrt((TP + FP) * (TP + FN) * (TN + FP) * (TN + FN)). For several classes it is (n * c
+    - sum(t_k * p_k)) / sqrt((n^2 - sum(t_k^2)) * (n^2 - sum(p_k^2))), for n rows, of which c are predicted correctly,
+    t_k belong to class k, and p_k are predicted to belong to class k.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ class Dependence(NamedTuple):
 
 
 class Association(Labeling):
-    """Base class of metrics that are the square root of a function of phi^2, the chi-squared statistic per row.
+    """Base class for metrics that are the square root of a function of phi^2, the chi-squared statistic per row.
 
     In a subclass, `of` returns the square of the value as an exact fraction. This class computes the root.
     """
@@ -64,7 +64,7 @@ class Association(Labeling):
 
 
 def _phi(contingency: Contingency) -> tuple[Fraction, Fraction]:
-    """Return a lower and an upper bound on phi^2, which is the sum of n_jk^2 / (n_j n_k), minus 1.
+    """Return a lower and an upper bound on phi^2, which is the sum of n_jk^2 / (n_j * n_k), minus 1.
 
     The two are equal if there are at most `FEW` quotients, because the sum is then exact.
     """
@@ -84,15 +84,15 @@ def _phi(contingency: Contingency) -> tuple[Fraction, Fraction]:
 class CramersV(Association, tag="cramers_v"):
     """Cramer's V: the association between two columns of classes, from 0 to 1.
 
-    Formula: sqrt(phi^2 / min(r - 1, c - 1)), where phi^2 = sum n_jk^2 / (n_j n_k) - 1 is chi-squared over the number of
-    rows, and r and c are the numbers of classes.
+    Formula: sqrt(phi^2 / min(r - 1, c - 1)), where phi^2 = sum(n_jk^2 / (n_j * n_k)) - 1 is chi-squared over the number
+    of rows, and r and c are the numbers of classes in the two columns.
 
     Parameters
     ----------
     bias_correction : bool
         Whether to correct for the association that arises by chance in n rows (Bergsma 2013). The correction subtracts
-        (r - 1)(c - 1) / (n - 1) from phi^2 (negative results become 0), (r - 1)^2 / (n - 1) from r, and
-        (c - 1)^2 / (n - 1) from c. This correction is the default in torchmetrics.
+        (r - 1) * (c - 1) / (n - 1) from phi^2 (negative results become 0), (r - 1)^2 / (n - 1) from r, and (c - 1)^2 /
+        (n - 1) from c. This correction is the default in torchmetrics.
 
     Notes
     -----
@@ -130,8 +130,8 @@ class CramersV(Association, tag="cramers_v"):
 class TschuprowsT(Association, tag="tschuprows_t"):
     """Tschuprow's T: the association of two columns of classes, from 0 to 1; below 1 if the numbers of classes differ.
 
-    Formula: sqrt(phi^2 / sqrt((r - 1)(c - 1))), where phi^2 = sum n_jk^2 / (n_j n_k) - 1, and r and c are the numbers of
-    classes.
+    Formula: sqrt(phi^2 / sqrt((r - 1) * (c - 1))), where phi^2 = sum(n_jk^2 / (n_j * n_k)) - 1, and r and c are the
+    numbers of classes in the two columns.
 
     Notes
     -----
@@ -161,7 +161,7 @@ class TschuprowsT(Association, tag="tschuprows_t"):
 class ContingencyCoefficient(Association, tag="contingency_coefficient"):
     """Pearson's contingency coefficient: the association between two columns of classes, from 0 to below 1.
 
-    Formula: sqrt(phi^2 / (1 + phi^2)), where phi^2 = sum n_jk^2 / (n_j n_k) - 1.
+    Formula: sqrt(phi^2 / (1 + phi^2)), where phi^2 = sum(n_jk^2 / (n_j * n_k)) - 1.
 
     Notes
     -----

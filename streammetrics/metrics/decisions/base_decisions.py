@@ -45,7 +45,7 @@ def default_threshold(metric: Any, declared: float) -> float | None:
 
 
 class DecisionMetric(OfClasses[State, T]):
-    """Base class of metrics that are computed from the number of rows for each true label and decision.
+    """Base class for metrics that are computed from the number of rows for each true label and decision.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class DecisionMetric(OfClasses[State, T]):
 
 
 class AveragedDecision(Several[State], DecisionMetric[Any]):
-    """Base class of metrics whose value is computed for each class or label from its decisions, and then averaged."""
+    """Base class for metrics whose value is computed for each class or label from its decisions, and then averaged."""
 
     about = About(interval_methods=("wilson", "delta"), interval_scale="logit")
 
@@ -313,7 +313,7 @@ class AtEachThreshold(OwnReading):
 
 
 class DecisionRatio(AveragedDecision):
-    """Base class of metrics that are a quotient of sums of TP, FP, FN and TN of one class against the rest.
+    """Base class for metrics that are a quotient of sums of TP, FP, FN and TN of one class against the rest.
 
     Parameters
     ----------

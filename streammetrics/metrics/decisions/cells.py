@@ -13,13 +13,13 @@ __all__ = ["FalseNegatives", "FalsePositives", "TrueNegatives", "TruePositives"]
 
 
 class CellCount(AveragedDecision):
-    """Base class of metrics that are one of the four counts TN, FP, FN and TP of a class against the rest.
+    """Base class for metrics that are one of the four counts TN, FP, FN and TP of a class against the rest.
 
     Parameters
     ----------
     average : {"macro", "micro", "weighted", None}
         How to combine the counts of several classes or labels: "micro" adds them, "macro" takes their mean, "weighted"
-        takes their mean weighted by positives, and None returns an array with one count for each.
+        takes their mean weighted by positives, and None returns an array with one count for each class or label.
     """
 
     about = About(

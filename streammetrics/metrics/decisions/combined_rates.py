@@ -24,7 +24,7 @@ __all__ = [
 
 
 class CombinedRates(DecisionRatio):
-    """Base class of metrics that combine several rates, such as TPR and FPR. Standard errors use the delta method."""
+    """Base class for metrics that combine several rates, such as TPR and FPR. Standard errors use the delta method."""
 
     about = About(interval_methods=("delta",))
 
@@ -40,23 +40,24 @@ class CombinedRates(DecisionRatio):
 
 
 class SumOfShares(CombinedRates):
-    """Base class of metrics that are the sum of two shares minus 1, such as recall + specificity - 1.
+    """Base class for metrics that are the sum of two shares minus 1, such as recall + specificity - 1.
 
-    Written as one quotient, the value is (TP TN - FP FN) divided by the product of the denominators of the two shares.
+    Written as one quotient, the value is (TP * TN - FP * FN) divided by the product of the denominators of the two
+    shares.
     """
 
     about = About(value_range=(-1, 1), interval_scale="fisher")
 
     def slack(self, cells: ClassTable, limits: Limits, rounding: Fraction) -> Fraction:
-        # The value is TP TN / D - FP FN / D, where D is the product of the two denominators. Both terms are at most 1, so
-        # the absolute error of each is at most its relative error, which is a small multiple of `rounding`.
+        # The value is TP * TN / D - FP * FN / D, where D is the product of the two denominators. Both terms are at most
+        # 1, so the absolute error of each is at most its relative error, which is a small multiple of `rounding`.
         return 16 * rounding
 
 
 class Informedness(SumOfShares, tag="informedness"):
     """Informedness, or Youden's J: recall plus specificity minus 1, from -1 to 1; random decisions have a value of 0.
 
-    Formula: TP / (TP + FN) + TN / (TN + FP) - 1 = (TP TN - FP FN) / ((TP + FN)(TN + FP)).
+    Formula: TP / (TP + FN) + TN / (TN + FP) - 1 = (TP * TN - FP * FN) / ((TP + FN) * (TN + FP)).
 
     Notes
     -----
@@ -83,7 +84,7 @@ class Informedness(SumOfShares, tag="informedness"):
 class Markedness(SumOfShares, tag="markedness"):
     """Markedness: precision plus negative predictive value minus 1, from -1 to 1; random decisions have a value of 0.
 
-    Formula: TP / (TP + FP) + TN / (TN + FN) - 1 = (TP TN - FP FN) / ((TP + FP)(TN + FN)).
+    Formula: TP / (TP + FP) + TN / (TN + FN) - 1 = (TP * TN - FP * FN) / ((TP + FP) * (TN + FN)).
 
     Notes
     -----
@@ -108,7 +109,7 @@ class Markedness(SumOfShares, tag="markedness"):
 
 
 def _variance(x: Any, y: Any) -> Any:
-    """Return the variance of the share x / (x + y), which is x y / (x + y)**3.
+    """Return the variance of the share x / (x + y), which is x * y / (x + y)**3.
 
     The power is computed as a product, because the last bits of numpy's power function differ between processors.
     """
@@ -117,7 +118,7 @@ def _variance(x: Any, y: Any) -> Any:
 
 
 class Odds(CombinedRates):
-    """Base class of metrics that are a quotient of rates: likelihood ratios and the odds ratio. Values are at least 0."""
+    """Base class for metrics that are a quotient of rates: likelihood ratios and the odds ratio."""
 
     about = About(value_range=(0, None), interval_scale="log")
 
@@ -125,7 +126,7 @@ class Odds(CombinedRates):
 class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
     """Positive likelihood ratio: the true positive rate (recall) divided by the false positive rate.
 
-    Formula: recall / false positive rate = TP (FP + TN) / (FP (TP + FN)).
+    Formula: recall / false positive rate = TP * (FP + TN) / (FP * (TP + FN)).
 
     Parameters
     ----------
@@ -157,7 +158,7 @@ class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
 class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
     """Negative likelihood ratio: the false negative rate divided by the true negative rate (specificity).
 
-    Formula: false negative rate / specificity = FN (FP + TN) / (TN (TP + FN)).
+    Formula: false negative rate / specificity = FN * (FP + TN) / (TN * (TP + FN)).
 
     Notes
     -----
@@ -184,7 +185,7 @@ class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
 class DiagnosticOddsRatio(Odds, tag="diagnostic_odds_ratio"):
     """Diagnostic odds ratio: the odds of a positive decision for positives, divided by these odds for negatives.
 
-    Formula: TP TN / (FP FN), the positive likelihood ratio over the negative one.
+    Formula: TP * TN / (FP * FN), the positive likelihood ratio over the negative one.
 
     Notes
     -----

@@ -59,8 +59,8 @@ def _mean_log(parts: Any, total: int, tops: Any, bottoms: Any, slip: Fraction) -
 
     `parts` are the weights, `total` is their sum, and `slip` is the largest relative error of a weight. Each term (a
     share times a logarithm) is computed with full relative precision. If the weights have relative errors of up to e =
-    `slip`, the mean changes by about 2 e times the sum of the absolute terms. Other changes of first order cancel,
-    because the weights still sum to the total. Changes of second order are about e**2 (1 - s), where s is the largest
+    `slip`, the mean changes by about 2 * e times the sum of the absolute terms. Other changes of first order cancel,
+    because the weights still sum to the total. Changes of second order are about e**2 * (1 - s), where s is the largest
     weight as a share of the total.
     """
     shares, logs = (parts / total).astype(np.float64), _log_quotients(tops, bottoms)
@@ -119,7 +119,7 @@ def _expect_by_size(true: Sizes, predicted: Sizes, total: int) -> Limits:
 
 
 def _expected_term(a: int, b: int, n: int) -> tuple[float, float]:
-    """Return the expected value of k/n log(n k / (a b)), and an upper bound on its error.
+    """Return the expected value of k / n * log(n * k / (a * b)), and an upper bound on its error.
 
     Here n is the number of rows, a and b are the sizes of two classes, and k is the number of rows that the two classes
     share, which has a hypergeometric distribution. The probability of each k is computed from that of the neighbouring k,

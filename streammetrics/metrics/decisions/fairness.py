@@ -28,7 +28,7 @@ RATES: dict[str, Rate] = {
 
 
 class FairnessRatio(ScoredLabels[GroupDecisions, float]):
-    """Base class of metrics that divide the lowest rate (such as recall) of any group by the highest.
+    """Base class for metrics that divide the lowest rate (such as recall) of any group by the highest.
 
     Parameters
     ----------

@@ -27,8 +27,8 @@ SURE = Fraction(1, 1 << 110)
 class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
     """Geometric mean score: the geometric mean of recall and specificity, or of the recalls of several classes.
 
-    Formula: sqrt(TP TN / ((TP + FN) (TN + FP))). For several classes it is the K-th root of the product of c_k / t_k
-    over K classes, where t_k rows belong to class k, and c_k of them are predicted correctly.
+    Formula: sqrt(TP * TN / ((TP + FN) * (TN + FP))). For several classes it is the K-th root of the product of c_k /
+    t_k over K classes, where t_k rows belong to class k, and c_k of them are predicted correctly.
 
     Notes
     -----
@@ -71,7 +71,7 @@ def _root(quotients: Sequence[tuple[int, int]]) -> Limits:
     """Return the geometric mean of quotients of positive integers, with its bounds.
 
     Each quotient is a pair (numerator, denominator). Newton's method starts from a float with 40 correct bits. With k
-    quotients, a step turns b correct bits into about 2 b - log2(k).
+    quotients, a step turns b correct bits into about 2 * b - log2(k).
     """
     k = len(quotients)
     product = _round_to_bits(Fraction(math.prod(a for a, _ in quotients), math.prod(b for _, b in quotients)))

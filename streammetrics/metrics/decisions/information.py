@@ -28,13 +28,13 @@ TOO_MANY = "more than 2**32 rows: computing the value expected by chance would t
 
 
 class InformationMetric(Labeling):
-    """Base class of metrics of the information that two labelings share. Certified bounds allow for rounding."""
+    """Base class for metrics of the information that two labelings share. The certified bounds allow for rounding."""
 
     about = About(bound="within about 2**-50 of the value, because logarithms are rounded")
 
 
 class SharedInformation(InformationMetric):
-    """Base class of scores of at most 1 that are computed from entropies.
+    """Base class for scores of at most 1 that are computed from entropies.
 
     In a subclass, `of` computes the score from `Entropies`. Labelings that differ only in the names of classes have a
     score of exactly 1.
@@ -59,7 +59,7 @@ def _at_most_one(entropies: Limits | None) -> Limits | None:
 
 
 class ChanceMetric(InformationMetric):
-    """Base class of metrics that need the mean mutual information over all permutations of one labeling.
+    """Base class for metrics that need the mean mutual information over all permutations of one labeling.
 
     The value is undefined if weights are not whole numbers, or for more than MOST_ROWS rows.
     """
@@ -86,7 +86,7 @@ class ChanceMetric(InformationMetric):
 
 
 class WithMean(InformationMetric):
-    """Base class of metrics that divide mutual information by a mean of the entropies of the two labelings.
+    """Base class for metrics that divide mutual information by a mean of the entropies of the two labelings.
 
     Parameters
     ----------
@@ -104,7 +104,8 @@ class WithMean(InformationMetric):
 class MutualInformation(InformationMetric, tag="mutual_information"):
     """Mutual information of two labelings: the information that one labeling gives about the other, in nats.
 
-    Formula: sum over pairs of classes of p_jk log(p_jk / (p_j p_k)), where p are shares of all rows.
+    Formula: sum over pairs of classes of p_jk * log(p_jk / (p_j * p_k)), where p_jk, p_j and p_k are the shares of all
+    rows that are in both classes j and k, in class j, and in class k.
 
     Notes
     -----
@@ -159,7 +160,7 @@ class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information")
 class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_mutual_information"):
     """Normalized mutual information: mutual information divided by the mean entropy of both labelings, from 0 to 1.
 
-    Formula: I / mean(H_true, H_pred).
+    Formula: I / mean(H_true, H_pred), with mutual information I and entropies H_true and H_pred.
 
     Notes
     -----
@@ -186,7 +187,8 @@ class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_m
 class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_information"):
     """Adjusted mutual information: mutual information corrected for chance, at most 1, and about 0 for random labelings.
 
-    Formula: (I - E) / (mean(H_true, H_pred) - E), where E is ExpectedMutualInformation.
+    Formula: (I - E) / (mean(H_true, H_pred) - E), with mutual information I, its value E expected by chance
+    (ExpectedMutualInformation), and entropies H_true and H_pred.
 
     Notes
     -----
@@ -224,7 +226,8 @@ class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_inf
 class Homogeneity(SharedInformation, tag="homogeneity"):
     """Homogeneity: the degree to which each predicted class, or cluster, has rows of one true class only; from 0 to 1.
 
-    Formula: I / H_true; 1 if there is only one true class.
+    Formula: I / H_true, with mutual information I and entropy H_true of the true classes; 1 if there is only one true
+    class.
 
     Notes
     -----
@@ -247,7 +250,8 @@ class Homogeneity(SharedInformation, tag="homogeneity"):
 class Completeness(SharedInformation, tag="completeness"):
     """Completeness: the degree to which the rows of each true class are in one predicted class, or cluster; from 0 to 1.
 
-    Formula: I / H_pred; 1 if there is only one predicted class.
+    Formula: I / H_pred, with mutual information I and entropy H_pred of the predicted classes; 1 if there is only one
+    predicted class.
 
     Notes
     -----
@@ -272,8 +276,8 @@ class Completeness(SharedInformation, tag="completeness"):
 class VMeasure(SharedInformation, tag="v_measure"):
     """V-measure: the weighted harmonic mean of homogeneity (weight 1) and completeness (weight beta).
 
-    Formula: (1 + beta) h c / (beta h + c), with homogeneity h and completeness c. It equals
-    (1 + beta) I / (beta H_pred + H_true), with mutual information I and entropies H_pred and H_true.
+    Formula: (1 + beta) * h * c / (beta * h + c), with homogeneity h and completeness c. It equals (1 + beta) * I /
+    (beta * H_pred + H_true), with mutual information I and entropies H_pred and H_true.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ __all__ = ["WholeMatrix"]
 
 
 class WholeMatrix(AveragedDecision):
-    """Base class of metrics that are computed from the whole confusion matrix.
+    """Base class for metrics that are computed from the whole confusion matrix.
 
     For several classes there is a single value. With several labels, each has a confusion matrix of its own, and their
     values are averaged.

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class LabelRowMetric(ScoredLabels[LabelRows, float]):
-    """Base class of metrics that are the mean over rows of a number computed from the labels and scores of the row.
+    """Base class for metrics that are the mean over rows of a number computed from the labels and scores of the row.
 
     Parameters
     ----------
@@ -129,7 +129,8 @@ class LabelRankingAveragePrecision(LabelRowMetric, tag="label_ranking_average_pr
 class LabelRankingLoss(LabelRowMetric, tag="label_ranking_loss"):
     """Label ranking loss: the mean share of pairs of a true and a false label that are in the wrong order.
 
-    Formula: mean over rows of [pairs whose true label does not score higher] / pairs; 0 for a row without pairs.
+    Formula: mean over rows of (pairs whose true label does not score higher) / (all pairs of a true and a false label);
+    0 for a row without such pairs.
 
     Notes
     -----

@@ -21,7 +21,7 @@ __all__ = ["AdjustedRandScore", "FowlkesMallowsIndex", "PairConfusionMatrix", "R
 
 
 class Labeling(ScoredLabels[DiscoveredPairs, Any]):
-    """Base class of metrics that are computed from the contingency table of two labelings.
+    """Base class for metrics that are computed from the contingency table of two labelings.
 
     Only the partition of the rows matters, not the names of the classes.
 
@@ -145,7 +145,7 @@ class RowPairs(NamedTuple):
 
 
 class PairMetric(Labeling):
-    """Base class of metrics that are computed from the counts of pairs of rows.
+    """Base class for metrics that are computed from the counts of pairs of rows.
 
     Labelings that differ only in the names of classes have a value of 1. For all others, `of` computes the value.
     """
@@ -191,8 +191,8 @@ class RandScore(PairMetric, tag="rand_score"):
 class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
     """Adjusted Rand index: the Rand index of two labelings corrected for chance, at most 1; about 0 for random labelings.
 
-    Formula: 2 (tp tn - fn fp) / ((tp + fn)(fn + tn) + (tp + fp)(fp + tn)) for pairs of rows: tp pairs are together in both
-    labelings, tn apart in both, fn together in the first one only, and fp in the second one only.
+    Formula: 2 * (tp * tn - fn * fp) / ((tp + fn) * (fn + tn) + (tp + fp) * (fp + tn)) for pairs of rows: tp pairs are
+    together in both labelings, tn apart in both, fn together in the first one only, and fp in the second one only.
 
     Notes
     -----
@@ -222,8 +222,8 @@ class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
 class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
     """Fowlkes-Mallows index of two labelings: the geometric mean of precision and recall over pairs of rows.
 
-    Formula: tp / sqrt((tp + fp)(tp + fn)) for pairs of rows: tp pairs are together in both labelings, fn in the first one
-    only, and fp in the second one only.
+    Formula: tp / sqrt((tp + fp) * (tp + fn)) for pairs of rows: tp pairs are together in both labelings, fn in the
+    first one only, and fp in the second one only.
 
     Notes
     -----
@@ -249,7 +249,7 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
 
 
 class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
-    """Pair confusion matrix: the number of ordered pairs of rows by whether each labeling puts both in one class.
+    """Pair confusion matrix: ordered pairs of rows, counted by whether each labeling puts both rows in the same class.
 
     Formula: [[apart in both, together in the second only], [together in the first only, together in both]]. Two rows
     are together in a labeling if they have the same class, and apart otherwise.

@@ -16,7 +16,7 @@ __all__ = ["FowlkesMallows", "PrevalenceThreshold"]
 
 
 class RootOfRates(CombinedRates):
-    """Base class of metrics that contain square roots of rates, and are therefore not quotients of integers."""
+    """Base class for metrics that contain square roots of rates, and are therefore not quotients of integers."""
 
     about = About(read_cells=None, interval_scale="logit")
 

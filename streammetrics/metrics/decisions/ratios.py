@@ -22,7 +22,7 @@ __all__ = ["F1", "FBeta", "FalsePositiveRate", "Jaccard", "Precision", "Recall",
 
 
 class SampledRatio(DecisionRatio):
-    """Base class of ratios that can also be computed from the labels of each row (`average="samples"`).
+    """Base class for ratios that can also be computed from the labels of each row (`average="samples"`).
 
     Parameters
     ----------

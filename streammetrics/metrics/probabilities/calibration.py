@@ -89,7 +89,7 @@ class Reliability(NamedTuple):
 
 
 class BinnedMetric(OfClasses[Binned, T]):
-    """Base class of metrics that compare predicted and observed positives in bins of the score.
+    """Base class for metrics that compare predicted and observed positives in bins of the score.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ class BinnedMetric(OfClasses[Binned, T]):
 
 
 class CalibrationError(Several[Binned], BinnedMetric[Any]):
-    """Base class of metrics of the gaps between the predicted and the observed number of positives in each bin."""
+    """Base class for metrics of the gaps between the predicted and the observed number of positives in each bin."""
 
     about = About(
         no_interval_reason=(

@@ -46,7 +46,7 @@ def _read_sums_side_by_side(metric: SummedMetric, state: Any) -> Reading | None:
 
 
 class SummedMetric(Several[ScoreSums]):
-    """Base class of metrics that are computed from exact sums over rows of terms, such as the log-loss of a row.
+    """Base class for metrics that are computed from exact sums over rows of terms, such as the log-loss of a row.
 
     A term is a function of the score and the label.
 
@@ -178,7 +178,7 @@ class OfSums(OwnNumber):
 
 
 class RowLoss(SummedMetric):
-    """Base class of metrics that are the mean over rows of a loss.
+    """Base class for metrics that are the mean over rows of a loss.
 
     For several classes the loss of a row depends on all class scores, and the value is one number, not an average over
     classes.

@@ -266,7 +266,7 @@ def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) ->
 
 
 class RecalibrationMetric(ScoredLabels[ScoreHistogram, float]):
-    """Base class of metrics that are a coefficient of the logistic recalibration: the intercept or the slope.
+    """Base class for metrics that are a coefficient of the logistic recalibration: the intercept or the slope.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ TWO_TERMS = "the two terms of a row are correlated; full=False has an interval"
 
 
 class RowMean(Metric[Any, T]):
-    """Base class of metrics that are the mean over rows of a quantity (a term), such as the hinge loss of a row."""
+    """Base class for metrics that are the mean over rows of a quantity (a term), such as the hinge loss of a row."""
 
     about = About(
         cost="1.1 kB; about 50 ns per row",

@@ -26,7 +26,7 @@ TOGETHER = "the state does not contain the covariance of both losses; Sharded(..
 
 
 class SkillMetric(SummedMetric):
-    """Base class of skill scores: 1 - loss / loss of a reference.
+    """Base class for skill scores: 1 - loss / loss of a reference.
 
     By default the reference always predicts the mean label, which is the best constant.
     """
@@ -108,7 +108,7 @@ def gradient_of_share(loss: Any, reference: Any, slope: Any) -> tuple[Any, Any]:
 
 
 class SkillOverReference(SkillMetric):
-    """Base class of skill scores whose reference the user can set: a fixed rate (`base_rate`) or a column (`baseline`)."""
+    """Base class for skill scores with a reference that the user can set: a rate `base_rate` or a column `baseline`."""
 
     base_rate: float | None = setting(default=None, low=MIN_EPS, high=0.9999999999999999)
     baseline: bool = setting(default=False)

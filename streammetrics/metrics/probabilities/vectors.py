@@ -14,7 +14,7 @@ __all__ = ["CosineSimilarity", "JensenShannonDivergence", "KLDivergence"]
 
 
 class VectorMetric(RowMean[float]):
-    """Base class of metrics that are the mean over rows of a function of two vectors, such as their cosine.
+    """Base class for metrics that are the mean over rows of a function of two vectors, such as their cosine.
 
     Parameters
     ----------

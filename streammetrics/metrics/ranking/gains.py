@@ -1,4 +1,4 @@
-"""Base classes of ranking metrics, and the metrics of gains, which grow with the grade of a document.
+"""Base classes for ranking metrics, and the metrics of gains, which grow with the grade of a document.
 
 All are computed from one `RankingSums` state, so each query is ranked once for all measures and cut-offs. Undefined values
 are NaN, and `explain()` gives the reason.

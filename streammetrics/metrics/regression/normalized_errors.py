@@ -19,7 +19,7 @@ __all__ = ["NMSE", "NRMSE", "RelativeSquaredError"]
 
 
 class NormedSquares(MomentMetric):
-    """Base class of squared errors, or their roots, relative to a statistic of the targets, such as their variance."""
+    """Base class for squared errors, or their roots, relative to a statistic of the targets, such as their variance."""
 
     about = About(
         best="low",

@@ -17,7 +17,7 @@ __all__ = ["GeometricMean", "HarmonicMean"]
 
 
 class MeanOfTerms(Metric[RowTerms, float]):
-    """Base class of means that are computed from the mean of transformed values, such as logarithms."""
+    """Base class for means that are computed from the mean of transformed values, such as logarithms."""
 
     about = About(interval_scale="log", cost="about 1.7 kB; 20 ns per row")
 
