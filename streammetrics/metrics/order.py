@@ -29,7 +29,7 @@ def woodruff(state: ValueHistogram, q: float, output: int, value: float, method:
 
     The interval for a difference of quantiles also needs a standard error, which is derived from the width of the 95 %
     interval. This width depends on the density of the values, which the m rows inside the interval estimate with a
-    relative error of m**-1/2. The standard error therefore has m / 2 degrees of freedom. If this were ignored, 95 %
+    relative error of 1 / sqrt(m). The standard error therefore has m / 2 degrees of freedom. If this were ignored, 95 %
     intervals for the difference of two 0.95-quantiles, of 1,000 and 5,000 rows, would have a coverage of only 93 %.
 
     Parameters

@@ -24,7 +24,7 @@ class RootOfRates(CombinedRates):
 class FowlkesMallows(RootOfRates, tag="fowlkes_mallows"):
     """Fowlkes-Mallows index of decisions, or G-measure: the geometric mean of precision and recall.
 
-    Formula: TP / sqrt((TP + FP)(TP + FN)).
+    Formula: TP / sqrt((TP + FP) * (TP + FN)).
 
     Notes
     -----
@@ -57,7 +57,7 @@ class FowlkesMallows(RootOfRates, tag="fowlkes_mallows"):
 class PrevalenceThreshold(RootOfRates, tag="prevalence_threshold"):
     """Prevalence threshold: the prevalence below which precision falls most steeply as prevalence falls.
 
-    Formula: sqrt(FPR) / (sqrt(TPR) + sqrt(FPR)) = (sqrt(TPR FPR) - FPR) / (TPR - FPR).
+    Formula: sqrt(FPR) / (sqrt(TPR) + sqrt(FPR)) = (sqrt(TPR * FPR) - FPR) / (TPR - FPR).
 
     Notes
     -----

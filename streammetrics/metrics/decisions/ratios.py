@@ -27,12 +27,12 @@ class SampledRatio(DecisionRatio):
     Parameters
     ----------
     average : {"macro", "micro", "weighted", "samples", None}
-        How to combine the values of several classes (each against the rest) or labels. "macro": their mean. "micro": one
-        value for the rows of all classes or labels together. "weighted": their mean, weighted by the number of positives
-        of each. "samples", for labels only: a value is computed from the labels of each row, and averaged over rows. None:
-        an array with one value for each. Means leave out undefined values, and `explain()` counts them. With "samples" the
-        state takes 2 kB, and an update about 3 ns per label; the value of each row is rounded once, and these values are
-        summed exactly.
+        How to combine the values of several classes (each against the rest) or labels. "macro": their mean. "micro":
+        one value for the rows of all classes or labels together. "weighted": their mean, weighted by the number of
+        positives of each class or label. "samples", for labels only: a value is computed from the labels of each row,
+        and averaged over rows. None: an array with one value for each class or label. Means leave out undefined values,
+        and `explain()` counts them. With "samples" the state takes 2 kB, and an update about 3 ns per label; the value
+        of each row is rounded once, and these values are summed exactly.
     """
 
     average: str | None = setting(default="macro", choices=(*AVERAGES, "samples"))
@@ -177,7 +177,8 @@ class Recall(SampledRatio, tag="recall"):
 class FBeta(SampledRatio, tag="fbeta"):
     """F-beta: the weighted harmonic mean of precision and recall, where recall has beta^2 times the weight of precision.
 
-    Formula: (1 + beta^2) TP / ((1 + beta^2) TP + beta^2 FN + FP). The definition is that of scikit-learn's `fbeta_score`.
+    Formula: (1 + beta^2) * TP / ((1 + beta^2) * TP + beta^2 * FN + FP). The definition is that of scikit-learn's
+    `fbeta_score`.
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ class FBeta(SampledRatio, tag="fbeta"):
 
 
 class F1(SampledRatio, tag="f1"):
-    """F1: the harmonic mean of precision and recall, 2 TP / (2 TP + FP + FN).
+    """F1: the harmonic mean of precision and recall, 2 * TP / (2 * TP + FP + FN).
 
     Notes
     -----

@@ -31,7 +31,7 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
         A label is predicted if `score >= threshold`. With None the 0/1 predictions are read from `y_pred`.
     top_k : int
         Predict the k labels with the highest scores; among equal scores, the first ones are chosen. With a threshold,
-        predict only those of them whose score reaches it.
+        predict only those whose score also reaches the threshold.
     criteria : {"exact_match", "overlap", "contain", "belong"}
         When the prediction for a row counts as right. "exact_match": the predicted labels are the true ones. "overlap": at
         least one predicted label is true, or there are neither predicted nor true labels. "contain": all true labels are
@@ -147,8 +147,8 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
     ----------
     average : {"macro", "micro", "weighted", None}
         How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
-        "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. All
-        labels have the same number of rows, so "macro" and "micro" give the same value.
+        "weighted": their mean, weighted by the number of positives of each label. None: an array with one value for
+        each label. All labels have the same number of rows, so "macro" and "micro" give the same value.
     num_outputs : int
         With `num_classes=`: the number of outputs of a row, each of which is one of the classes. `y_true` and `y_pred` are
         matrices, rows x outputs.

@@ -40,7 +40,7 @@ def _read_closed_groups(metric: GroupAUC, state: State) -> Reading:
 class GroupAUC(Metric[State, float], tag="group_auc"):
     """Group AUC, or GAUC: the AUC within each group (such as a user), averaged over groups.
 
-    Formula: sum_g w_g AUC_g / sum_g w_g over groups with both classes.
+    Formula: sum_g(w_g * AUC_g) / sum_g(w_g) over groups g with both classes.
 
     Parameters
     ----------
@@ -204,8 +204,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
             xx, wx, ww = xx + lone / 4, wx + lone / 2, ww + lone
         if n < 2 or not total:
             return NAN, n
-        # Use the delta method for a quotient of two sums over independent groups. The sum of (w x - v w)**2, for groups
-        # with weight w and AUC x, is expanded into sums that do not depend on the value v.
+        # Use the delta method for a quotient of two sums over independent groups. The sum of (w * x - v * w)**2, for
+        # groups with weight w and AUC x, is expanded into sums that do not depend on the value v.
         v = Fraction(reading.value)
         spread = max(Fraction(0), xx - 2 * v * wx + v * v * ww) * n / (n - 1)
         return math.sqrt(to_float(spread, total * total)), n
@@ -265,7 +265,8 @@ def _columns(pairs: Iterable[tuple[float, float]]) -> tuple[Floats, Floats]:
 def group_partition(ids: Any, parts: int) -> Any:
     """Return the partition number of each group, from 0 to parts - 1.
 
-    The worker with `GroupAUC(partition=(i, parts))` accepts only the groups of partition i, so send their rows to it.
+    The worker with `GroupAUC(partition=(i, parts))` accepts only the groups of partition i, so send it the rows of
+    these groups.
 
     Parameters
     ----------

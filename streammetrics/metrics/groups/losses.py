@@ -103,8 +103,8 @@ class OfMean(OwnReading):
             return value, value
         counts, _, divisors, there = self.metric._parts(state)
         slip = 8 * float(MAX_WEIGHT_ROUNDING) if state.rounded else 0.0
-        # Each weight w, and each product w x with the term x of a row (such as its loss), was rounded to a multiple of
-        # 2**-60.
+        # Each weight w, and each product w * x with the term x of a row (such as its loss), was rounded to a multiple
+        # of 2**-60.
         unit = 2.0**-58 if state.rounded else 2.0**-60
         reach = _mean(counts, state.rows.sum(axis=1)[there] * unit / divisors) + 2 * slip * value
         # The term of a row, such as its loss, has a rounding error of up to 2 ulp, which the bounds never include. Do
@@ -134,8 +134,8 @@ def scale_of(values: Floats) -> float:
 class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
     """Group log-loss: the mean log-loss of each group (such as a user), averaged over groups.
 
-    Formula: sum_g c_g L_g / sum_g c_g, where L_g = -(1/W_g) sum w log(q) over the rows of the group, W_g is the sum of
-    their weights w, and q is the predicted probability of the label.
+    Formula: sum_g(c_g * L_g) / sum_g(c_g), where L_g = -sum(w * log(q)) / W_g over the rows of group g, W_g is the sum
+    of their weights w, and q is the predicted probability of the label.
 
     Parameters
     ----------
@@ -188,9 +188,10 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
 class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
     """Group calibration error: the gap between predicted and observed positives of each group, averaged over groups.
 
-    Formula: sum_g |sum_(i in g) w (p - y)| / sum w (Field-ECE). With `relative=True`, the gap of a group is divided by its
-    observed positives: sum_g W_g (|sum w (p - y)| / sum w y) / sum_g W_g over groups with positives, where W_g is the
-    total weight of the group (Field-RCE).
+    Formula: (sum over groups of |sum(w * (p - y))|) / (sum of w over all rows), where the inner sum is over the rows of
+    a group (Field-ECE). With `relative=True`, the gap of a group is divided by its observed positives: sum_g(W_g *
+    |sum(w * (p - y))| / sum(w * y)) / sum_g(W_g) over groups g with positives, where W_g is the total weight of the
+    group (Field-RCE).
 
     Parameters
     ----------

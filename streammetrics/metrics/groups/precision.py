@@ -110,8 +110,8 @@ class OverGroups(OwnReading):
 class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
     """Group average precision: the average precision of each group (such as a user), averaged over groups with positives.
 
-    Formula: sum_g c_g AP_g / sum_g c_g, where AP_g = sum_s (R_s - R_s') P_s over the distinct scores s of the group,
-    descending. R_s and P_s are recall and precision at the threshold s, and s' is the score before s.
+    Formula: sum_g(c_g * AP_g) / sum_g(c_g), where AP_g = sum_s((R_s - R_s') * P_s) over the distinct scores s of the
+    group, descending. R_s and P_s are recall and precision at the threshold s, and s' is the score before s.
 
     Parameters
     ----------

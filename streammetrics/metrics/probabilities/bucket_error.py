@@ -23,10 +23,10 @@ __all__ = ["BucketError"]
 class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
     """Bucket error: the mean relative calibration error of groups of neighbouring buckets that have enough rows.
 
-    Formula: (sum over groups g of W_g |CTR_g / p_g - 1|) / (sum of W_g), where CTR_g is the share of
-    positives. Of the n buckets, bucket i contains the scores from i/n to (i + 1)/n. Buckets are added to a group, in
-    ascending order, until sqrt((1 - p_g) / (p_g W_g)) < 0.05, where p_g is the mean of i/n over the rows of the group, and
-    W_g is their weight. A group that becomes wider than 0.01 before it meets this condition is left out.
+    Formula: (sum over groups g of W_g * |CTR_g / p_g - 1|) / (sum of W_g), where CTR_g is the share of positives. Of
+    the n buckets, bucket i contains the scores from i/n to (i + 1)/n. Buckets are added to a group, in ascending order,
+    until sqrt((1 - p_g) / (p_g * W_g)) < 0.05, where p_g is the mean of i/n over the rows of the group, and W_g is
+    their weight. A group that becomes wider than 0.01 before it meets this condition is left out.
 
     Parameters
     ----------
@@ -125,8 +125,8 @@ def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[in
             start += (i - start) // (span + 1) * (span + 1)
             weight = positives = places = 0
         weight, positives, places = weight + a + c, positives + a, places + i * (a + c)
-        # The group has enough rows if (1 - p) / (p W) < 0.05**2. Here p is places / (n weight), and W is weight / unit.
-        # Both sides are multiplied by the denominators, so that all numbers are integers.
+        # The group has enough rows if (1 - p) / (p * W) < 0.05**2. Here p is places / (n * weight), and W is weight /
+        # unit. Both sides are multiplied by the denominators, so that all numbers are integers.
         if needed * (n * weight - places) < places * weight * more:
             yield weight, positives, places, i
             start = i + 1

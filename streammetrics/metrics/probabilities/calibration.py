@@ -220,7 +220,7 @@ def _read_uniform_bins(metric: ExpectedCalibrationError, state: Any) -> Reading 
 class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error"):
     """Expected calibration error: the mean over bins of the gap between mean predicted probability and share of positives.
 
-    Formula: sum over bins b of (W_b / W) |mean p - share of positives|, for the weight W_b of a bin and the total
+    Formula: sum over bins b of (W_b / W) * |mean p - share of positives|, for the weight W_b of a bin and the total
     weight W. With `norm="l2"` the value is the square root of the weighted mean of the squared gaps.
 
     Parameters
@@ -323,8 +323,8 @@ def _largest_gap(gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
 class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
     """Reliability curve: the mean predicted probability and the share of positives in each bin.
 
-    Formula: sum w p / W_b and sum w y / W_b for each bin. The result contains the named arrays prob_pred, prob_true,
-    weight and edges.
+    Formula: sum(w * p) / W_b and sum(w * y) / W_b for each bin b, where W_b is the total weight of its rows, which have
+    weights w, predictions p and labels y. The result contains the named arrays prob_pred, prob_true, weight and edges.
 
     Parameters
     ----------

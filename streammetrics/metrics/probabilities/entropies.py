@@ -32,8 +32,8 @@ TOGETHER = "the state does not contain the covariance of loss and prediction; Sh
 class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
     """Normalized entropy of positives: the part of the normalized entropy that is due to the log-loss of positive rows.
 
-    Formula: -(1/W) sum over positives of w log(p) / -(b log b + (1 - b) log(1 - b)), where b is the weighted share of
-    positives, or `base_rate`.
+    Formula: (sum over positives of -w * log(p)) / (W * H), where W is the total weight of all rows, H = -(b * log(b) +
+    (1 - b) * log(1 - b)), and b is the weighted share of positives, or `base_rate`.
 
     Parameters
     ----------
@@ -97,8 +97,8 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
 class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
     """Calibration-free normalized entropy: log-loss divided by the log-loss of always predicting the mean prediction.
 
-    Formula: log-loss / -(b log m + (1 - b) log(1 - m)), where b is the weighted share of positives, and m is the mean
-    prediction.
+    Formula: log-loss / -(b * log(m) + (1 - b) * log(1 - m)), where b is the weighted share of positives, and m is the
+    mean prediction.
 
     Parameters
     ----------

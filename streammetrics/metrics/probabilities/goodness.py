@@ -24,7 +24,8 @@ __all__ = ["HosmerLemeshow", "SpiegelhalterZ"]
 class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
     """Spiegelhalter's z: the Brier score minus its expected value, in standard deviations, as a test of calibration.
 
-    Formula: sum w (y - p)(1 - 2 p) / sqrt(sum w (1 - 2 p)**2 p (1 - p)).
+    Formula: sum(w * (y - p) * (1 - 2 * p)) / sqrt(sum(w * (1 - 2 * p)**2 * p * (1 - p))), for weights w, labels y and
+    probabilities p.
 
     Parameters
     ----------
@@ -91,10 +92,10 @@ def _two_sided(z: float) -> float:
 
 
 class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - an error of calibration, not an exception
-    """Hosmer-Lemeshow statistic: squared gaps of predicted and observed positives over their variance, summed over bins.
+    """Hosmer-Lemeshow statistic: the squared gap of observed and expected positives over its variance, summed over bins.
 
-    Formula: sum over bins of (O - E)**2 / (E (1 - E / W_b)), where O is the number of positives in a bin, E is the sum of
-    p over its rows, and W_b is the number of its rows.
+    Formula: sum over bins of (O - E)**2 / (E * (1 - E / W_b)), where O is the number of positives in a bin, E is the
+    sum of p over its rows, and W_b is the number of its rows.
 
     Parameters
     ----------
@@ -147,9 +148,9 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     def slack(self, state: Binned, limits: Limits, rounding: Fraction) -> Fraction:
         if self.moves(state, rounding):
             return BEYOND
-        # The value is a sum over bins of gap**2 w / (e (w - e)), for weight w and expected positives e. The errors of
-        # w, e and the gap are at most `off`. They change a term by at most the sum of two amounts: the change in
-        # gap**2, times w / (e (w - e)); and the term itself, times the relative change in w / (e (w - e)).
+        # The value is a sum over bins of gap**2 * w / (e * (w - e)), for weight w and expected positives e. The errors
+        # of w, e and the gap are at most `off`. They change a term by at most the sum of two amounts: the change in
+        # gap**2, times w / (e * (w - e)); and the term itself, times the relative change in w / (e * (w - e)).
         total = 0.0
         for b in self._filled_bins(state):
             least = min(b.low, b.weight - b.high)
@@ -184,7 +185,7 @@ def _limits(b: Bin) -> tuple[Fraction, Fraction, Fraction]:
 def _part(b: Bin, expected: Fraction) -> Fraction:
     """Return the contribution of a bin to the statistic, where `expected` is the expected number of positives.
 
-    It is W (O - E)**2 / (E (W - E)), for weight W, observed positives O and expected positives E.
+    It is W * (O - E)**2 / (E * (W - E)), for weight W, observed positives O and expected positives E.
     """
     exact = (b.weight, b.positives, expected)
     unit = math.lcm(*(x.denominator for x in exact))

@@ -205,26 +205,28 @@ class RowLoss(SummedMetric):
 class LogLoss(RowLoss, tag="log_loss"):
     """Log-loss, or cross-entropy: the mean negative log-likelihood of the labels.
 
-    Formula: -(1/W) sum w log(q), where q is p for positives and 1 - p for negatives, clipped to [eps, 1 - eps]. For
-    several classes, q is the probability of the true class, and the mean is over rows (without a factor 1/C). For soft
-    labels y it is -(1/W) sum w (y log p + (1 - y) log(1 - p)).
+    Formula: -sum(w * log(q)) / sum(w), for weights w, where q is p for positives and 1 - p for negatives, clipped to
+    [eps, 1 - eps]. For several classes, q is the probability of the true class, and the mean is over rows (it is not
+    divided by the number of classes). For soft labels y it is -sum(w * (y * log(p) + (1 - y) * log(1 - p))) / sum(w).
 
     Parameters
     ----------
     scale : {"probability", "logit"}
-        With "logit" the loss is computed from the logit itself, as log(1 + e^z) - y z, without a sigmoid and without
-        clipping. For several classes, the loss is log(sum e^z) - z of the true class.
+        With "logit" the loss is computed from the logit z itself, as log(1 + e^z) - y * z, without a sigmoid and
+        without clipping. For several classes, the loss is the logarithm of the sum of e^z over all classes, minus the
+        logit z of the true class.
     average : {"macro", "micro", "weighted", None}
         How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
-        "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. For
-        several classes there is a single value, and only "macro" is allowed.
+        "weighted": their mean, weighted by the number of positives of each label. None: an array with one value for
+        each label. For several classes there is a single value, and only "macro" is allowed.
     eps : float, optional
         Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
         and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`). With the smallest eps, 2**-1022, the
         largest loss of a row is 708.4; an eps of 0 has the same effect. `explain()` counts the clipped rows.
     label_smoothing : float
-        The share s of each label that is spread equally over all classes, as in Keras and PyTorch. A 0/1 label y becomes
-        (1 - s) y + s/2. With C classes the true class gets the target 1 - s + s/C, and each of the others gets s/C.
+        The share s of each label that is spread equally over all classes, as in Keras and PyTorch. A 0/1 label y
+        becomes (1 - s) * y + s / 2. With C classes the true class gets the target 1 - s + s / C, and each other class
+        gets s / C.
 
     Notes
     -----
@@ -273,7 +275,7 @@ class LogLoss(RowLoss, tag="log_loss"):
 class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
     """Normalized entropy: log-loss divided by the entropy of the base rate; below 1, the model beats the base rate.
 
-    Formula: log-loss / -(b log b + (1 - b) log(1 - b)), where b is the weighted share of positives of the data, or
+    Formula: log-loss / -(b * log(b) + (1 - b) * log(1 - b)), where b is the weighted share of positives in the data, or
     `base_rate`. Information gain is 1 - NE. Source: He et al., "Practical lessons from predicting clicks on ads at
     Facebook" (2014).
 
@@ -370,9 +372,9 @@ def entropy(b: Any, rest: Any) -> Any:
 class BrierScore(RowLoss, tag="brier_score"):
     """Brier score: the mean squared difference between the predicted probability p and the label y.
 
-    Formula: (1/W) sum w (p - y)**2, for soft labels as well, as in scikit-learn's `brier_score_loss`. For several classes,
-    the squares are summed over all classes, so the value lies between 0 and 2 (Brier 1950; scikit-learn's
-    `scale_by_half=False`).
+    Formula: sum(w * (p - y)**2) / sum(w), for weights w, as in scikit-learn's `brier_score_loss`; also for soft labels.
+    For several classes, the squares are summed over all classes, so the value lies between 0 and 2 (Brier 1950;
+    scikit-learn's `scale_by_half=False`).
 
     Notes
     -----
@@ -394,8 +396,8 @@ class BrierScore(RowLoss, tag="brier_score"):
 class Calibration(SummedMetric, tag="calibration"):
     """Calibration ratio: the predicted number of positives divided by the observed number; above 1 is over-prediction.
 
-    Formula: sum w p / sum w y. With `inverse=True` it is sum w y / sum w p, which is called COPC (clicks over predicted
-    clicks).
+    Formula: sum(w * p) / sum(w * y), for weights w, predicted probabilities p and labels y. With `inverse=True` it is
+    sum(w * y) / sum(w * p), which is called COPC (clicks over predicted clicks).
 
     Parameters
     ----------
@@ -456,7 +458,7 @@ class Calibration(SummedMetric, tag="calibration"):
 class CTR(SummedMetric, tag="ctr"):
     """Click-through rate, or prevalence: the weighted share of positives.
 
-    Formula: sum w y / sum w. Only labels are read.
+    Formula: sum(w * y) / sum(w), for weights w and labels y. Only labels are read.
 
     Parameters
     ----------
@@ -492,7 +494,7 @@ class CTR(SummedMetric, tag="ctr"):
 class PredictedCTR(SummedMetric, tag="predicted_ctr"):
     """Predicted click-through rate: the weighted mean of the predicted probabilities.
 
-    Formula: sum w p / sum w.
+    Formula: sum(w * p) / sum(w), for weights w and predicted probabilities p.
 
     Notes
     -----

@@ -13,7 +13,8 @@ __all__ = ["FlipRate", "PredictionDifference"]
 class PredictionDifference(RowMean[float], tag="prediction_difference"):
     """Prediction difference: the mean distance between the scores of two models, row by row.
 
-    Formula: (1/W) sum w d, where d is a - b, |a - b|, or 2 |a - b| / (|a| + |b|), for score a and baseline score b.
+    Formula: sum(w * d) / sum(w), for weights w, where d is a - b, |a - b|, or 2 * |a - b| / (|a| + |b|), for the score
+    a and the baseline score b.
 
     Parameters
     ----------
@@ -61,8 +62,8 @@ class PredictionDifference(RowMean[float], tag="prediction_difference"):
 class FlipRate(RowMean[float], tag="flip_rate"):
     """Flip rate: the share of rows for which two models make different decisions at a threshold.
 
-    Formula: sum w [(a >= t) != (b >= t)] / sum w, for the score a, the baseline score b and the threshold t. `direction`
-    selects which rows the numerator counts.
+    Formula: (sum of the weights w of rows with (a >= t) != (b >= t)) / sum(w), for the score a, the baseline score b
+    and the threshold t. `direction` selects which rows the numerator counts.
 
     Parameters
     ----------

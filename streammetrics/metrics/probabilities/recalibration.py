@@ -1,4 +1,4 @@
-"""Logistic recalibration, P(y = 1) = sigmoid(a + b logit(p)), fitted to the score histogram.
+"""Logistic recalibration, P(y = 1) = sigmoid(a + b * logit(p)), fitted to the score histogram.
 
 The histogram gives each score only to within the width of its bucket, so the exact coefficients are known only within
 bounds. The log-likelihood is concave, so its maximum is near every point with a small gradient. The bounds are computed
@@ -32,7 +32,7 @@ EPS = 2.0**-23
 STEPS = 100
 # An upper bound on the relative rounding error of one term of the sums below, with a safety factor.
 ROUNDING = 2.0**-50
-# The rounding error of a logit x is less than PAD (1 + |x|).
+# The rounding error of a logit x is less than PAD * (1 + |x|).
 PAD = 2.0**-48
 
 
@@ -78,7 +78,7 @@ class Coefficient(NamedTuple):
 
 
 class Fit(NamedTuple):
-    """The coefficients a (intercept) and b (slope) of a + b logit(p), fitted by maximum likelihood."""
+    """The coefficients a (intercept) and b (slope) of a + b * logit(p), fitted by maximum likelihood."""
 
     a: Coefficient
     b: Coefficient
@@ -125,7 +125,7 @@ def find_reason_without_fit(rows: ScoreRungs, free: bool) -> str | None:
 
 
 def likelihood(rows: ScoreRungs, a: float, b: float) -> float:
-    """Return the log-likelihood of the coefficients a and b, where a + b x is the logit of P(y = 1)."""
+    """Return the log-likelihood of the coefficients a and b, where a + b * logit(p) is the logit of P(y = 1)."""
     t = a + b * rows.middle
     return -total(rows.positives * softplus(-t) + rows.negatives * softplus(t))
 
@@ -224,9 +224,9 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
     g = _reach(rows, p, q, np.ones_like(low), np.ones_like(low)) + rounding
     if free:
         g = math.hypot(g, _reach(rows, p, q, low, high) + rounding)
-    # `bend` is a lower bound on the curvature w p q of each bucket of weight w at the fit. At a distance r from the
-    # fit, the linear predictor changes by at most r (1 + |z|), where z is the scaled logit. There, p q is therefore at
-    # least its value at the fit times exp(-r (1 + |z|)).
+    # `bend` is a lower bound on the curvature w * p * q of each bucket of weight w at the fit. At a distance r from the
+    # fit, the linear predictor changes by at most r * (1 + |z|), where z is the scaled logit. There, p * q is therefore
+    # at least its value at the fit times exp(-r * (1 + |z|)).
     bend = rows.weight * np.minimum(p[0] * q[1], p[1] * q[0]) * (1 - slip - len(size) * ROUNDING)
     far = np.maximum(np.abs(low), np.abs(high)) if free else np.zeros_like(low)
     square = np.where((low < 0) & (high > 0), 0.0, np.minimum(low * low, high * high))
@@ -249,14 +249,14 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
 
 
 def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) -> float:
-    """Return the largest possible absolute value of the sum over rows of z (y - p), one component of the gradient.
+    """Return the largest possible absolute value of the sum over rows of z * (y - p), one component of the gradient.
 
     y is the label, and z lies between `low` and `high`. `p` has two rows, with the smallest and the largest possible
     probability p, and `q` has two rows with those of 1 - p.
     """
 
-    # A positive row adds z q to the sum, and a negative row adds -z p. The extremes of such a product of two intervals are
-    # among the four products of their ends.
+    # A positive row adds z * q to the sum, and a negative row adds -z * p. The extremes of such a product of two
+    # intervals are among the four products of their ends.
     def product(of: Floats) -> Floats:
         return np.sort(np.stack([low * of[0], low * of[1], high * of[0], high * of[1]]), axis=0)
 
@@ -335,7 +335,7 @@ class OfFit(OwnReading):
 class CalibrationSlope(RecalibrationMetric, tag="calibration_slope"):
     """Calibration slope: the factor by which logits must be multiplied to fit the labels; below 1 means overconfidence.
 
-    Formula: b of the logistic regression P(y = 1) = sigmoid(a + b logit(p)), fitted by maximum likelihood.
+    Formula: b of the logistic regression P(y = 1) = sigmoid(a + b * logit(p)), fitted by maximum likelihood.
 
     Notes
     -----
@@ -369,7 +369,7 @@ class CalibrationSlope(RecalibrationMetric, tag="calibration_slope"):
 class CalibrationIntercept(RecalibrationMetric, tag="calibration_intercept"):
     """Calibration intercept: the constant that must be added to logits to fit the labels; above 0 means under-prediction.
 
-    Formula: a of P(y = 1) = sigmoid(a + logit(p)), or, with `slope="fitted"`, of sigmoid(a + b logit(p)), fitted by
+    Formula: a of P(y = 1) = sigmoid(a + logit(p)), or, with `slope="fitted"`, of sigmoid(a + b * logit(p)), fitted by
     maximum likelihood.
 
     Parameters

@@ -67,8 +67,9 @@ class RowMean(Metric[Any, T]):
 class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
     """Focal loss: log-loss in which a row has less weight if the model gives its label a high probability.
 
-    Formula: -(1/W) sum w a (1 - q)**gamma log(q), where q is the probability of the label. The factor a is `alpha` for
-    positives and 1 - `alpha` for negatives; with several classes it is `alpha` for each, and without `alpha` it is 1.
+    Formula: -sum(w * a * (1 - q)**gamma * log(q)) / sum(w), for weights w, where q is the probability of the label. The
+    factor a is `alpha` for positives and 1 - `alpha` for negatives; with several classes it is `alpha` for each class,
+    and without `alpha` it is 1.
 
     Parameters
     ----------
@@ -137,10 +138,10 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
 class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
     """Hinge loss: the mean amount by which scores fall short of the margin of a support vector machine.
 
-    Formula: (1/W) sum w max(0, 1 - t s), where t is 1 for positives and -1 for negatives. For several classes, the loss
-    of a row is max(0, 1 + m - s), where s is the score of the true class, and m is the highest score of the other
-    classes (Crammer and Singer). With `multiclass="one-vs-rest"`, the loss for two classes is computed for each class
-    against the rest.
+    Formula: sum(w * max(0, 1 - t * s)) / sum(w), for weights w and scores s, where t is 1 for positives and -1 for
+    negatives. For several classes, the loss of a row is max(0, 1 + m - s), where s is the score of the true class, and
+    m is the highest score of the other classes (Crammer and Singer). With `multiclass="one-vs-rest"`, the loss for two
+    classes is computed for each class against the rest.
 
     Parameters
     ----------
@@ -236,8 +237,8 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
 class SquaredHingeLoss(HingeLoss, tag="squared_hinge_loss"):
     """Squared hinge loss: the mean of squared hinge losses, which gives large errors more weight.
 
-    Formula: (1/W) sum w max(0, 1 - t s)**2, where t is 1 for positives and -1 for negatives. For several classes, the loss
-    of each row is the square of its HingeLoss.
+    Formula: sum(w * max(0, 1 - t * s)**2) / sum(w), for weights w and scores s, where t is 1 for positives and -1 for
+    negatives. For several classes, the loss of each row is the square of its HingeLoss.
 
     Notes
     -----
@@ -263,8 +264,9 @@ class SquaredHingeLoss(HingeLoss, tag="squared_hinge_loss"):
 class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
     """Poisson log-loss: the mean negative log-likelihood of counts under Poisson distributions with the predicted rates.
 
-    Formula: (1/W) sum w (p - y log(p + eps)). With `log_input=True` a prediction x is the logarithm of the rate, p = e**x.
-    With `full=True`, Stirling's formula for log(y!), which is y log(y) - y + log(2 pi y) / 2, is added for y > 1.
+    Formula: sum(w * (p - y * log(p + eps))) / sum(w), for weights w, predicted rates p and counts y. With
+    `log_input=True` a prediction x is the logarithm of the rate, p = e**x. With `full=True`, Stirling's formula for
+    log(y!), which is y * log(y) - y + log(2 * pi * y) / 2, is added for y > 1.
 
     Parameters
     ----------

@@ -140,8 +140,8 @@ class SkillOverReference(SkillMetric):
 class D2LogLoss(SkillMetric, tag="d2_log_loss"):
     """D2 of log-loss: the share by which the model reduces the log-loss of predicting the class shares; 1 is perfect.
 
-    Formula: 1 - log-loss / -sum over classes of b_c log(b_c), where b_c is the weighted share of a class. For two classes
-    it is 1 - NormalizedEntropy, the relative information gain.
+    Formula: 1 - log-loss / -(sum over classes c of b_c * log(b_c)), where b_c is the weighted share of class c. For two
+    classes it is 1 - NormalizedEntropy, the relative information gain.
 
     Parameters
     ----------
@@ -216,8 +216,8 @@ class LogLossSkillScore(SkillOverReference, D2LogLoss, tag="log_loss_skill_score
 class D2Brier(SkillMetric, tag="d2_brier"):
     """D2 Brier score: the share by which the model reduces the Brier score of predicting the class shares; 1 is perfect.
 
-    Formula: 1 - Brier score / sum over classes of b_c (1 - b_c), where b_c is the weighted share of a class. For two
-    classes it is 1 - Brier score / (b (1 - b)).
+    Formula: 1 - Brier score / (sum over classes c of b_c * (1 - b_c)), where b_c is the weighted share of class c. For
+    two classes it is 1 - Brier score / (b * (1 - b)), where b is the share of positives.
 
     Parameters
     ----------
@@ -249,7 +249,7 @@ class D2Brier(SkillMetric, tag="d2_brier"):
 
     def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
         # For several classes, the squared errors of a row are summed over all classes. If the class shares b_c are
-        # predicted, the mean of this sum is the sum of b_c (1 - b_c).
+        # predicted, the mean of this sum is the sum of b_c * (1 - b_c).
         rest = 1 - rate
         return weight * (rest if self._of_classes else rest * rest)
 

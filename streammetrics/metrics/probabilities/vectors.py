@@ -42,8 +42,8 @@ class VectorMetric(RowMean[float]):
 class KLDivergence(VectorMetric, tag="kl_divergence"):
     """Kullback-Leibler divergence: mean relative entropy of true distributions p to predicted distributions q, in nats.
 
-    Formula: (1/W) sum w sum_c p_c log(p_c / q_c), with p from `y_true` and q from `y_pred`, both normalised to a sum of 1.
-    A term with p_c = 0 is 0.
+    Formula: the mean over rows, weighted by `sample_weight`, of the sum over classes c of p_c * log(p_c / q_c), with p
+    from `y_true` and q from `y_pred`, both normalised to a sum of 1. A term with p_c = 0 is 0.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
 class JensenShannonDivergence(VectorMetric, tag="jensen_shannon_divergence"):
     """Jensen-Shannon divergence: the mean Kullback-Leibler divergence KL of distributions p and q from their average m.
 
-    Formula: (1/W) sum w (KL(p, m) + KL(q, m)) / 2 with m = (p + q) / 2, in nats: from 0 to log 2.
+    Formula: the weighted mean over rows of (KL(p, m) + KL(q, m)) / 2 with m = (p + q) / 2, in nats: from 0 to log(2).
 
     Notes
     -----
@@ -99,7 +99,7 @@ class JensenShannonDivergence(VectorMetric, tag="jensen_shannon_divergence"):
 class CosineSimilarity(VectorMetric, tag="cosine_similarity"):
     """Cosine similarity: the mean cosine of the angle between the vectors a and b of each row.
 
-    Formula: (1/W) sum w (a . b) / (|a| |b|). The cosine of a vector of zeros is 0, as in Keras.
+    Formula: the weighted mean over rows of (a . b) / (|a| * |b|). The cosine of a vector of zeros is 0, as in Keras.
 
     Notes
     -----

@@ -76,8 +76,8 @@ class RelativePrecision(RelevanceMetric, tag="relative_precision"):
 class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
     """F-beta at k: the weighted harmonic mean of precision and recall of the first k documents, averaged over queries.
 
-    Formula: (1 + b^2) hits@k / (b^2 R + k), where b is beta and R is the number of all relevant documents of the query.
-    Without k, the number of returned documents replaces k.
+    Formula: (1 + b^2) * hits@k / (b^2 * R + k), where b is beta and R is the number of all relevant documents of the
+    query. Without k, the number of returned documents replaces k.
 
     Parameters
     ----------
@@ -111,8 +111,8 @@ class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
 class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
     """Set average precision: precision times recall of all returned documents, averaged over queries.
 
-    Formula: (hits / returned) (hits / R), where hits is the number of relevant documents among the returned ones, and R
-    is the number of all relevant documents of the query.
+    Formula: (hits / returned) * (hits / R), where hits is the number of relevant documents among the returned ones, and
+    R is the number of all relevant documents of the query.
 
     Notes
     -----

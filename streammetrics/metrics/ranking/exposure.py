@@ -106,8 +106,8 @@ class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
 class ExposureGini(ExposureMetric, tag="exposure_gini"):
     """Gini index of exposure: 0 if all items are shown equally often, close to 1 if a few items get nearly all exposure.
 
-    Formula: sum (2 i - n - 1) x_i / (n sum x), where x_1 <= ... <= x_n are the numbers of times that each of the n items
-    is among the first k of a list.
+    Formula: sum((2 * i - n - 1) * x_i) / (n * sum(x_i)), where x_1 <= ... <= x_n are the numbers of times that each of
+    the n items is among the first k of a list.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class OfDifferences(OfLists):
 class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
     """Shannon entropy of exposure: how evenly the first k ranks of all lists are distributed over items.
 
-    Formula: - sum p log p, where p is the share of an item in the first k ranks of all lists.
+    Formula: -sum(p * log(p)) over items, where p is the share of an item in the first k ranks of all lists.
 
     Parameters
     ----------
@@ -190,8 +190,8 @@ class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
 class TailShare(ExposureMetric, tag="tail_share"):
     """Tail share: the share of exposure that goes to items other than the most exposed ones.
 
-    Formula: sum of x_i over all items except the ceil(head n) most exposed ones / sum of x_i, where x_i is the number of
-    times that item i is among the first k, and n is the number of items.
+    Formula: sum of x_i over all items except the ceil(head * n) most exposed ones / sum of x_i, where x_i is the number
+    of times that item i is among the first k, and n is the number of items.
 
     Parameters
     ----------
@@ -228,8 +228,8 @@ class TailShare(ExposureMetric, tag="tail_share"):
 class Personalisation(ExposureMetric, tag="personalisation"):
     """Personalisation: 1 minus the mean share of the first k items that two lists have in common.
 
-    Formula: 1 - sum of x_i (x_i - 1) / (k L (L - 1)), where L is the number of lists, and x_i is the number of lists that
-    show item i among their first k.
+    Formula: 1 - sum(x_i * (x_i - 1)) / (k * L * (L - 1)), where L is the number of lists, and x_i is the number of
+    lists that show item i among their first k.
 
     Notes
     -----

@@ -142,8 +142,8 @@ class CumulativeGain(GainMetric, tag="cumulative_gain"):
 class DCG(GainMetric, tag="dcg"):
     """Discounted cumulative gain: the sum of gains of the first k documents, discounted by rank, averaged over queries.
 
-    Formula: sum over i <= k of g_i / log2(1 + i), where g_i is the gain of the document at rank i: its grade, or 2^grade
-    - 1.
+    Formula: sum over i <= k of g_i / log2(1 + i), where the gain g_i is the grade of the document at rank i, or
+    2^grade - 1.
 
     Notes
     -----
@@ -201,8 +201,8 @@ class NDCG(GainMetric, tag="ndcg"):
 class ExpectedReciprocalRank(RankingMetric, tag="err"):
     """Expected reciprocal rank: the expected 1 / rank of the document that satisfies a reader, averaged over queries.
 
-    Formula: sum over i <= k of (1/i) s_i prod over j < i of (1 - s_j), where s_i = (2^grade - 1) / 2^max_grade is the
-    probability that the document at rank i satisfies the reader.
+    Formula: sum over i <= k of (s_i / i) * (product over j < i of (1 - s_j)), where s_i = (2^grade - 1) / 2^max_grade
+    is the probability that the document at rank i satisfies the reader.
 
     Parameters
     ----------

@@ -59,7 +59,7 @@ class OneOrder(RelevanceMetric):
 class BPref(OneOrder, tag="bpref"):
     """Binary preference: how rarely a document judged irrelevant is ranked above a relevant one, averaged over queries.
 
-    Formula: (1/R) sum over relevant documents of 1 - min(n, R) / min(N, R), where R is the number of relevant
+    Formula: (1 / R) * (sum over relevant documents of 1 - min(n, R) / min(N, R)), where R is the number of relevant
     documents, n is the number of documents above the relevant one that were judged irrelevant, and N is the number of
     all documents judged irrelevant.
 
@@ -88,9 +88,10 @@ class BPref(OneOrder, tag="bpref"):
 class InferredAP(OneOrder, tag="inferred_ap"):
     """Inferred average precision: an estimate of average precision from a sample of judgements, averaged over queries.
 
-    Formula: (1/R) sum over ranks i of relevant documents of 1/i + ((i-1)/i) (pooled above / (i-1)) (r + e) / (r + n + 2
-    e), where R is the number of relevant documents, "pooled above" is the number of documents of the pool above rank i,
-    r and n are the numbers of documents above rank i that were judged relevant and irrelevant, and e = 0.00001.
+    Formula: (1 / R) * (sum over the ranks i of relevant documents of 1 / i + ((i - 1) / i) * (pooled above / (i - 1)) *
+    (r + e) / (r + n + 2 * e)), where R is the number of relevant documents, "pooled above" is the number of documents
+    of the pool above rank i, r and n are the numbers of documents above rank i that were judged relevant and
+    irrelevant, and e = 0.00001.
 
     Parameters
     ----------

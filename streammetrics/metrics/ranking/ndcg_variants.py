@@ -66,10 +66,10 @@ class BesideIdeal(RankingMetric):
 
 
 class NDCGAtRelevant(BesideIdeal, tag="ndcg_at_relevant"):
-    """NDCG at relevant documents: the mean NDCG at the ranks of the documents with a gain, averaged over queries.
+    """NDCG at relevant documents: the mean NDCG at the ranks of the relevant documents, averaged over queries.
 
-    Formula: mean over documents with g > 0 of DCG@i / IDCG@i, where i is the rank of the document. For a document that
-    was not returned, i is the end of the ranking.
+    Formula: mean over documents with a gain above 0 of DCG@i / IDCG@i, where i is the rank of the document. For a
+    document that was not returned, i is the end of the ranking.
 
     Notes
     -----
@@ -142,8 +142,8 @@ class NormalizedGain(BesideIdeal, tag="normalized_gain"):
 class BinaryGain(OneOrder, tag="binary_gain"):
     """Binary gain: each relevant document is discounted by the number of irrelevant ones above it, averaged over queries.
 
-    Formula: (1/R) sum over relevant documents of 1 / log2(2 + irrelevant documents above), where R is the number of
-    relevant documents.
+    Formula: (1 / R) * (sum over relevant documents of 1 / log2(2 + irrelevant documents above)), where R is the number
+    of relevant documents.
 
     Notes
     -----

@@ -39,7 +39,7 @@ Floats = NDArray[np.float64]
 class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
     """Interpolated precision: the highest precision at any rank where recall is at least a level, averaged over queries.
 
-    Formula: max of hits@i / i over ranks i with hits@i >= floor(recall R + 0.9), where R is the number of relevant
+    Formula: max of hits@i / i over ranks i with hits@i >= floor(recall * R + 0.9), where R is the number of relevant
     documents; 0 if there is no such rank.
 
     Parameters
@@ -78,7 +78,7 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
 class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
     """Eleven-point average precision: the mean interpolated precision at recall 0, 0.1, ..., 1, averaged over queries.
 
-    Formula: (1/11) sum over j = 0, ..., 10 of the interpolated precision at recall j/10.
+    Formula: (1 / 11) * (sum over j = 0, ..., 10 of the interpolated precision at recall j / 10).
 
     Notes
     -----
@@ -100,8 +100,9 @@ class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
 class QMeasure(RankingMetric, tag="q_measure"):
     """Q-measure: an average precision in which documents also count by their gains, averaged over queries.
 
-    Formula: (1 / min(R, k)) sum over ranks i <= k of relevant documents of (hits@i + b cg@i) / (i + b ideal cg@i), where
-    b is beta, R is the number of relevant documents, and cg is the cumulative gain.
+    Formula: (1 / min(R, k)) * (sum over ranks i <= k of relevant documents of (hits@i + b * cg@i) / (i + b * icg@i)),
+    where b is beta, R is the number of relevant documents, and cg and icg are the cumulative gains of the actual and of
+    the ideal ranking.
 
     Parameters
     ----------

@@ -110,8 +110,8 @@ class PooledOrWithin(MeanWithin):
 class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position"):
     """Average relevance position: the mean rank of the returned documents, weighted by their grades.
 
-    Formula: sum of g_i i / sum of g_i over the returned documents of all queries, where g_i is the grade of the document
-    at rank i; or this quotient for each query, averaged.
+    Formula: (sum of g_i * i) / (sum of g_i) over the returned documents of all queries, where g_i is the grade of the
+    document at rank i; or this quotient for each query, averaged.
 
     Parameters
     ----------

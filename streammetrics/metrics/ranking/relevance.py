@@ -93,7 +93,7 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
     """R-precision: precision among the first R documents of a query that has R relevant documents, averaged over queries.
 
     Formula: hits@R / R, where R is the number of all relevant documents of the query. With a multiple m, the cut-off is
-    m R instead of R, computed as floor(m R + 0.9).
+    m * R instead of R, computed as floor(m * R + 0.9).
 
     Parameters
     ----------
@@ -132,8 +132,8 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
 class HitRate(RelevanceMetric, tag="hit_rate"):
     """Hit rate at k: the share of queries or users with a relevant document among the first k.
 
-    Formula: mean over queries of 1[hits@k > 0]; with `average="pooled"`, sum of hits@k / sum of R, where R is the number
-    of all relevant documents of a query: a recall over all users.
+    Formula: the share of queries with hits@k > 0; with `average="pooled"`, (sum of hits@k) / (sum of R), where R is the
+    number of all relevant documents of a query. The latter is a recall over all users.
 
     Parameters
     ----------
@@ -209,8 +209,8 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
 class MeanAveragePrecision(RelevanceMetric, tag="map"):
     """Mean average precision: the mean precision at the relevant documents of the first k, averaged over queries.
 
-    Formula: (1/D) sum of hits@i / i over ranks i <= k of relevant documents, where D is min(R, k), R, or hits@k, and R
-    is the number of all relevant documents of the query.
+    Formula: (1 / D) * (sum of hits@i / i over ranks i <= k of relevant documents), where D is min(R, k), R, or hits@k,
+    and R is the number of all relevant documents of the query.
 
     Parameters
     ----------
@@ -246,8 +246,8 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
 class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
     """Rank-biased precision: the precision for a reader who goes on to each next document with probability p.
 
-    Formula: (1 - p) sum over i <= k of rel_i p^(i - 1), averaged over queries, where rel_i is 1 if the document at rank i
-    is relevant, and 0 otherwise.
+    Formula: (1 - p) * (sum over i <= k of rel_i * p^(i - 1)), averaged over queries, where rel_i is 1 if the document
+    at rank i is relevant, and 0 otherwise.
 
     Parameters
     ----------

@@ -34,8 +34,8 @@ NEGLIGIBLE = 1e-6
 class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
     """D2 of the pinball loss: the share by which the predictions reduce the loss of the best constant forecast.
 
-    Formula: 1 - sum w pinball(y, p) / min over q of sum w pinball(y, q). The best constant q is the alpha-quantile
-    of the targets.
+    Formula: 1 - sum(w * pinball(y, p)) / (min over q of sum(w * pinball(y, q))), for weights w, targets y and
+    predictions p. The best constant q is the alpha-quantile of the targets.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
         # multiplied by `unit`, which contains the factor 1/2.
         unit = Fraction(2, 1) ** scale / (2 * state.unit)
         middle = best_loss(low + high, weights, alpha) * unit
-        # If a target changes by d, the loss of any constant changes by at most d max(alpha, 1 - alpha). A target
+        # If a target changes by d, the loss of any constant changes by at most d * max(alpha, 1 - alpha). A target
         # differs from the middle of its bucket by at most (high - low) / 2.
         slack = int(((high - low) * weights).sum()) * unit * max(alpha, 1 - alpha)
         found = Limits(middle, middle, middle).widen(slack, least=0)
@@ -121,7 +121,7 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
 class D2AbsoluteError(D2Pinball, tag="d2_absolute_error"):
     """D2 of the absolute error: the share by which the model reduces the error of predicting the median; 1 is perfect.
 
-    Formula: 1 - sum w |p - y| / sum w |median - y|.
+    Formula: 1 - sum(w * |p - y|) / sum(w * |median(y) - y|), for weights w, predictions p and targets y.
 
     Notes
     -----
@@ -255,7 +255,7 @@ class SavedDeviance(OwnReading):
 
 def to_whole_numbers(*numbers: NDArray[np.float64]) -> tuple[list[NDArray[Any]], int]:
     """Convert float64 numbers to Python integers in a common unit 2**e. Return the integers, followed by e."""
-    # A float64 is m 2**e with a mantissa m of 53 bits. All numbers are scaled to the smallest exponent, so they stay
+    # A float64 is m * 2**e with a mantissa m of 53 bits. All numbers are scaled to the smallest exponent, so they stay
     # exact.
     parts = [np.frexp(v) for v in numbers]
     least = min(int(e.min(initial=0)) for _, e in parts) - 53
