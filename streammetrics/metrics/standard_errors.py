@@ -72,8 +72,8 @@ def delta(
         variance = spread.variance(gradient(*(np.asarray(m, np.float64) for m in spread.means)))
         if method != "wilson":
             return Estimate(value, np.sqrt(variance), scale, method, assumption, size - 1, within=within)
-        # The sample size n follows from the binomial variance p (1 - p) / n. `variance` contains the factor n / (n - 1), a
-        # correction for small samples, which is removed first.
+        # The sample size n follows from the binomial variance p * (1 - p) / n. `variance` contains the factor n / (n -
+        # 1), a correction for small samples, which is removed first.
         plain = variance * (1 - 1 / size)
         positive = np.where(plain > 0, value * (1 - value) / plain, size)
         degrees = None if spread.count is None else _degrees_of_weights(spread.count, size)
@@ -85,10 +85,10 @@ def _degrees_of_weights(count: Any, effective_size: Floats) -> Floats:
     """Return the degrees of freedom of the variance of a weighted proportion.
 
     The variance is a sum of squared weights, so its precision depends on the fourth powers of the weights, which the
-    state does not contain. The degrees of freedom are therefore approximated by the effective size divided by 2 v. Here
-    v is count / effective size - 1, the squared coefficient of variation of the weights. In simulations with lognormal
-    weights (`python -m benchmarks.coverage --only small`), this gives intervals of the right width. With equal weights,
-    the variance follows from the proportion, and the degrees of freedom are infinite.
+    state does not contain. The degrees of freedom are therefore approximated by the effective size divided by 2 * v.
+    Here v is count / effective size - 1, the squared coefficient of variation of the weights. In simulations with
+    lognormal weights (`python -m benchmarks.coverage --only small`), this gives intervals of the right width. With
+    equal weights, the variance follows from the proportion, and the degrees of freedom are infinite.
     """
     size = np.asarray(effective_size, np.float64)
     # Rounding may put the difference slightly below 0.

@@ -84,7 +84,7 @@ def _fast_two_sum(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def two_product(a: Any, b: Any) -> tuple[Any, Any]:
-    """Return the rounded product and its rounding error: a b is exactly the sum of the two results."""
+    """Return the rounded product and its rounding error: a * b is exactly the sum of the two results."""
     total = a * b
     (a1, a2), (b1, b2) = _split_halves(a), _split_halves(b)
     return total, ((a1 * b1 - total) + a1 * b2 + a2 * b1) + a2 * b2

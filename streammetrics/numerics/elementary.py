@@ -40,8 +40,8 @@ EXP5 = 4.13813679705723846039e-08
 
 # The factor 2^27 + 1 of Dekker's algorithm, which splits a float64 into two halves.
 SPLIT = 134217729.0
-# `power` computes y log(x) as the sum of a high and a low part. This is an upper bound on the low part, wherever e^(y
-# log(x)) neither overflows nor underflows.
+# `power` computes y * log(x) as the sum of a high and a low part. This is an upper bound on the low part, wherever x^y
+# neither overflows nor underflows.
 TINY = 2.0**-30
 
 # The bits of 1.0.
@@ -73,7 +73,7 @@ def bits_of(x: Real) -> Any:
 
 
 def _exponent(u: Real) -> Real:
-    """Return the exponent k of u as a float, where u = 2^k m and m is in [sqrt(1/2), sqrt(2))."""
+    """Return the exponent k of u as a float, where u = 2^k * m and m is in [sqrt(1/2), sqrt(2))."""
     bits = bits_of(u) + (ONE - ROOT_HALF)
     # The mask removes the copies of the sign bit that an arithmetic shift would insert. The compiler can therefore use
     # a logical shift, which AVX2 has for 64-bit integers.
@@ -82,7 +82,7 @@ def _exponent(u: Real) -> Real:
 
 
 def _fraction(u: Real) -> Real:
-    """Return f = m - 1, where u = 2^k m and m is in [sqrt(1/2), sqrt(2)). The result is exact."""
+    """Return f = m - 1, where u = 2^k * m and m is in [sqrt(1/2), sqrt(2)). The result is exact."""
     bits = bits_of(u) + (ONE - ROOT_HALF)
     return np.int64((bits & MANTISSA) + ROOT_HALF).view(np.float64) - 1.0
 
@@ -100,8 +100,8 @@ def _series(s: Real) -> Real:
 def _deficit(f: Real, s: Real, low: Real) -> Real:
     """Return f - log(1 + f) - low, a small number that logarithms subtract from f.
 
-    It is f^2/2 - (s (f^2/2 + R(s^2)) + low) with s = f / (2 + f). `low` is the sum of the small corrections to the
-    other terms of the logarithm.
+    It is f^2 / 2 - (s * (f^2 / 2 + R(s^2)) + low) with s = f / (2 + f) and R from `_series`. `low` is the sum of the
+    small corrections to the other terms of the logarithm.
     """
     half_square = 0.5 * f * f
     return half_square - (s * (half_square + _series(s)) + low)
@@ -114,7 +114,7 @@ def _rest(x: Real, u: Real) -> Real:
 
 
 def log_parts(x: Real) -> tuple[Real, Real, Real]:
-    """Return (k, f, s) with x = 2^k (1 + f) and s = f / (2 + f), the first half of a logarithm; `minus_log` is the second.
+    """Return (k, f, s) with x = 2^k * (1 + f) and s = f / (2 + f), the first half of a logarithm (see `minus_log`).
 
     Kernels compute the two halves in separate loops. In a single loop, the chain of dependent operations for a row would
     be so long that the processor could not overlap several rows.
@@ -127,8 +127,8 @@ def log_parts(x: Real) -> tuple[Real, Real, Real]:
 def minus_log(k: Real, f: Real, s: Real) -> Real:
     """Return -log(x), given the results (k, f, s) of `log_parts` for x. The error is below 1.25 ulp.
 
-    The formula -k log(2) - (f - s (f - R(s^2))) has three fewer operations than that of `log`, which saves a tenth of the
-    time of log-loss.
+    The formula -k * log(2) - (f - s * (f - R(s^2))), with R from `_series`, has three fewer operations than that of
+    `log`, which saves a tenth of the time of log-loss.
     """
     return (s * (f - _series(s)) - k * LN2_LOW - f) - k * LN2_HIGH
 
@@ -136,8 +136,8 @@ def minus_log(k: Real, f: Real, s: Real) -> Real:
 def log(x: Real) -> Real:
     """Return the natural logarithm of a positive, normal, finite float64.
 
-    The reduction (x = 2^k m, log(x) = k log(2) + log(m)) and the coefficients are from fdlibm. The error is below 1 ulp,
-    and log(1) is exactly 0. The result is meaningless for zero, negative, subnormal and infinite x.
+    The reduction (x = 2^k * m, log(x) = k * log(2) + log(m)) and the coefficients are from fdlibm. The error is below 1
+    ulp, and log(1) is exactly 0. The result is meaningless for zero, negative, subnormal and infinite x.
     """
     k, f, s = log_parts(x)
     return k * LN2_HIGH - (_deficit(f, s, k * LN2_LOW) - f)
@@ -158,8 +158,8 @@ def log1p(x: Real) -> Real:
 def x_minus_log1p(x: Real) -> Real:
     """Return x - log(1 + x) for a finite x >= 0. The error is below 6 ulp, even near 0, where the result is about x^2 / 2.
 
-    With 1 + x = 2^k (1 + f), the result is (x - f - k log(2)) + (f - log(1 + f)), a sum of two non-negative terms. For x
-    below 0.4, k is 0 and f is set to x, because f computed from the rounded 1 + x would lack the last bits of x.
+    With 1 + x = 2^k * (1 + f), the result is (x - f - k * log(2)) + (f - log(1 + f)), a sum of two non-negative terms.
+    For x below 0.4, k is 0 and f is set to x, because f computed from the rounded 1 + x would lack the last bits of x.
     """
     x = real(x)
     near = real(x < 0.4)
@@ -174,7 +174,8 @@ def near_deviance(x: Real, power: Real) -> Real:
     """Return half the Tweedie deviance of 1 + x from 1 for |x| <= 1/32, with an error below 8 ulp.
 
     For such x, the usual formula would subtract nearly equal numbers and lose precision. The function sums the series
-    x^2/2 - k x^3/6 + k (k + 1) x^4/24 - ..., where k is the power. Fifteen terms suffice for powers up to 10.
+    x^2 / 2 - k * x^3 / 6 + k * (k + 1) * x^4 / 24 - ..., where k is the power. Fifteen terms suffice for powers up to
+    10.
     """
     rest = 1.0
     for j in range(14, -1, -1):
@@ -185,8 +186,8 @@ def near_deviance(x: Real, power: Real) -> Real:
 def _exp_of_sum(x: Real, rest: Real) -> Real:
     """Return e^(x + rest), where rest is far smaller than 1.
 
-    With x = k log(2) + r, the result is 2^k e^r. Here e^r is 1 + r + r c / (2 - c), where c is a polynomial in r. The
-    factor 2^k is computed as a product of two powers, because 2^k itself may be out of the range of float64.
+    With x = k * log(2) + r, the result is 2^k * e^r. Here e^r is 1 + r + r * c / (2 - c), where c is a polynomial in r.
+    The factor 2^k is computed as a product of two powers, because 2^k itself may be out of the range of float64.
     """
     x = np.minimum(np.maximum(x, -746.0), 710.0)
     rounded = x * LOG2_E + ROUND
@@ -242,8 +243,8 @@ def _product_error(a: Real, b: Real, product: Real) -> Real:
 def power(x: Real, y: Real) -> Real:
     """Return x^y for a positive, normal, finite x and |y| < 2^900.
 
-    It is computed as e^(y log(x)), where y log(x) has about 60 bits. The error is below 1 + |y log(x)| / 16 ulp. The
-    result is exact if x is a power of two and y is an integer.
+    It is computed as e^(y * log(x)), where y * log(x) has about 60 bits. The error is below 1 + |y * log(x)| / 16 ulp.
+    The result is exact if x is a power of two and y is an integer.
     """
     u = real(x)
     y = real(y)

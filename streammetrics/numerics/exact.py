@@ -250,7 +250,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def quotients(cls, pairs: Sequence[tuple[int, int]], total: Fraction = ONE) -> Limits:
-        """Return the sum of quotients, divided by `total`; `pairs` has each (numerator, denominator) as integers."""
+        """Return the sum of quotients, divided by `total`; `pairs` contains each (numerator, denominator)."""
         low, high = _quotient_of_sum(pairs, total)
         return cls(low, (low + high) / 2, high)
 
@@ -286,7 +286,7 @@ class Limits(NamedTuple):
 
 
 def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple[Fraction, Fraction]:
-    """Return bounds of the sum of quotients, divided by `total`; `pairs` has each (numerator, denominator).
+    """Return bounds on the sum of quotients, divided by `total`; `pairs` contains each (numerator, denominator).
 
     For a few quotients, the sum is exact, and the lower and the upper bound are equal. For thousands of quotients, the
     exact sum would be slow, because its denominator is about the product of all denominators. Each quotient is then
@@ -415,14 +415,14 @@ class Mass:
         return total
 
     def segment_sums(self, cuts: Ints) -> NDArray[Any]:
-        """Return the sum over each segment of cells, as Python integers; `cuts` has all starts and the last end."""
+        """Return the sum over each segment of cells, as Python integers; see `segment_dots` for `cuts`."""
         out = np.zeros(len(cuts) - 1, object)
         for i, digits in enumerate(self.digits):
             out += np.diff(_exclusive_cumsum(digits)[cuts]).astype(object) << DIGIT_BITS * i
         return out
 
     def segment_dots(self, other: Mass, cuts: Ints) -> NDArray[Any]:
-        """Return the dot product over each segment of cells; `cuts` has the start of each segment and the last end."""
+        """Return the dot product over each segment of cells; `cuts` has the starts of all segments and the last end."""
         if self.digits.shape[1] > MOST_PRODUCTS:
             return np.array([self[a:b].dot(other[a:b]) for a, b in itertools.pairwise(cuts.tolist())], object)
         out = np.zeros(len(cuts) - 1, object)

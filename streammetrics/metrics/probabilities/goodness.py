@@ -92,7 +92,7 @@ def _two_sided(z: float) -> float:
 
 
 class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - an error of calibration, not an exception
-    """Hosmer-Lemeshow statistic: the squared gap of observed and expected positives over its variance, summed over bins.
+    """Hosmer-Lemeshow statistic: sum over bins of the squared gap of observed and expected positives over its variance.
 
     Formula: sum over bins of (O - E)**2 / (E * (1 - E / W_b)), where O is the number of positives in a bin, E is the
     sum of p over its rows, and W_b is the number of its rows.

@@ -12,7 +12,8 @@ __all__ = ["GammaDeviance", "PoissonDeviance", "TweedieDeviance"]
 class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
     """Mean Tweedie deviance: squared error at power 0, Poisson at 1, gamma at 2, compound Poisson-gamma between 1 and 2.
 
-    Formula: weighted mean of 2 (y**(2-k) / ((1-k)(2-k)) - y p**(1-k) / (1-k) + p**(2-k) / (2-k)), where k is the power.
+    Formula: weighted mean of 2 * (y**(2 - k) / ((1 - k) * (2 - k)) - y * p**(1 - k) / (1 - k) + p**(2 - k) / (2 - k)),
+    for targets y, predictions p and the power k.
 
     Parameters
     ----------
@@ -66,7 +67,7 @@ class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
 class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
     """Mean Poisson deviance: a loss for counts and rates, with targets of at least 0 and positive predictions.
 
-    Formula: weighted mean of 2 (y log(y / p) - y + p).
+    Formula: weighted mean of 2 * (y * log(y / p) - y + p), for targets y and predictions p.
 
     Notes
     -----
@@ -92,7 +93,7 @@ class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
 class GammaDeviance(SummedLoss, tag="gamma_deviance"):
     """Mean gamma deviance: a loss for positive amounts that depends only on the ratio of prediction and target.
 
-    Formula: weighted mean of 2 (log(p / y) + y / p - 1).
+    Formula: weighted mean of 2 * (log(p / y) + y / p - 1), for targets y and predictions p.
 
     Notes
     -----

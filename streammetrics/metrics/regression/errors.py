@@ -75,7 +75,7 @@ class SummedLoss(OutputMetric[RegressionSums]):
 class MAE(SummedLoss, tag="mae"):
     """Mean absolute error: the mean distance between predictions and targets.
 
-    Formula: sum w |p - y| / sum w.
+    Formula: sum(w * |p - y|) / sum(w), for weights w, predictions p and targets y.
 
     Notes
     -----
@@ -99,7 +99,7 @@ class MAE(SummedLoss, tag="mae"):
 class MSE(SummedLoss, tag="mse"):
     """Mean squared error: the mean square of the differences between predictions and targets.
 
-    Formula: sum w (p - y)**2 / sum w.
+    Formula: sum(w * (p - y)**2) / sum(w), for weights w, predictions p and targets y.
 
     Notes
     -----
@@ -124,8 +124,8 @@ class MSE(SummedLoss, tag="mse"):
 class RMSE(MSE, tag="rmse"):
     """Root mean squared error: the square root of MSE, in the unit of the targets.
 
-    Formula: sqrt(sum w (p - y)**2 / sum w). For several outputs, the root is taken for each output before outputs are
-    averaged.
+    Formula: sqrt(sum(w * (p - y)**2) / sum(w)), for weights w, predictions p and targets y. For several outputs, the
+    root is taken for each output before outputs are averaged.
 
     Notes
     -----
@@ -152,7 +152,8 @@ class RMSE(MSE, tag="rmse"):
 class WMAE(SummedLoss, tag="wmae"):
     """Weighted mean absolute error: MAE with sample weights, as in forecasting competitions.
 
-    Formula: sum w |p - y| / sum w; `divisor="rows"` gives sum w |p - y| / n.
+    Formula: sum(w * |p - y|) / sum(w), for weights w, predictions p and targets y; `divisor="rows"` gives sum(w * |p -
+    y|) / n.
 
     Parameters
     ----------
@@ -192,7 +193,8 @@ class WMAE(SummedLoss, tag="wmae"):
 class PinballLoss(SummedLoss, tag="pinball_loss"):
     """Pinball loss: the loss of a quantile forecast; the true alpha-quantile minimises its expectation.
 
-    Formula: sum w (alpha max(y - p, 0) + (1 - alpha) max(p - y, 0)) / sum w.
+    Formula: sum(w * (alpha * max(y - p, 0) + (1 - alpha) * max(p - y, 0))) / sum(w), for weights w, targets y and
+    forecasts p.
 
     Parameters
     ----------
@@ -227,7 +229,8 @@ class PinballLoss(SummedLoss, tag="pinball_loss"):
 class HuberLoss(SummedLoss, tag="huber_loss"):
     """Huber loss: quadratic for small errors, linear for large ones.
 
-    Formula: sum w h(p - y) / sum w, with h(d) = d**2 / 2 for |d| <= delta, and delta (|d| - delta / 2) beyond.
+    Formula: sum(w * h(p - y)) / sum(w), for weights w, predictions p and targets y, with h(d) = d**2 / 2 for |d| <=
+    delta, and delta * (|d| - delta / 2) for larger |d|.
 
     Parameters
     ----------

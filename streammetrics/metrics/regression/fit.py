@@ -38,7 +38,7 @@ class MomentMetric(OutputMetric[Moments]):
 class MeanError(MomentMetric, tag="mean_error"):
     """Mean error, or bias: above 0 if the model predicts too much on average.
 
-    Formula: sum w (p - y) / sum w.
+    Formula: sum(w * (p - y)) / sum(w), for weights w, predictions p and targets y.
 
     Parameters
     ----------
@@ -80,13 +80,13 @@ class MeanError(MomentMetric, tag="mean_error"):
 class R2(MomentMetric, tag="r2"):
     """Coefficient of determination: the share of the variance of the targets that the predictions explain.
 
-    Formula: 1 - sum w (y - p)**2 / sum w (y - mean y)**2.
+    Formula: 1 - sum(w * (y - p)**2) / sum(w * (y - mean(y))**2), for weights w, targets y and predictions p.
 
     Parameters
     ----------
     multioutput : {"uniform_average", "raw_values", "variance_weighted"}
-        How the values of several outputs are combined: as their mean, as an array with one value for each, or as their
-        mean weighted by the variance of the targets.
+        How the values of several outputs are combined: as their mean, as an array with one value for each output, or as
+        their mean weighted by the variance of the targets.
     force_finite : bool
         What the value is if all targets are equal. With False, it is undefined. With True, it is 1.0 if the predictions
         have no error, and otherwise 0.0, as in scikit-learn by default.
@@ -135,7 +135,7 @@ class WeightedByVariance(Outputs):
 
 
 def squared_error(state: Moments, output: int) -> Fraction:
-    """Return the exact sum of w (p - y)**2 of one output, for weights w, predictions p and targets y."""
+    """Return the exact sum of w * (p - y)**2 of one output, for weights w, predictions p and targets y."""
     xx, xy, yy = (state.total(term, output) for term in ("xx", "xy", "yy"))
     return xx - 2 * xy + yy
 
@@ -184,7 +184,7 @@ class ExplainedVariance(R2, tag="explained_variance"):
 class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
     """Pearson's correlation of targets and predictions: the strength of their linear relation, in [-1, 1].
 
-    Formula: Cov(y, p) / sqrt(Var(y) Var(p)), with weighted covariance and variances.
+    Formula: Cov(y, p) / sqrt(Var(y) * Var(p)), with weighted covariance and variances.
 
     Notes
     -----
@@ -215,7 +215,7 @@ class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
 class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
     """Lin's concordance correlation: Pearson's correlation, reduced for predictions with a shift or a different scale.
 
-    Formula: 2 Cov(y, p) / (Var(y) + Var(p) + (mean y - mean p)**2), with weighted covariance, variances and means.
+    Formula: 2 * Cov(y, p) / (Var(y) + Var(p) + (mean(y) - mean(p))**2), with weighted covariance, variances and means.
 
     Parameters
     ----------

@@ -29,7 +29,8 @@ __all__ = [
 class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
     """Coverage of a quantile forecast: the share of targets that do not exceed the forecast.
 
-    Formula: sum w [y <= p] / sum w. A forecast of the 0.9-quantile should have a coverage of 0.9.
+    Formula: (sum of the weights w of rows with y <= p) / sum(w), for targets y and forecasts p. A forecast of the
+    0.9-quantile should have a coverage of 0.9.
 
     Parameters
     ----------
@@ -104,7 +105,8 @@ class IntervalMetric(RowMean[float]):
 class IntervalScore(IntervalMetric, tag="interval_score"):
     """Winkler's interval score: the mean width of intervals, plus a penalty for targets outside; lower is better.
 
-    Formula: weighted mean of (u - l) + 2/alpha max(l - y, 0) + 2/alpha max(y - u, 0), for intervals from l to u.
+    Formula: weighted mean of (u - l) + (2 / alpha) * (max(l - y, 0) + max(y - u, 0)), for targets y and intervals from
+    l to u.
 
     Parameters
     ----------
@@ -143,7 +145,7 @@ class IntervalScore(IntervalMetric, tag="interval_score"):
 class IntervalCoverage(IntervalMetric, tag="interval_coverage"):
     """Coverage of intervals: the share of targets inside their interval, ends included.
 
-    Formula: sum w [l <= y <= u] / sum w, for intervals from l to u.
+    Formula: (sum of the weights w of rows with l <= y <= u) / sum(w), for targets y and intervals from l to u.
 
     Notes
     -----
@@ -166,7 +168,7 @@ class IntervalCoverage(IntervalMetric, tag="interval_coverage"):
 class IntervalWidth(IntervalMetric, tag="interval_width"):
     """Mean width of intervals: of two forecasts with the same coverage, the narrower one is better.
 
-    Formula: sum w (u - l) / sum w, for intervals from l to u.
+    Formula: sum(w * (u - l)) / sum(w), for weights w and intervals from l to u.
 
     Notes
     -----
@@ -204,7 +206,8 @@ class ForecastMetric(RowMean[float]):
 class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
     """Continuous ranked probability score of quantile forecasts: twice their mean pinball loss.
 
-    Formula: weighted mean over rows of (2/Q) sum_q pinball_q(y, p_q), where Q is the number of quantiles.
+    Formula: weighted mean over rows of (2 / Q) * (sum over quantiles q of pinball_q(y, p_q)), where Q is the number of
+    quantiles, y the target and p_q the forecast of quantile q.
 
     Parameters
     ----------
@@ -245,16 +248,17 @@ class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
 class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
     """Continuous ranked probability score of ensembles: the mean error of members minus half their mean distance.
 
-    Formula: mean over rows of (1/M) sum_i |x_i - y| - 1/(2 M**2) sum_ij |x_i - x_j|, for the members x_1, ..., x_M;
-    `estimator="fair"` divides by 2 M (M - 1) instead of 2 M**2, so that small ensembles gain nothing by being narrow.
+    Formula: mean over rows of sum_i(|x_i - y|) / M - sum_ij(|x_i - x_j|) / (2 * M**2), for the target y and the members
+    x_1, ..., x_M; `estimator="fair"` divides by 2 * M * (M - 1) instead of 2 * M**2, so that small ensembles gain
+    nothing by being narrow.
 
     Parameters
     ----------
     members : int
         The number of members M, which is the number of columns of `y_pred` (rows x members). Their order does not matter.
     estimator : {"energy", "fair"}
-        How the distance of members is averaged. "energy": over all M**2 pairs. "fair": over the M (M - 1) pairs of two
-        different members.
+        How the distance of members is averaged. "energy": over all M**2 pairs. "fair": over the M * (M - 1) pairs of
+        two different members.
 
     Notes
     -----
@@ -300,7 +304,7 @@ class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
 class MASE(Metric[RowTerms, float], tag="mase"):
     """Mean absolute scaled error: the MAE of the model over the MAE of a naive forecast; below 1, the model is better.
 
-    Formula: sum w |p - y| / sum w |lag - y|.
+    Formula: sum(w * |p - y|) / sum(w * |lag - y|), for weights w, predictions p and targets y.
 
     Notes
     -----

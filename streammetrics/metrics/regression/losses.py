@@ -22,9 +22,9 @@ __all__ = ["CriticalSuccessIndex", "LogCosh", "MinkowskiDistance"]
 
 
 class LogCosh(SummedLoss, tag="log_cosh"):
-    """Log-cosh loss: about error^2 / 2 for a small error, and about |error| - log 2 for a large error.
+    """Log-cosh loss: about error^2 / 2 for a small error, and about |error| - log(2) for a large error.
 
-    Formula: sum w log(cosh(p - y)) / sum w.
+    Formula: sum(w * log(cosh(p - y))) / sum(w), for weights w, predictions p and targets y.
 
     Notes
     -----
@@ -49,7 +49,7 @@ class LogCosh(SummedLoss, tag="log_cosh"):
 class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
     """Minkowski distance between the columns of predictions and targets: Euclidean at p = 2, Manhattan at p = 1.
 
-    Formula: (sum w |y_pred - y_true|**p)**(1/p). This is a sum over all rows, not a mean.
+    Formula: (sum(w * |y_pred - y_true|**p))**(1 / p), for weights w. This is a sum over all rows, not a mean.
 
     Parameters
     ----------
@@ -102,7 +102,8 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
 class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
     """Critical success index (threat score): hits / (hits + misses + false alarms) for events, values >= a threshold.
 
-    Formula: sum w [y >= t and p >= t] / sum w [y >= t or p >= t], where t is the threshold.
+    Formula: (weight of rows with y >= t and p >= t) / (weight of rows with y >= t or p >= t), for targets y,
+    predictions p and the threshold t.
 
     Parameters
     ----------

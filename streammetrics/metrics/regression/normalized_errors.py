@@ -34,7 +34,7 @@ class NormedSquares(MomentMetric):
 class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
     """Relative squared error: the squared error divided by the squared error of the mean target (1 - R2); or the root.
 
-    Formula: sum w (p - y)**2 / sum w (y - mean y)**2.
+    Formula: sum(w * (p - y)**2) / sum(w * (y - mean(y))**2), for weights w, predictions p and targets y.
 
     Parameters
     ----------
@@ -69,8 +69,9 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
 class NMSE(NormedSquares, tag="nmse"):
     """Normalized mean squared error: the squared error divided by the sum of squared targets, or by another reference.
 
-    Formula: sum w (p - y)**2 / sum w y**2; with `normalization="means"`, mean (p - y)**2 / (mean y * mean p); with
-    "constant", sum w (p - y)**2 / sum w (c - y)**2.
+    Formula: sum(w * (p - y)**2) / sum(w * y**2), for weights w, predictions p and targets y; with
+    `normalization="means"`, mean((p - y)**2) / (mean(y) * mean(p)); with "constant", sum(w * (p - y)**2) / sum(w * (c -
+    y)**2).
 
     Parameters
     ----------
@@ -116,7 +117,8 @@ class NMSE(NormedSquares, tag="nmse"):
 class NRMSE(NormedSquares, tag="nrmse"):
     """Normalized root mean squared error: RMSE divided by the mean, range, standard deviation or norm of the targets.
 
-    Formula: sqrt(sum w (p - y)**2 / sum w) / d, with d = mean y, max y - min y, sqrt(Var y) or sqrt(sum w y**2).
+    Formula: sqrt(sum(w * (p - y)**2) / sum(w)) / d, for weights w, predictions p and targets y, with d = mean(y),
+    max(y) - min(y), sqrt(Var(y)) or sqrt(sum(w * y**2)).
 
     Parameters
     ----------

@@ -51,8 +51,8 @@ def variance(pairs: Pairs, side: int) -> tuple[int, int, int]:
 def _most_within_buckets(pairs: Pairs, masses: Array) -> Array:
     """Return, for each bucket, how much larger the sum of squared ranks can be if the values in the bucket differ.
 
-    For a bucket of n rows, the increase is at most n (n**2 - 1) / 3, since `ranks` returns twice the ranks. The result
-    is rounded up.
+    For a bucket of n rows, the increase is at most n * (n**2 - 1) / 3, since `ranks` returns twice the ranks. The
+    result is rounded up.
     """
     # If rows have weights below 1, a bucket has more rows than its total weight n, and the bound is n**3 / 3.
     cubes = masses**3 - (0 if pairs.weighted else masses)
@@ -253,10 +253,10 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
 class KendallCorrelation(RankMetric, tag="kendall_correlation"):
     """Kendall's tau: the share of pairs that targets and predictions order alike, minus the share ordered oppositely.
 
-    Formula: (C - D) / sqrt((P - T_y)(P - T_p)). Of P pairs of rows, C have the same order by target and prediction, D
-    have opposite orders, T_y have equal targets, and T_p have equal predictions. Variant "a" divides by P; "c" divides
-    by n**2 (m - 1) / (2 m), where m is the number of different targets or of different predictions, whichever is
-    smaller.
+    Formula: (C - D) / sqrt((P - T_y) * (P - T_p)). Of P pairs of rows, C have the same order by target and prediction,
+    D have opposite orders, T_y have equal targets, and T_p have equal predictions. Variant "a" divides by P; "c"
+    divides by n**2 * (m - 1) / (2 * m), where n is the number of rows, and m is the number of different targets or of
+    different predictions, whichever is smaller.
 
     Parameters
     ----------

@@ -163,7 +163,7 @@ class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
 class SMAPE(SummedLoss, tag="smape"):
     """Symmetric mean absolute percentage error: errors relative to the mean of |y| and |p|, in [0, 2] or in percent.
 
-    Formula: weighted mean of 2 |p - y| / (|y| + |p|), which is 0 if both are 0.
+    Formula: weighted mean of 2 * |p - y| / (|y| + |p|), which is 0 if both are 0.
 
     Parameters
     ----------
@@ -200,7 +200,7 @@ class SMAPE(SummedLoss, tag="smape"):
 class WMAPE(SummedLoss, tag="wmape"):
     """Weighted absolute percentage error: the sum of absolute errors over the sum of absolute targets.
 
-    Formula: sum w |p - y| / sum w |y|.
+    Formula: sum(w * |p - y|) / sum(w * |y|), for weights w, predictions p and targets y.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ class WMAPE(SummedLoss, tag="wmape"):
 class MSLE(SummedLoss, tag="msle"):
     """Mean squared logarithmic error: the mean squared difference of log(1 + target) and log(1 + prediction).
 
-    Formula: sum w (log(1 + p) - log(1 + y))**2 / sum w.
+    Formula: sum(w * (log(1 + p) - log(1 + y))**2) / sum(w), for weights w, predictions p and targets y.
 
     Notes
     -----
@@ -268,7 +268,8 @@ class MSLE(SummedLoss, tag="msle"):
 class RMSLE(MSLE, tag="rmsle"):
     """Root mean squared logarithmic error: the square root of MSLE, for numbers above -1.
 
-    Formula: sqrt(sum w (log(1 + p) - log(1 + y))**2 / sum w). Some texts omit the square; that formula is meaningless.
+    Formula: sqrt(sum(w * (log(1 + p) - log(1 + y))**2) / sum(w)), for weights w, predictions p and targets y. Some
+    texts omit the square; that formula is meaningless.
 
     Notes
     -----

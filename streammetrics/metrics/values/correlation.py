@@ -22,7 +22,7 @@ NAN = float("nan")
 class CorrelationMatrix(Metric[ColumnProducts, NDArray[Any]], tag="correlation_matrix"):
     """Correlation matrix: Pearson's correlation of each pair of columns, in the order of `variables`.
 
-    Formula: Cov(a, b) / sqrt(Var(a) Var(b)), weighted.
+    Formula: Cov(a, b) / sqrt(Var(a) * Var(b)), with weighted covariance and variances.
 
     Parameters
     ----------
@@ -33,9 +33,10 @@ class CorrelationMatrix(Metric[ColumnProducts, NDArray[Any]], tag="correlation_m
 
     Notes
     -----
-    The square of each correlation is an exact fraction, and its root is rounded once. For c columns, the state takes 270 c
-    (c + 3) bytes, and a row takes about 3 c (c + 3) ns. The definition is that of numpy's `corrcoef` of the transpose, and
-    of pandas' `DataFrame.corr`. If all values of a column are equal, its row and its column of the matrix are NaN.
+    The square of each correlation is an exact fraction, and its root is rounded once. For c columns, the state takes
+    270 * c * (c + 3) bytes, and a row takes about 3 * c * (c + 3) ns. The definition is that of numpy's `corrcoef` of
+    the transpose, and of pandas' `DataFrame.corr`. If all values of a column are equal, its row and its column of the
+    matrix are NaN.
 
     Examples
     --------

@@ -152,7 +152,7 @@ def _estimate(kept_keys: int, share: float, within: tuple[float, float]) -> Esti
     The interval inverts a score test: it contains all numbers of keys that the test does not reject.
     """
     # The number of kept keys has a binomial distribution. The ends of the interval are the solutions n of (kept - share
-    # n)**2 = z**2 share (1 - share) n.
+    # * n)**2 = z**2 * share * (1 - share) * n.
     value, left = _clip(kept_keys / share, within), 1.0 - share
 
     def ends(confidence: float) -> tuple[float, float]:

@@ -51,8 +51,8 @@ class CountedKeys(Metric[KeyCounts, Any]):
 class HeavyHitters(CountedKeys, tag="heavy_hitters"):
     """Heavy hitters: the most frequent keys and the weight of the rows of each; the first key is the mode.
 
-    Formula: the k keys with the largest sum w. Among keys with equal sums, those that come first in ascending order are
-    chosen.
+    Formula: the k keys with the largest sums of weights w. Among keys with equal sums, those that come first in
+    ascending order are chosen.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ class OfHeaviest(OwnReading):
 class Entropy(CountedKeys, tag="entropy"):
     """Entropy of a categorical column: 0 if all rows have one key, log(keys) if all keys are equally frequent.
 
-    Formula: - sum p log p, where p is the share of each key.
+    Formula: -sum(p * log(p)) over keys, where p is the share of a key.
 
     Parameters
     ----------
@@ -117,10 +117,10 @@ class Entropy(CountedKeys, tag="entropy"):
 
     Notes
     -----
-    The value is computed from exact weights, and is accurate to a few ulp even if nearly all rows have the same key. The
-    definition is that of scipy's `entropy`. The entropy of a sample underestimates the entropy of the distribution by
-    about (keys - 1) / (2 rows); neither the value nor `interval()` corrects this bias. The state and the cost are the same
-    as for `HeavyHitters`. The value is undefined without rows.
+    The value is computed from exact weights, and is accurate to a few ulp even if nearly all rows have the same key.
+    The definition is that of scipy's `entropy`. The entropy of a sample underestimates the entropy of the distribution
+    by about (keys - 1) / (2 * rows); neither the value nor `interval()` corrects this bias. The state and the cost are
+    the same as for `HeavyHitters`. The value is undefined without rows.
 
     Examples
     --------
@@ -159,7 +159,7 @@ class Entropy(CountedKeys, tag="entropy"):
 class UniqueShare(CountedKeys, tag="unique_share"):
     """Unique share: the share of rows whose key no other row has; 1 for a column that identifies rows.
 
-    Formula: (number of keys with weight 1) / sum w.
+    Formula: (number of keys with weight 1) / sum(w), for weights w of rows.
 
     Notes
     -----

@@ -43,13 +43,13 @@ class MeanOfTerms(Metric[RowTerms, float]):
 class GeometricMean(MeanOfTerms, tag="geometric_mean"):
     """Geometric mean: the exponential of the weighted mean of the logarithms of positive values.
 
-    Formula: exp(sum w log(v) / sum w).
+    Formula: exp(sum(w * log(v)) / sum(w)), for weights w and values v.
 
     Notes
     -----
-    Each logarithm is rounded to float64, and their sum is exact: the relative error is about 2**-52 times the largest |log
-    v|. A value of 0 or below raises an error. The definition is that of scipy's `gmean`. The state takes 1.7 kB; a row
-    takes about 20 ns. The value is undefined without rows.
+    Each logarithm is rounded to float64, and their sum is exact: the relative error is about 2**-52 times the largest
+    |log(v)|. A value of 0 or below raises an error. The definition is that of scipy's `gmean`. The state takes 1.7 kB;
+    a row takes about 20 ns. The value is undefined without rows.
 
     Examples
     --------
@@ -75,7 +75,7 @@ class GeometricMean(MeanOfTerms, tag="geometric_mean"):
 class HarmonicMean(MeanOfTerms, tag="harmonic_mean"):
     """Harmonic mean: the weighted harmonic mean of positive values, such as speeds or ratios with equal numerators.
 
-    Formula: sum w / sum (w / v).
+    Formula: sum(w) / sum(w / v), for weights w and values v.
 
     Notes
     -----

@@ -21,7 +21,8 @@ __all__ = ["Quantile"]
 class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     """Quantile: the value at or below which the share q of the total weight lies, with certified bounds.
 
-    Formula: the smallest v with W(values <= v) >= q W; if W(values <= v) = q W, the mean of v and the next value.
+    Formula: the smallest v for which the weight of the values <= v is at least q * W, where W is the total weight; if
+    it is exactly q * W, the mean of v and the next value.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ ALIKE = "all values are equal"
 class StandardDeviation(Variance, tag="standard_deviation"):
     """Standard deviation: the square root of the weighted variance, in the unit of the values.
 
-    Formula: sqrt(sum w (v - mean)**2 / (sum w - ddof)).
+    Formula: sqrt(sum(w * (v - mean)**2) / (sum(w) - ddof)), for weights w and values v.
 
     Notes
     -----
@@ -44,13 +44,13 @@ class StandardDeviation(Variance, tag="standard_deviation"):
 class Skewness(MomentOfValues, tag="skewness"):
     """Skewness: the weighted skewness of the values; 0 for a symmetric distribution, positive if the right tail is longer.
 
-    Formula: m_3 / m_2**1.5 with m_k = sum w (v - mean)**k / sum w.
+    Formula: m_3 / m_2**1.5 with m_k = sum(w * (v - mean)**k) / sum(w), for weights w and values v.
 
     Parameters
     ----------
     bias : bool
-        With False, the value is multiplied by sqrt(n (n - 1)) / (n - 2), where n = sum w. It is then unbiased for normal
-        data. A row of weight k counts as k rows.
+        With False, the value is multiplied by sqrt(n * (n - 1)) / (n - 2), where n = sum(w). It is then unbiased for
+        normal data. A row of weight k counts as k rows.
 
     Notes
     -----
@@ -97,15 +97,15 @@ class Skewness(MomentOfValues, tag="skewness"):
 class Kurtosis(MomentOfValues, tag="kurtosis"):
     """Kurtosis: the weighted excess kurtosis of the values, a measure of heavy tails; 0 for the normal distribution.
 
-    Formula: m_4 / m_2**2 - 3 with m_k = sum w (v - mean)**k / sum w.
+    Formula: m_4 / m_2**2 - 3 with m_k = sum(w * (v - mean)**k) / sum(w), for weights w and values v.
 
     Parameters
     ----------
     fisher : bool
         Whether 3 is subtracted. False gives Pearson's kurtosis, which is 3 for the normal distribution.
     bias : bool
-        False gives the estimate that is unbiased for normal data: (n - 1) / ((n - 2)(n - 3)) ((n + 1) m_4 / m_2**2 -
-        3 (n - 1)), where n = sum w. A weight is thus the number of rows with the same value.
+        False gives the estimate that is unbiased for normal data: (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * m_4 /
+        m_2**2 - 3 * (n - 1)), where n = sum(w). A weight is thus the number of rows with the same value.
 
     Notes
     -----

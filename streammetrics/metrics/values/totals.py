@@ -39,7 +39,7 @@ class MomentOfValues(Metric[Moments, float]):
 class Mean(MomentOfValues, tag="mean"):
     """Mean: the mean of the values, weighted if rows have weights.
 
-    Formula: sum w v / sum w.
+    Formula: sum(w * v) / sum(w), for weights w and values v.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Mean(MomentOfValues, tag="mean"):
 class Sum(MomentOfValues, tag="sum"):
     """Sum: the weighted sum of the values, such as revenue, clicks or seconds.
 
-    Formula: sum w v.
+    Formula: sum(w * v), for weights w and values v.
 
     Notes
     -----
@@ -111,7 +111,7 @@ class Sum(MomentOfValues, tag="sum"):
 class Count(MomentOfValues, tag="count"):
     """Count: the number of rows, or their total weight if rows are weighted.
 
-    Formula: sum w.
+    Formula: sum(w), for weights w.
 
     Notes
     -----
@@ -143,7 +143,7 @@ class Count(MomentOfValues, tag="count"):
 class Variance(MomentOfValues, tag="variance"):
     """Variance: the weighted mean of the squared distances between the values and their mean.
 
-    Formula: sum w (v - mean)**2 / (sum w - ddof).
+    Formula: sum(w * (v - mean)**2) / (sum(w) - ddof), for weights w and values v.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class Variance(MomentOfValues, tag="variance"):
 class Ratio(Metric[Moments, float], tag="ratio"):
     """Ratio of the totals of two columns, such as clicks per impression or revenue per session.
 
-    Formula: sum w n / sum w d.
+    Formula: sum(w * n) / sum(w * d), for weights w, numerators n and denominators d.
 
     Parameters
     ----------
