@@ -380,8 +380,8 @@ def check_list(what: str, value: Any, kind: str) -> list[Any]:
 
 
 PLAIN = (int, float, str, bytes, tuple, types.NoneType)
-# The methods that convert an object to Python values: of numpy and pandas; of pyarrow columns; of polars; of pyarrow
-# scalars.
+# The methods that convert an object to Python values, in this order: for numpy and pandas, for pyarrow columns, for
+# polars, and for pyarrow scalars.
 UNPACKS = ("tolist", "to_pylist", "to_list", "as_py")
 
 

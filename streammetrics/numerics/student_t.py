@@ -19,7 +19,7 @@ __all__ = ["NORMAL", "normal_of_t", "normal_quantile", "normal_tail", "t_of_norm
 Numbers = Any
 """The type of arguments and results: a np.float64, or an array of float64 with one axis."""
 
-# Coefficients of the series Gamma(w + 3/4) / Gamma(w + 1/4) = sqrt(w) (1 + GAMMA1 / w^2 + GAMMA2 / w^4 + ...).
+# Coefficients of the series Gamma(w + 3/4) / Gamma(w + 1/4) = sqrt(w) * (1 + GAMMA1 / w^2 + GAMMA2 / w^4 + ...).
 GAMMA1 = 1.0 / 64.0
 GAMMA2 = -19.0 / 8192.0
 GAMMA3 = 631.0 / 524288.0
@@ -74,7 +74,7 @@ def _apply_piecewise(
 
 
 def _gamma_ratio(a: Numbers) -> Numbers:
-    """Return Gamma(a + 1/2) / Gamma(a) for a > 0, from the series of Tricomi and Erdelyi (1951) in (a - 1/4)^-2."""
+    """Return Gamma(a + 1/2) / Gamma(a) for a > 0, from the series of Tricomi and Erdelyi (1951) in 1 / (a - 1/4)^2."""
     factor = 1.0 + 0.0 * a
     while _is_any(low := a < 32.0):
         factor = _select(low, factor * (a / (a + 0.5)), factor)
@@ -94,7 +94,7 @@ def _density(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
 
 
 def _centre(t: Numbers, df: Numbers) -> Numbers:
-    """Return P(0 < T < t) / (t density(t)), from the hypergeometric series (DLMF 8.17.8).
+    """Return P(0 < T < t) / (t * density(t)), from the hypergeometric series (DLMF 8.17.8).
 
     All terms of the series are positive, so none cancel. The terms may increase at first. The sum ends when a term is
     below 1e-17 times the sum.
@@ -111,7 +111,7 @@ def _centre(t: Numbers, df: Numbers) -> Numbers:
 
 
 def _fraction(t: Numbers, df: Numbers) -> Numbers:
-    """Return P(T > t) / (t density(t)) for t > 0, from a continued fraction, by Lentz's method.
+    """Return P(T > t) / (t * density(t)) for t > 0, from a continued fraction, by Lentz's method.
 
     The fraction is the even part of DLMF 8.17.22, with x = df / (df + t^2). The full fraction loses digits for small
     df. In its even part, 1 - x is computed directly, so that no digits cancel. The fraction converges slowly for t near
@@ -138,7 +138,7 @@ def _fraction(t: Numbers, df: Numbers) -> Numbers:
 
 
 def _mills(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
-    """Return P(T > t) / (t density(t)) for t > 0, by the series near 0 and by the continued fraction elsewhere."""
+    """Return P(T > t) / (t * density(t)) for t > 0, by the series near 0 and by the continued fraction elsewhere."""
 
     def near(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
         return 0.5 / (t * _density(t, df, peak)) - _centre(t, df)
@@ -257,7 +257,7 @@ def _start(x: Numbers, df: Numbers, other: Numbers, log_q: Numbers) -> Numbers:
     """Return an approximation of `_same_tail`, from which Newton's method starts.
 
     It converts x to a normal deviate z, and z to a t with `other` degrees of freedom, by the approximation of Wallace
-    (1959): z = c sqrt(df log(1 + t^2 / df)) with c = (8 df + 1) / (8 df + 3).
+    (1959): z = c * sqrt(df * log(1 + t^2 / df)) with c = (8 * df + 1) / (8 * df + 3).
     """
     z = np.sqrt(df * _log1p_square(x, df)) * (8.0 * df + 1.0) / (8.0 * df + 3.0)
     z_other = z * (8.0 * other + 3.0) / (8.0 * other + 1.0)
