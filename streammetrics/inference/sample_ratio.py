@@ -1,7 +1,7 @@
 """Tests for sample ratio mismatch, which check that users are split between the arms as planned.
 
-A mismatch means that some users are missing from an arm, and probably not at random. Differences between the arms can then
-not be trusted.
+A mismatch means that some users are missing from an arm, and probably not at random. In that case, differences between
+the arms cannot be trusted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ P_ALARM = 0.001
 # average is again an e-value. Small concentrations detect large mismatches among few users, and the large concentration
 # detects small mismatches among many users.
 PRIORS = (30.0, 300.0, 1e4)
-# Users are split as planned only if the 99 % interval of the share of each arm contains its planned share, and is at
+# The split counts as planned only if the 99 % interval of the share of each arm contains the planned share and is at
 # most 2 percentage points wide.
 CONFIDENCE, MAX_WIDTH = 0.99, 0.02
 # The maximum logarithm of an e-value; an e-value above e^700 is reported as inf.
@@ -72,13 +72,13 @@ class SampleRatio(NamedTuple):
 
     @property
     def shares(self) -> dict[Any, float]:
-        """The observed share of each arm; NaN without users."""
+        """The observed share of each arm; NaN if there are no users."""
         total = math.fsum(self.users.values())
         return {arm: count / total if total else float("nan") for arm, count in self.users.items()}
 
     @property
     def intervals(self) -> dict[Any, tuple[float, float]]:
-        """The 99 % interval (Wilson) of the share of each arm; NaN without users."""
+        """The 99 % Wilson interval of the share of each arm; NaN if there are no users."""
         counted = math.fsum(self.users.values()) * self.share
         z = float(normal_quantile((1.0 + CONFIDENCE) / 2.0))
         return {arm: _wilson_interval(share, counted, z) for arm, share in self.shares.items()}
@@ -252,7 +252,7 @@ def _compute_e_value(counts: list[float], shares: list[float]) -> float:
 
 
 def _wilson_interval(share: float, users: float, z: float) -> tuple[float, float]:
-    """Return the score interval of a share; `z` is the normal quantile of its confidence level. NaN without users."""
+    """Return the Wilson interval of a share of `users` users; `z` is the normal quantile of its confidence level."""
     if not users:
         return math.nan, math.nan
     scale = 1.0 + z * z / users

@@ -218,8 +218,8 @@ class Scorecard(Plottable):
         Parameters
         ----------
         adjust : {"holm", "bh"}, optional
-            Multiplicity correction over all rows of a treatment. The words "better", "worse" and "breached" then need the
-            interval and the adjusted p-value.
+            Multiplicity correction over all rows of a treatment. The words "better", "worse" and "breached" then
+            require that both the interval and the adjusted p-value support them.
         """
         return self._slice_table(self.arms, adjust)
 

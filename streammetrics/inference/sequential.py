@@ -51,7 +51,7 @@ class Look(NamedTuple):
         Number of users so far, in the compared arms together.
     planned : float
         Planned number of users, fixed before the first look; `TUNED_USERS` if there is no plan. It need not be exact:
-        with half or twice this number, the time to a result changes by 2 %.
+        if it is wrong by a factor of 2, the time to a result changes by 2 %.
     confidence : float
         The nominal coverage for which the intervals are as narrow as possible, fixed before the first look.
     """
@@ -91,7 +91,7 @@ def boundary(x: float, alpha: float) -> float:
 
 
 def sequential_reach(look: Look, confidence: float, df: Any) -> Any:
-    """Return the half width of the always-valid interval in standard errors; NaN where `df` is NaN or 0."""
+    """Return the half width of the always-valid interval in units of the standard error; NaN where `df` is NaN or 0."""
     deviate = boundary(look.scaled_time, alpha_of(confidence))
     if np.ndim(df) == 0:
         return _compute_reach(deviate, float(df))

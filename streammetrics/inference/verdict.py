@@ -116,7 +116,7 @@ class Progress(NamedTuple):
     tuned_users: float | None = None
 
     def check(self) -> None:
-        """Raise InvalidInputError if `users` is missing, or if the ways of looking contradict each other."""
+        """Raise InvalidInputError if `users` is missing, or if `planned` and `final` contradict each other."""
         if self.users is None and (self.planned is not None or self.sequential):
             raise InvalidInputError(
                 "planned= and sequential=True need users=, the number of users so far; pass it, too"
@@ -166,7 +166,7 @@ class ComparisonReading(NamedTuple):
     word : str
         "better", "worse", "unclear" or "too few"; for a guardrail "held", "breached", "undecided" or "not shown".
     interval : Interval
-        Interval of the change; for a breached guardrail, at the corrected confidence.
+        Interval of the change; for a breached guardrail, its confidence is corrected for the number of guardrails.
     reason : str or None
         Why there is no interval, if the word is "too few" or "not shown".
     """
@@ -403,8 +403,8 @@ def build_verdict(
     Raises
     ------
     InvalidInputError
-        The same as for `interpret_effect`; or if the number of users so far is missing, or the ways of looking contradict
-        each other.
+        The same as for `interpret_effect`; or if the number of users so far is missing, or `planned` and `final`
+        contradict each other.
 
     Examples
     --------
@@ -554,7 +554,7 @@ def _describe_decision(
 
 
 def _describe_margin(effect: MetricEffect) -> str:
-    """Return what a guardrail allows, in percent of the control or in units of the metric."""
+    """Return a clause with the change that a guardrail allows, in percent of the control or in units of the metric."""
     margin = effect.margin or 0.0
     size = f"{100.0 * margin:.4g} %" if effect.estimate.is_relative else f"{margin:.4g}"
     if effect.better == "one":

@@ -88,7 +88,7 @@ def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcom
     array([20., 40.,  8.,  0., 60.])
     """
     percentage = _read_cap(cap)
-    # Checking numbers and hashing text need compiled kernels.
+    # The checks of numbers and the hashes of text use compiled kernels, so load them first.
     load_engine()
     batch = Batch({"outcome": outcome, "unit": unit})
     values = np.asarray(_read_column(batch, "outcome", Number(), "a finite number"), np.float64)

@@ -39,7 +39,7 @@ class CountedParts(NamedTuple):
     Parameters
     ----------
     states : tuple of State
-        The states of the metrics; they do not change afterwards.
+        The states of the metrics; they never change.
     part_numbers : tuple of int
         The numbers of the parts of the log that the states cover.
     rows : int

@@ -109,8 +109,9 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
     """Return the one type that a column has in all text files of a log.
 
     Inferring the type of each file separately would make the result depend on how rows are split into files. A column
-    that is only a key is read as text: this keeps its spelling, and any value in a later row can be read as text. Other
-    numbers are read as float64, because a column of scores may start with a thousand integers such as 0.
+    that is only a key is read as text: this keeps its spelling, and any value in a later row can be read as text.
+    Numbers in other columns are read as float64, because a column of scores may start with a thousand integers such as
+    0.
 
     Parameters
     ----------

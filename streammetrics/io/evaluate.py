@@ -47,7 +47,7 @@ __all__ = [
 
 OVERALL = "overall"
 WATCH_SECONDS = 0.1
-# How long an interrupt waits for threads: much longer than a batch takes, but shorter than the compilation of a kernel.
+# How long to wait for threads after an interrupt: much longer than a batch takes, but shorter than compiling a kernel.
 STOP_SECONDS = 2.0
 
 
@@ -352,7 +352,7 @@ def _count_edge_queries(pieces: list[LogPiece], total: MetricCollection) -> None
 
 
 def _check_unbound_roles(metrics: MetricCollection | Sharded, columns: set[str]) -> None:
-    """Raise an error if a column that is read for another purpose would become an optional argument of `update`.
+    """Raise an error if `update` would take a column that is read for another purpose as an optional argument.
 
     For example, a slicing column named `sample_weight` would be used as the weights, because `update` finds its arguments
     by the names of columns.

@@ -120,7 +120,8 @@ class QueryPartitions:
         row = 0
         for batch in batches:
             ids = compute_query_ids(batch, self.column)
-            # A Fibonacci hash of the query ID selects the partition. Use its high bits, which are mixed best.
+            # A Fibonacci hash of the query ID selects the partition. Use the high bits of the hash, because they depend
+            # on more bits of the ID than the low bits do.
             partition = (ids[:, 0].view(np.uint64) * HASH_MULTIPLIER >> np.uint64(32)).astype(np.int64) % self.count
             order = np.argsort(partition, kind="stable")
             positions = pa.array((number << ROW_BITS) + row + np.arange(len(ids)))

@@ -88,7 +88,7 @@ class LogPart:
         Yields
         ------
         pyarrow.RecordBatch
-            String columns among the keys, and partition keys, are dictionary-encoded.
+            A batch of rows. Partition keys, and string columns among the other keys, are dictionary-encoded.
 
         Raises
         ------

@@ -56,7 +56,7 @@ class Pipe:
         return reader
 
     def read_at(self, reader: PipeReader, at: int, size: int) -> bytes:
-        """Return up to `size` bytes from position `at`, or no bytes at the end of the stream."""
+        """Return up to `size` bytes from position `at` for a reader, or no bytes at the end of the stream."""
         with self._lock:
             if self._last not in (None, reader):
                 return b""
@@ -102,7 +102,7 @@ class PipeReader(io.RawIOBase):
 def open_source(source: LogFile, *, last: bool = False) -> pa.NativeFile:
     """Open a local or remote file, or standard input at its start.
 
-    `last` says that standard input will not be opened again. Its bytes are then not kept in memory.
+    `last` says whether standard input is opened for the last time. If so, its bytes are not kept in memory.
     """
     if source.pipe is None:
         return open_file(source.file)

@@ -75,7 +75,7 @@ class QuoteCheck:
         Raises
         ------
         LogError
-            A quotation mark swallows rows, or is left open.
+            A stray quotation mark would turn several rows into one cell, or a quotation mark is not closed.
         """
         data = self._unchecked + block
         if not self._column_count and block and len(data) < _FIRST_BYTES and data.count(b"\n") <= _FIRST_ROWS:

@@ -101,7 +101,7 @@ class FileFacts:
 
     @classmethod
     def from_schema(cls, schema: pa.Schema, rows: int | None, spans: tuple[FileSpan, ...]) -> FileFacts:
-        """Build the `FileFacts` of a schema and drop its metadata. Raises an error if a column name is not valid UTF-8."""
+        """Build the `FileFacts` of a schema, without its metadata; raise an error if a column name is not UTF-8."""
         names = tuple(schema.names)
         types = dict(_list_fields("", schema)) | dict(zip(names, schema.types, strict=True))
         repeated = {name: n for name, n in Counter(names).items() if n > 1}

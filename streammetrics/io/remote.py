@@ -20,7 +20,7 @@ _STAMPS = ("ETag", "etag", "md5Hash", "generation", "LastModified", "last_modifi
 
 
 class RemoteFile(NamedTuple):
-    """A remote file: its URL, its size in bytes, and a stamp (such as the ETag) that changes when it is rewritten."""
+    """A remote file: its URL, its size in bytes, and a stamp (such as an ETag) that changes when the file does."""
 
     url: str
     bytes: int

@@ -61,7 +61,7 @@ class Condition:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the value is large and an integer, so that integers must be compared exactly."""
+        """Whether the value is a large integer, so that integers must be compared with it exactly."""
         return self.is_large and _INTEGER.fullmatch(self.value) is not None
 
     def holds(self, values: pa.Array) -> pa.Array:
@@ -142,7 +142,7 @@ class Condition:
         return number.scaleb(kind.scale, _EXACT) if pa.types.is_decimal(kind) else number
 
     def _parse_scalar(self, kind: pa.DataType) -> pa.Scalar:
-        """Return the value as an Arrow scalar of this type. For float types of any width, it is a float64."""
+        """Return the value as an Arrow scalar of this type; for float types of any width, the scalar is a float64."""
         text = self.value
         if pa.types.is_boolean(kind):
             return pa.scalar(_BOOLEANS[text.lower()])

@@ -102,7 +102,7 @@ class TextReader:
     def _recognize_missing(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema with numeric types for columns that have only numbers and spellings of missing values.
 
-        If a column has a spelling such as "N/A", Arrow infers that it is text, so its numbers would also be read as text.
+        If a column has a spelling such as "N/A", Arrow would read the whole column, including its numbers, as text.
         With a numeric type, reading the file raises an error instead, which names the first row with such a spelling.
         """
         if pa.string() not in schema.types:
@@ -134,7 +134,7 @@ class TextReader:
         quotes, names = self.format.quotes, list(self.format.columns) or None
         return csv.open_csv(
             raw,
-            # With threads, Arrow's errors have no row numbers.
+            # If Arrow used threads, its errors would not contain row numbers.
             read_options=csv.ReadOptions(block_size=block, use_threads=False, column_names=names),
             parse_options=csv.ParseOptions(
                 delimiter=self.delimiter if len(self.delimiter.encode()) == 1 else SEPARATOR,

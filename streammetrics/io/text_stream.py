@@ -81,7 +81,8 @@ class TextStream(io.RawIOBase):
         Raises
         ------
         LogError
-            The content is damaged or has another format, or a quotation mark swallows rows.
+            The content is damaged or has another format, or a stray quotation mark would turn several rows into one
+            cell.
         """
         while True:
             # Arrow accepts no more bytes than it requests. The last read may have left the start of a delimiter, which

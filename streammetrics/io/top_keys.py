@@ -111,7 +111,7 @@ def _count_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> 
 
 
 def _flag_counted_rows(batch: pa.RecordBatch, any_of: Sequence[str]) -> pa.Array:
-    """Return 1 for each row in which one of the columns `any_of` is 1, else 0; without columns, return 1 for all rows.
+    """Return 1 for each row in which at least one column of `any_of` is 1, else 0; without columns, return 1 for all.
 
     The result is summed for each key, so a key without such rows is still listed, with 0 rows.
     """

@@ -38,7 +38,7 @@ def configured_folder() -> Path | None:
 
 
 def user_folder() -> Path | None:
-    """Return the cache folder in the user's home, or None if there is none or other users can write to it."""
+    """Return the cache folder in the user's home; None if there is no home or other users can write to the folder."""
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:  # the user has no home

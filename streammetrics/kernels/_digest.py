@@ -78,7 +78,7 @@ def describe_environment() -> str:
             platform.machine(),
             (np.__version__, numba.__version__, llvmlite.__version__),
             sorted(settings.items()),
-            # This describes the processor and its instruction sets.
+            # The tuple describes the processor and its instruction sets.
             cpu_target.target_context.codegen().magic_tuple(),
             hashlib.sha256(Path(_compiler.__file__).read_bytes()).hexdigest(),
         )

@@ -54,7 +54,7 @@ def add_saturating(numbers: Any, at: Any, high: Any, low: Any) -> None:
 def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
     """Add `units`, the sum of a block's rounded squares, to the saturating sum at index `at`.
 
-    `units` is an integer, in units of 2**-41 if the metric is the log loss (`loss` is true), and of 2**-52 otherwise.
+    `units` is an integer, in units of 2**-41 for log-loss (if `loss` is true), and in units of 2**-52 otherwise.
     """
     if loss:
         add_saturating(numbers, at, units >> i8(21), (units & i8((1 << 21) - 1)) << i8(19))

@@ -90,7 +90,7 @@ def find_cells_in_range(
 def find_cells_by_id(
     row_parents: Any, first: Any, second: Any, table: Any, parents: Any, codes: Any, count: Any, out: Any
 ) -> Any:  # fmt: skip
-    """Write the cell of each row and add new cells, like `find_cells`, for keys that are IDs of 64 or 128 bits.
+    """Write the cell of each row and add new cells, like `find_cells`, for keys that are 64-bit or 128-bit IDs.
 
     The words of an ID are in `first` and `second`; if IDs have one word, `second` is empty. `codes` holds two words per
     cell. If there are many cells, most accesses miss the cache of the processor. A large table is therefore accessed in
@@ -138,9 +138,9 @@ def find_known_cells(
 ) -> Any:  # fmt: skip
     """Write the cell of each row, given its parent cell and integer key; return 1 if a row needs a new cell, else 0.
 
-    `values` holds the key of each row. `stored` and `slots` are the keys that have a code, and their hash table (see
-    `encode_ints`). If `extent` is 0, `table` is a hash table; otherwise it has a slot for every pair of a parent and a
-    code from `low` to `low + extent - 1`. `parents` and `codes` contain these two numbers for each cell.
+    `values` holds the key of each row, and `stored` the keys that have a code; `slots` is the hash table of these keys
+    (see `encode_ints`). If `extent` is 0, `table` is a hash table; otherwise it has a slot for every pair of a parent
+    and a code from `low` to `low + extent - 1`. `parents` and `codes` hold the parent and the code of each cell.
     """
     is_lone = row_parents.shape[0] == 0
     for i in range(values.shape[0]):

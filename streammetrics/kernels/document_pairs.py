@@ -90,8 +90,8 @@ def count_pairs(worth: Any, end: Any, n: Any, length: Any, one: Any, other: Any,
     counts[0] = count_unequal_pairs(one, i8(0), n)
     counts[1] = counts[0] - wrong
     sort_descending(worth, n, length)
-    # The documents that were not returned are now sorted by descending gain. `higher` is the index of the first of them
-    # whose gain is at most that of the returned document, and `as_high` the index of the first whose gain is smaller.
+    # The documents that were not returned are now sorted by descending gain. For each returned document, `higher` is
+    # the index of the first of them with a gain that is not higher, and `as_high` that of the first with a lower gain.
     higher, as_high = n, n
     better, worse = i8(0), i8(0)
     for at in range(n):

@@ -26,8 +26,8 @@ MANTISSA_MASK = i8(0xFFFFFFFFFFFFF)
 # either sign does not change the exponent, so the low bits of the sum are the smaller number as an integer.
 HALF = i8(1) << i8(51)
 SPLIT = 2.0**27 + 1.0
-# If all numbers of a block have smaller biased exponents than this one, the block is split with this exponent instead.
-# The exponents of the magic numbers, which are up to 97 lower, are thus always positive.
+# If all biased exponents of a block are below LEAST, the block is split with LEAST instead of its largest exponent. The
+# exponents of the magic numbers, which are up to 97 lower, are thus always positive.
 LEAST = i8(120)
 # The position, counted from the lowest bit of a superaccumulator, of the bit that has the value 1 (2**0).
 UNITS = i8(1088)
@@ -141,7 +141,7 @@ def copy_in_range(v: Any, out: Any, smallest: Any, most: Any) -> Any:
 
 @inline
 def magic_bits(e: Any) -> Any:
-    """Return the bits of the two magic numbers with which `split_number` splits numbers of biased exponents up to e."""
+    """Return the bits of the two magic numbers for `split_number`, for numbers with biased exponents up to e."""
     return ((e + i8(3)) << i8(52)) | HALF, ((e - i8(47)) << i8(52)) | HALF
 
 

@@ -109,9 +109,9 @@ def sum_group_wins(
 ) -> Any:  # fmt: skip
     """Write the total weights of the negatives, positives, concordant pairs and all pairs of each group.
 
-    A tied pair counts one half. The elements of the inputs are those of `count_group_wins`, with the weight of their
-    rows instead of the number. The weight of element j is high[j] * 2**-20 + low[j] * 2**-60. Each of the four results
-    is rounded once.
+    A tied pair counts one half. The elements of the inputs are those of `count_group_wins`, but with the total weight
+    of their rows instead of the number of rows. The weight of element j is high[j] * 2**-20 + low[j] * 2**-60. Each of
+    the four results is rounded once.
     """
     neg, pos, here, tied = scratch(4, i8), scratch(4, i8), scratch(4, i8), scratch(4, i8)
     above, won = scratch(4, i8), scratch(8, i8)

@@ -93,9 +93,9 @@ def bpref(worth: Any, level: Any, un: Any, n: Any, R: Any, N: Any) -> Any:
 def inferred_precision(worth: Any, level: Any, un: Any, n: Any) -> Any:
     """Return the sum of the inferred precisions at the ranks of relevant documents, the numerator of inferred AP.
 
-    The fraction of relevant documents among the unjudged documents of the pool is estimated from the judged documents
-    above the same rank. `un` is 0 for a judged document, 1 for an unjudged document of the pool, and 2 for any other
-    document.
+    At each rank, the fraction of relevant documents among the unjudged documents of the pool is estimated from the
+    judged documents above this rank. `un` is 0 for a judged document, 1 for an unjudged document of the pool, and 2 for
+    any other document.
     """
     total, rel, non, blank = 0.0, i8(0), i8(0), i8(0)
     for i in range(n):

@@ -1,7 +1,7 @@
 """HyperLogLog registers, from which the number of distinct keys is estimated.
 
-The first bits of a key's hash choose a register. The register holds the length of the longest run of leading zeros in
-the other bits of the hashes of its keys, plus 1.
+The first bits of a key's hash choose a register. For each key, the leading zeros in the other bits of its hash are
+counted. A register holds 1 plus the largest of these counts over its keys.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sum weights, terms of losses, products of columns and values over rows, without rounding.
+"""Sum weights, loss terms, products of columns, and values over rows, without rounding.
 
 Every sum is a superaccumulator: an array of 68 integers, each of which holds 32 bits of one long number (see
 `exact_sums`). With one cell, a block of rows is added at a time. With several cells, rows are added one by one. If there
@@ -286,7 +286,7 @@ def split_column(block: Any, sizes: Any, q: Any, m: Any) -> None:
 
 @outline
 def gather_in_range(values: Any, a: Any, out: Any, limits: Any) -> Any:
-    """Copy rows, which start at row `a`, as float64 to `out`, and return whether all values are within `limits`.
+    """Copy rows, starting at row `a`, as float64 to `out`, and return whether all values are within `limits`.
 
     `limits` holds four numbers: the smallest and the largest absolute value of numbers other than 0, the lowest value, and
     whether the lowest value itself is excluded.
@@ -341,10 +341,11 @@ def add_column_products(
     block: Any, sizes: Any, x_column: Any, y_column: Any, m: Any, at: Any, a: Any, stride: Any, cell: Any, sums: Any,
     often: Any,
 ) -> None:  # fmt: skip
-    """Add the products of two columns of a block of m rows to the sums of their cells.
+    """Multiply two columns of a block of m rows, and add each product to the sum of its cell.
 
-    `at` holds the cell of each row, and the block starts at its element `a`; if `at` is empty, there is one cell. A cell
-    has `stride` sums, of which number `cell` is used. `sizes` holds the largest and the smallest exponent of each column.
+    `at` holds the cell of each row, and the block starts at its element `a`; if `at` is empty, there is one cell. A
+    cell has `stride` sums, of which number `cell` is used. `sizes` holds the largest and the smallest exponent of each
+    column.
     """
     if at.shape[0] == 0:
         # Compute an upper bound on the exponents of products from the largest exponents of the two columns.
@@ -358,7 +359,7 @@ def add_column_products(
 
 @outline
 def add_values(v: Any, at: Any, a: Any, stride: Any, cell: Any, numbers: Any, often: Any) -> None:
-    """Add the numbers v of a block of rows to the sums of their cells.
+    """Add the numbers v, one for each row of a block, to the sums of their cells.
 
     `at` holds the cell of each row, and the block starts at its element `a`; if `at` is empty, there is one cell. A cell
     has `stride` sums, of which number `cell` is used.

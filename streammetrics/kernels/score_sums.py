@@ -236,7 +236,7 @@ def sum_scores_multilabel(
 def sum_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add terms of any size (such as the log-loss of logits) of unweighted rows of one cell, and count the rows.
+    """Add terms of any size (such as the log-loss of logits), for unweighted rows of one cell, and count the rows.
 
     The parameters are those of `sum_scores`, with two additions: scores are logits if `logit`, and values of 2**31 or
     more are added to `large`. If a value is invalid, return 1 and add nothing.
@@ -249,7 +249,7 @@ def sum_unbounded_multilabel(
     width: Any, y: Any, s: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, sums: Any, large: Any, squares: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add terms of any size of unweighted rows of one cell, like `sum_unbounded`, for each of `width` labels."""
+    """Add terms of any size for unweighted rows of one cell, like `sum_unbounded`, for each of `width` labels."""
     for i in range(width):
         yy, ss, counts, total = (
             slice_label(y, i, width),

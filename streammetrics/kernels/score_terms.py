@@ -1,9 +1,10 @@
 """Compute the terms of scored rows (score, log-loss, squared error), check scores, and add numbers to fixed-point sums.
 
-A term is computed once per row in float64, in loops that vectorise. It is added to a sum as a multiple of 2**-60, stored
-as two integers ("limbs"): high * 2**-20 + low * 2**-60. Adding a large constant (a "magic number") to a float rounds it,
-so that the low bits of the result are such an integer. Integer sums do not depend on the order of rows. A term of 2**31
-or more, from a large weight or an extreme logit, is added to an exact sum of any size (see `exact_sums`).
+A term is computed once per row in float64, in loops that vectorise. It is added to a sum as a multiple of 2**-60,
+stored as two integers ("limbs"): high * 2**-20 + low * 2**-60. To get such an integer, a large constant (a "magic
+number") is added to a float: the sum is rounded so that its low bits are the integer. Integer sums do not depend on the
+order of rows. A term of 2**31 or more, from a large weight or an extreme logit, is added to an exact sum of any size
+(see `exact_sums`).
 """
 
 from __future__ import annotations

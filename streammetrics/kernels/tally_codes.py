@@ -4,9 +4,9 @@ A tally keeps sorted distinct codes with their counts (its entries). New rows ar
 place of each cell. When a byte overflows, its code is appended to a buffer, where it stands for 256 rows. In a tally
 without bytes, the code of every row is appended to the buffer.
 
-A kernel that counts rows in a tally has seven arguments for the tally: the number of bits of a place (`shift`), the
-number of places in a cell (`stride`), the byte counters (or an empty array), the sums of w - 1, and the codes, weights
-and length of the buffer.
+A kernel that counts rows in a tally has seven arguments for the tally. `shift` is the number of bits of a place, and
+`stride` the number of places in a cell. The others are the byte counters (or an empty array), the sums of w - 1, and
+the codes, weights and length of the buffer.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WEIGHTED_DIGIT = 8
 # after its block.
 BLOCK = 1024
 
-# Counters are loaded into the cache this many rows before the row that changes them.
+# Counters are loaded into the cache this many rows before they are changed.
 SOON = i8(16)
 
 
@@ -160,8 +160,8 @@ def count_runs(fresh: Any, codes: Any, counts: Any) -> Any:
 def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
     """Merge sorted codes with counts and sorted codes of single rows; return the number of merged codes.
 
-    `old` and `rows` are the codes and their counts, and `fresh` holds the codes of single rows, which may repeat. Neither
-    may be empty. The result is written to `codes` and `counts`.
+    `old` and `rows` are the codes and their counts, and `fresh` holds the codes of single rows, which may repeat.
+    Neither `old` nor `fresh` may be empty. The result is written to `codes` and `counts`.
     """
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(old.shape[0]), u8(fresh.shape[0])
     last, run = min(old[0], fresh[0]), u4(0)
@@ -216,7 +216,7 @@ def merge_codes(a: Any, b: Any, out: Any, in_a: Any, in_b: Any) -> Any:
 
 @kernel(out=("high", "low", "in_a", "in_b"))
 def merge_two_word_codes(ha: Any, la: Any, hb: Any, lb: Any, high: Any, low: Any, in_a: Any, in_b: Any) -> Any:
-    """Write the union of two sorted arrays of distinct codes of two words, and return its length.
+    """Write the union of two sorted arrays of distinct two-word codes, and return its length.
 
     Codes are sorted by the high word (`ha`, `hb`), then by the low word (`la`, `lb`). The index in the union of each
     code of a and of b is written to `in_a` and `in_b`.
@@ -257,8 +257,8 @@ def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> A
     """Copy the elements of each cell to `out`, in a new order of cells.
 
     The elements of cell c are source[starts[c]:starts[c + 1]], and `order` holds the old number of each new cell. If
-    `shift` is not 0, elements are codes, in which the bits from `shift` on are the cell; the new number replaces the old
-    one.
+    `shift` is not 0, elements are codes, in which the bits from `shift` on are the number of the cell; in the copy,
+    this is the new number.
     """
     k = u8(0)
     for cell in range(order.shape[0]):

@@ -119,7 +119,7 @@ def mean_reciprocal_stop(stop: Any, top: Any, a: Any, b: Any, m: Any, mean: Any)
     mean[0] = 1.0
     for t in range(1, n + 1):
         on = 1.0 - stop[a + t - 1] / top
-        # Add document t to the means. Start with the largest i, so that mean[i - 1] is still the mean without document t.
+        # Include document t in the means. Start with the largest i, so that mean[i - 1] is still the mean without it.
         for i in range(min(t, longest), 0, -1):
             mean[i] = ((t - i) * mean[i] + i * (on * mean[i - 1])) / t
     total = 0.0

@@ -33,7 +33,7 @@ HIDDEN = i8(1 << 52)
 SIZE = i8((1 << 63) - 1)
 TOP = i8(-(1 << 63))
 LEVELS = 1024
-# Adding this magic number to an integer below 2**51, as a float, gives a float whose last bits are the integer.
+# If this magic number is added to a float that is an integer below 2**51, the last bits of the sum are the integer.
 MAGIC = f8(1.5 * 2.0**52)
 MAGIC_BITS = i8(0x4338000000000000)
 FAR = f8(2.0**51)
@@ -138,8 +138,8 @@ def update_value_extremes(
 def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, rest: Any, place: Any) -> Any:
     """Write the slot of each of n values in a hash table of exact numbers, or `rest` if the value is not in the table.
 
-    `slot_words` holds the bits of the number in each slot. The slot of a number consists of the first bits of the
-    product of its bits and `multiplier`. Return the largest number written to `place`.
+    `slot_words` holds the bits of the number in each slot. The bits of a number, as an integer, are multiplied by
+    `multiplier`; the highest bits of the product are the slot. Return the largest number written to `place`.
     """
     most = i8(0)
     for j in range(n):
@@ -155,7 +155,7 @@ def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, rest:
 def find_in_window(value: Any, n: Any, own: Any, bits: Any, rest: Any, place: Any) -> Any:
     """Write the index of the counter of each of n values, or `rest` if the window has no counter for the value.
 
-    `own` holds the six numbers of the window (see `count_values`). Return the largest index.
+    `own` holds the six numbers that describe the window (see `count_values`). Return the largest index.
 
     Numbers of at least 2**bits times the width of the level are in buckets of this width. Closer to 0, the bucket of a
     number is given by its leading bits.
@@ -320,9 +320,9 @@ def joining_level(a: Any, b: Any, bits: Any) -> Any:
 def select_level(counts: Any, most: Any) -> Any:
     """Return the lowest level (bucket width) at which sorted numbers are in at most `most` buckets.
 
-    counts[L] is the number of adjacent pairs of numbers that are in the same bucket from level L on. The result is the
-    `most`-th highest level of a pair, because at this level fewer than `most` pairs are still in different buckets. If
-    there are fewer pairs, return 0. The counts are set to 0.
+    counts[L] is the number of pairs of adjacent numbers that are in the same bucket from level L on. The result is the
+    `most`-th highest of the levels of all pairs, because at this level fewer than `most` pairs are still in different
+    buckets. If there are fewer than `most` pairs, return 0. The counts are set to 0.
     """
     passed, level = i8(0), i8(0)
     for k in range(LEVELS - 1, -1, -1):
@@ -337,13 +337,13 @@ def find_lowest_levels(
     codes: Any, starts: Any, levels: Any, bits: Any, few: Any, less: Any, most: Any, floor: Any, lossless: Any,
     out: Any,
 ) -> Any:  # fmt: skip
-    """Write the lowest level (bucket width) that is sufficient for the numbers of each group.
+    """Write the lowest level (bucket width) of each group that satisfies two rules.
 
-    The numbers of a group are given by their buckets (`codes`) at the group's current level. There are two rules:
+    The numbers of a group are given by their buckets (`codes`) at the group's current level. The rules are:
 
     - The numbers must be in at most `most` buckets, each of which is no wider than 2**-floor times its numbers.
     - If a group has more than `few` different numbers, they must be in at most `few` buckets that are 2**less times as
-      wide as those of its level.
+      wide as the buckets of the level.
 
     If `lossless`, a group at level 0 stays there if all of its numbers are edges of buckets at the new level.
     """

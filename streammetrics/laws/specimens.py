@@ -142,7 +142,7 @@ def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
 
 
 def clip_to_kind(kind: Kind, values: Array) -> Array:
-    """Replace invalid numbers for a kind of column with their absolute values; replace those still invalid with 1."""
+    """Replace numbers that are invalid for a kind of column: with the absolute value if that is valid, else with 1."""
     if isinstance(kind, Number):
         for other in (np.abs(values), np.ones_like(values)):
             values = np.where(kind.bad(Column(values, values.dtype.name)), other, values)
@@ -176,7 +176,7 @@ def bad_value(kind: Kind) -> Any:
 
 
 def spoil(column: Array, at: Any, value: Any) -> Array:
-    """Return a copy of a column with `value` in the rows `at`; a boolean column becomes an integer column, to hold a 2."""
+    """Return a copy of a column with `value` in the rows `at`; booleans become integers, so that they can hold a 2."""
     out = column.astype(np.uint8) if column.dtype == bool else column.copy()
     out[at] = value
     return out

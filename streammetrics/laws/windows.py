@@ -142,9 +142,9 @@ def _random_steps(case: Case) -> Rows:
 
 
 def check_each_window(case: Case, steps: Rows, keep: int | None) -> None:
-    """Check the bytes of each window, of all windows merged, and of the last windows against the metric of their rows.
+    """Check that each window, `lifetime`, and `last` have the same bytes as the metric of their rows.
 
-    `steps` has the time of each row, and `keep` is the number of windows to keep, or None for all.
+    `steps` holds the time of each row, and `keep` is the number of windows to keep, or None for all.
     """
     windowed = Windowed(case.make(), width=WIDTH, time="step", keep=keep).update(case.columns | {"step": steps})
     starts = steps // WIDTH * WIDTH

@@ -1,4 +1,4 @@
-"""Metrics of how well a score ranks positives above negatives: AUC, Gini, average precision, KS.
+"""Metrics of how well scores rank positives above negatives: AUC, Gini, average precision, KS.
 
 All are computed from one `ScoreHistogram`, which does not know the order of the scores inside a bucket. The certified
 bounds are therefore the smallest and the largest value that any such order can give.

@@ -248,7 +248,7 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
 class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
     """The largest recall among the thresholds whose precision is at least a given value.
 
-    Formula: max TP / P over thresholds with TP / (TP + FP) >= precision; 0 if there is none.
+    Formula: max TP / P over thresholds with TP / (TP + FP) >= precision; 0 if there is no such threshold.
 
     Parameters
     ----------
