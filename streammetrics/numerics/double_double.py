@@ -91,7 +91,7 @@ def two_product(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _split_halves(x: Any) -> tuple[Any, Any]:
-    """Split a float64 into the sum of two numbers of 26 bits, whose products are exact (Veltkamp's algorithm)."""
+    """Split a float64 into the sum of two 26-bit numbers, whose products are exact (Veltkamp's algorithm)."""
     # With the factor 2**27 + 1, rounding keeps the upper half of the 53 bits of x in `high`.
     large = x * 134217729.0
     high = large - (large - x)

@@ -364,7 +364,7 @@ class Mass:
             return cls(rows[None] if small else _normalize_digits(rows[None]))
         high, low = excess[..., 0], excess[..., 1]
         mask = (1 << DIGIT_BITS) - 1
-        # Split rows * 2**60 + high * 2**40 + low into digits of 20 bits. `_normalize_digits` makes them non-negative.
+        # Split rows * 2**60 + high * 2**40 + low into 20-bit digits. `_normalize_digits` makes them non-negative.
         return cls(
             _normalize_digits(np.stack([low & mask, low >> DIGIT_BITS, high & mask, (high >> DIGIT_BITS) + rows]))
         )

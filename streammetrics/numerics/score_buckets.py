@@ -84,7 +84,7 @@ def count_buckets(bits: int, real: bool) -> int:
 
 
 def find_buckets(scores: Floats, real: bool, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
-    """Return the bucket of each score, and whether bits are lost, because the bucket represents a different score."""
+    """Return the bucket of each score, and whether bits are lost: whether the bucket represents a different score."""
     x = np.asarray(scores, np.float64) + 0.0
     if real:
         return _find_real_buckets(x, bits)
@@ -120,7 +120,7 @@ def _find_real_buckets(x: Floats, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
 def coarsen(bucket: Ints, real: bool, bits: int, drop: int) -> tuple[Ints, NDArray[np.bool_]]:
     """Map buckets to the wider buckets of a histogram with `drop` fewer bits.
 
-    Also return whether bits are lost: the score that the bucket represents differs from that of the wider bucket.
+    Also return whether bits are lost: whether the two buckets represent different scores.
     """
     mask = (1 << drop) - 1
     if real:

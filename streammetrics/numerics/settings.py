@@ -239,7 +239,7 @@ def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[s
 
 
 def _by_name(cls: type, first: tuple[str, ...], values: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return all settings by name, including those passed by position; raise if one is passed twice.
+    """Return all settings by name, including those passed by position; raise an error if one is passed twice.
 
     `first` has the names of the positional settings, `values` the values passed by position, and `settings` those passed
     by name.
@@ -294,7 +294,7 @@ def _reject(cls: type, values: dict[str, Any]) -> None:
 
 
 def check_missing_values(owner: str, values: Any) -> tuple[Any, ...]:
-    """Check and convert the setting `missing_values`: the key values, such as -1, that mean that a key is missing."""
+    """Check and convert the setting `missing_values`: the values, such as -1, that stand for a missing key."""
     keys: tuple[Any, ...] = _check(owner, "missing_values", values, tuple[int | str | bytes, ...], {"unordered": True})
     return keys
 

@@ -39,8 +39,9 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
         The number of 0/1 labels of a row. The value is then a matrix for each label, labels x 2 x 2 (as in scikit-learn's
         `multilabel_confusion_matrix`).
     normalize : {None, "true", "pred", "all"}
-        What each count is divided by: the number of rows with the same true label ("true"), of rows with the same decision
-        ("pred"), or of all rows ("all"), as in scikit-learn's `confusion_matrix`.
+        The number by which each count is divided: the rows with the same true label ("true"), the rows with the same
+        decision ("pred"), or all rows ("all"), as in scikit-learn's `confusion_matrix`. By default, counts are not
+        divided.
 
     Notes
     -----
@@ -122,7 +123,7 @@ class Agreement(WholeMatrix):
 
 
 def product_of_margins(margins: Margins) -> int:
-    """Return the sum over classes of (rows of the class) x (rows that are predicted to be of the class).
+    """Return the sum over classes of (rows of the class) * (rows that are predicted to be of the class).
 
     Divided by the number of rows, it is the number of correct predictions that is expected by chance.
     """

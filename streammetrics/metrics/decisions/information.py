@@ -129,7 +129,7 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
 
 
 class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information"):
-    """Expected mutual information: the mean mutual information of random labelings with the same class sizes, in nats.
+    """Expected mutual information, in nats: the mean over random labelings with the same class sizes.
 
     Formula: the mean of MutualInformation over all permutations of one of the labelings.
 

@@ -1,9 +1,9 @@
 """Metrics of calibration in bins of the score: calibration errors and reliability curves.
 
-In bins of equal width, sums are exact. Bins of equal weight ("quantile") and bins whose width doubles ("log") are unions
-of buckets of the score histogram. The sum of the predicted probabilities in a bucket is not known exactly: it lies between
-the weight of the bucket times its lower edge and the weight times its upper edge. The bounds on the value follow from
-these two numbers.
+In bins of equal width, sums are exact. Bins of equal weight ("quantile") and bins whose width doubles ("log") are
+unions of buckets of the score histogram. The sum of the predicted probabilities in a bucket is not known exactly, but
+it is at least weight * lower edge and at most weight * upper edge. The bounds on the value follow from these two
+numbers.
 """
 
 from __future__ import annotations
@@ -267,8 +267,8 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     def _bounds_of_cells(self, state: Any, reading: Reading, bins: Sequence[Any]) -> tuple[Any, Any]:
         """Return the bounds of all cells (such as slices), as two arrays.
 
-        The value of most cells is exact. If a bin of a cell has a mean of p so small that rounding terms to multiples
-        of 2**-60 matters, the bounds of this cell are computed separately.
+        The value of most cells is exact. If the mean of p in a bin of a cell is so small that rounding terms to
+        multiples of 2**-60 matters, the bounds of this cell are computed separately.
         """
         means = [to_float(b.predicted, b.weight) for b in bins]
         return bounds_of_some(self, state, reading.value, np.logical_or.reduce([mean * SMALL < 1 for mean in means]))
@@ -315,7 +315,7 @@ class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error")
 
 
 def _largest_gap(gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
-    """Return the largest gap of any bin, where the gap is divided by the weight of the bin."""
+    """Return the largest gap per row of any bin: the gap divided by the weight of the bin."""
     value = max(g / b.weight for g, b in zip(gaps, bins, strict=True))
     return Limits(value, value, value)
 

@@ -148,7 +148,7 @@ def _probabilities(state: ScoreHistogram) -> tuple[Floats, Floats, Floats]:
 
 
 def find_equal_cuts(masses: Mass, n_bins: int) -> list[int]:
-    """Return the index of the first bucket of each bin of equal weight, except the first bin.
+    """Return, for each bin of equal weight except the first, the index of its first bucket.
 
     `masses` contains the weights of the buckets. A bucket belongs to the bin that contains its median row. The position
     of this row is the weight before the bucket plus half of the weight of the bucket, as a share of the total weight.

@@ -145,7 +145,7 @@ class SummedMetric(Several[ScoreSums]):
         return 8 * (most * rounding + (lost * (1 + most) if self.soft_labels else lost))
 
     def _rounding_loss(self, state: ScoreSums) -> Fraction:
-        """Return the largest error of a sum of products (weight x term) that are rounded to multiples of 2**-60."""
+        """Return the largest error of a sum of products (weight * term) that are rounded to multiples of 2**-60."""
         return Fraction(int(state.rows.sum()) if self._summed_terms else 0, UNIT)
 
     def _bounds_of_cells(self, state: ScoreSums, reading: Reading) -> tuple[Any, Any]:

@@ -178,7 +178,7 @@ class MeanWithin(RankingMetric):
 
 
 class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
-    """Fall-out at k: the share of all irrelevant documents that are among the first k, averaged over queries.
+    """Fall-out at k: the share of the irrelevant documents that are among the first k, averaged over queries.
 
     Formula: (min(k, returned) - hits@k) / irrelevant, where hits@k is the number of relevant documents among the first
     k, returned is the number of returned documents, and irrelevant is the number of irrelevant documents of the query.

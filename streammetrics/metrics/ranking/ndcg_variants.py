@@ -114,8 +114,9 @@ class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
 class NormalizedGain(BesideIdeal, tag="normalized_gain"):
     """Normalized gain: gains discounted by the shortfall from the ideal ranking instead of by rank, averaged over queries.
 
-    Formula: sum of g_i / log2(2 + C_i - G_i) over the sum of all gains, where G_i is the sum of the gains up to rank i.
-    C_i is the same sum for the ideal ranking, but each rank adds at least 1 to it.
+    Formula: sum of g_i / log2(2 + C_i - G_i) divided by the sum of all gains, where g_i is the gain at rank i, and G_i
+    is the sum of the gains up to rank i. C_i is the same sum for the ideal ranking, but each rank adds at least 1 to
+    it.
 
     Notes
     -----

@@ -25,7 +25,8 @@ class OfPopularity(RankingMetric):
 class AveragePopularity(OfPopularity, tag="average_popularity"):
     """Average popularity: the mean popularity of the first k items of a list, averaged over lists.
 
-    Formula: mean over lists of sum over i <= k of popularity_i / min(k, length of the list).
+    Formula: mean over lists of sum over i <= k of popularity_i / min(k, length of the list), where popularity_i is the
+    popularity of the item at rank i.
 
     Notes
     -----
@@ -50,7 +51,7 @@ class Novelty(OfPopularity, tag="novelty"):
     """Novelty: the mean self-information of the first k items of a list in bits, averaged over lists.
 
     Formula: mean over lists of sum over i <= k of -log2(p_i) / min(k, length of the list), where p_i is the share of
-    users who know item i.
+    users who know the item at rank i.
 
     Notes
     -----

@@ -44,7 +44,7 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
     """Alpha-nDCG: NDCG in which a subtopic is worth less each time that it is repeated, averaged over queries.
 
     Formula: sum over i <= k of G_i / log2(1 + i), divided by the same sum for an ideal ranking. The gain of the
-    document at rank i is G_i = sum over its subtopics s of (1 - alpha)^(documents above that are about s).
+    document at rank i is G_i = sum over its subtopics s of (1 - alpha)^n, where n documents above it are about s.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class IntentAwareERR(SubtopicMetric, tag="err_ia"):
     """Intent-aware expected reciprocal rank: the expected 1 / rank where a reader is satisfied, averaged over subtopics.
 
     Formula: sum over i <= k of G_i / i, divided by a norm. The gain of the document at rank i is G_i = sum over its
-    subtopics s of (1 - alpha)^(documents above that are about s). The value is the mean over queries.
+    subtopics s of (1 - alpha)^n, where n documents above it are about s. The value is the mean over queries.
 
     Parameters
     ----------
@@ -153,8 +153,8 @@ class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
 class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     """Intra-list diversity: the mean Jaccard distance between the categories of the first k items, averaged over lists.
 
-    Formula: mean over pairs of items of 1 - (categories of both items) / (categories of at least one of the items). If
-    each item has one category, this is the share of pairs with different categories.
+    Formula: mean over pairs of items of 1 - (number of categories that both items have) / (number that at least one
+    item has). If each item has one category, this is the share of pairs with different categories.
 
     Parameters
     ----------

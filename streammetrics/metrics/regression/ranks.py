@@ -212,8 +212,8 @@ def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimat
         found = Limits.root(Fraction(number * number) / square) if square else Limits(*[Fraction(2 * bool(number))] * 3)
         return -found if number < 0 else found
 
-    # The smallest value divides a negative numerator by the smallest square, or a positive one by the largest square. For
-    # the largest value, it is the reverse.
+    # The smallest value divides a negative numerator by the smallest square, or a positive one by the largest square.
+    # The largest value does the opposite.
     least, most = top - unknown, top + unknown
     value = root(top if estimate is None else estimate, here or high).value
     return Limits(root(least, low if least < 0 else high).low, value, root(most, high if most < 0 else low).high)
@@ -342,10 +342,10 @@ class UnresolvedPairs(NamedTuple):
 
 def estimate_unresolved(pairs: Pairs) -> UnresolvedPairs:
     """Estimate how many pairs of rows that share a bucket have the same order, opposite orders, or equal values."""
-    # The order of two rows is unresolved if they share a bucket of targets (x), of predictions (y), or of both. Of the
-    # pairs that share a bucket, the estimated share with different values is `a` for targets, and `b` for predictions.
-    # For these pairs, `lean_x` and `lean_y` are the share of pairs in the same order minus the share in opposite
-    # orders.
+    # The order of two rows is unresolved if they share a bucket of targets (x), of predictions (y), or of both. `a` is
+    # the estimated share of pairs with different targets among the pairs that share a bucket of targets, and `b` is the
+    # same for predictions. For the pairs that differ, `lean_x` and `lean_y` are the share of pairs in the same order
+    # minus the share in opposite orders.
     x, y, both = pairs.tied_pairs
     (a, b), (lean_x, lean_y) = pairs.differing_share, pairs.local_order
     cell = max(both - pairs.self_pairs, 0)
