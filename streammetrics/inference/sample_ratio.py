@@ -219,7 +219,7 @@ def sample_ratio_mismatch(
 
 
 def _check_shares(users: Mapping[Any, float], planned: Mapping[Any, float] | None) -> dict[Any, float]:
-    """Return the planned share of each arm, scaled to a sum of 1; raise if a share or a number of users is invalid."""
+    """Return the planned share of each arm, scaled to a sum of 1; raise an error if shares or users are invalid."""
     planned = dict.fromkeys(users, 1.0) if planned is None else planned
     if set(users) != set(planned) or len(users) < 2:
         raise InvalidInputError(
@@ -272,7 +272,7 @@ def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
 
 
 def _find_user_state(source: MetricLike, kinds: tuple[type[State], ...]) -> State:
-    """Return the first state of one of these kinds that is sliced by one column, the arm; raise if there is none."""
+    """Return the first state of one of these kinds that is sliced by one column, the arm; else raise an error."""
     for state in states_of(source):
         if isinstance(state, kinds) and [(a.kind, len(a.names)) for a in state.axes] == [("key", 1)]:
             return state

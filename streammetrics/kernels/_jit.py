@@ -213,7 +213,7 @@ class Kernel:
 
     @contextmanager
     def _process_lock(self) -> Iterator[None]:
-        """Lock this kernel, so that other processes wait rather than compile it too, and then load it from the cache.
+        """Lock this kernel, so that other processes wait and load it from the cache rather than compile it too.
 
         The wait is limited, because the other process may be suspended by Ctrl-Z or a debugger.
         """

@@ -73,7 +73,7 @@ def large_limb(q: Any) -> Any:
 
 @inline
 def add_number(numbers: Any, at: Any, v: Any) -> None:
-    """Add a non-negative number of any size to the saturating sum at index `at`."""
+    """Add a non-negative number v of any size to the saturating sum at index `at` of `numbers`."""
     if v >= LARGE:
         add_saturating(numbers, at, large_limb(v), i8(0))
     else:
@@ -83,7 +83,7 @@ def add_number(numbers: Any, at: Any, v: Any) -> None:
 
 @inline
 def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
-    """Add one square of any size to the sum at index `at`, rounded to a multiple of 2**-41 (`loss`) or 2**-52."""
+    """Add a square q of any size to the sum at index `at`, rounded to a multiple of 2**-41 (`loss`) or 2**-52."""
     if q >= LARGE:
         add_saturating(numbers, at, large_limb(q), i8(0))
     else:
@@ -143,7 +143,7 @@ def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
 
 @outline
 def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any) -> Any:
-    """Return the sums of the values v over negatives and over positives, and the sum of all squares.
+    """Return the sums of the values v over negatives and over positives (by label y), and the sum of all squares.
 
     Each of the first two sums has two limbs (see `sum_by_class`). The sum of squares is an integer, whose unit is the
     value of the last bit of the magic number `magic`: 2**-52 or 2**-41.
@@ -158,7 +158,7 @@ def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any
 
 @outline
 def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
-    """Return the same sums as `sum_with_squares`, for scores that are multiples of 2**-52.
+    """Return the same sums as `sum_with_squares`, for scores s that are multiples of 2**-52.
 
     This function is faster, because such a score is an integer number of units of 2**-52, and need not be split into
     two limbs.
@@ -253,7 +253,7 @@ def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
 
 @outline
 def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
-    """Add the squares v of a block, which may have any size, to the saturating sum at index `at` of `numbers`.
+    """Add the squares v of a block, of any size, to the saturating sum at index `at` of `numbers`.
 
     Squares of 2**31 or more are added one by one, and set to 0 in `v`.
     """

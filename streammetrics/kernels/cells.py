@@ -42,8 +42,8 @@ def find_cells(row_parents: Any, row_codes: Any, table: Any, parents: Any, codes
     """Write the cell of each row to `out`, add new cells, and return the number of cells.
 
     Each row has a parent cell and the code of its key; an empty `row_parents` means that all parents are 0. `parents`
-    and `codes` contain these two numbers for each of the `count` cells so far. If the table must grow first, return
-    -1 - (the number of cells so far).
+    and `codes` contain the parent and the code of each of the `count` cells so far. If the table must grow first,
+    return -1 - (the number of cells so far).
     """
     is_lone = row_parents.shape[0] == 0
     for i in range(row_codes.shape[0]):
@@ -173,7 +173,7 @@ def find_shard(first: Any, second: Any, i: Any, one_word: Any, salt: Any, shards
 
 @kernel(out=("out",))
 def find_unit_shards(first: Any, second: Any, salt: Any, shards: Any, out: Any) -> Any:
-    """Write the shard of each unit, given the words of its ID; `second` is empty if IDs have one word."""
+    """Write the shard of each unit, given the words of its ID and a salt; `second` is empty if IDs have one word."""
     one_word = second.shape[0] == 0
     for i in range(first.shape[0]):
         out[i] = i8(find_shard(first, second, i, one_word, salt, shards))

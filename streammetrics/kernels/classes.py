@@ -123,9 +123,10 @@ def sum_other_exps(row: Any, best: Any) -> Any:
 
 @kernel(out=("right", "confidence"))
 def find_top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) -> Any:
-    """Find the class with the highest score in each row; write whether this is the true class `t`, and its probability.
+    """Find the class with the highest score in each row, and write whether this is the true class, and its probability.
 
-    If `logit`, scores are logits, and the probability is their softmax.
+    `t` holds the true class of each row, and a row of `s` the score of each class. If `logit`, scores are logits, and
+    the probability is their softmax.
     """
     for j in range(s.shape[0]):
         best = find_highest(s[j])
@@ -150,9 +151,9 @@ def log_loss(row: Any, t: Any, logit: Any, eps: Any) -> Any:
 
 @inline
 def brier(row: Any, t: Any, logit: Any) -> Any:
-    """Return the Brier score: the sum over classes of (p - 1)**2 for the true class and p**2 for all others.
+    """Return the Brier score of a row: (p - 1)**2 for the true class t, plus the sum of p**2 for all other classes.
 
-    If `logit`, scores are logits, and p is their softmax.
+    `row` holds the probability p of each class or, if `logit`, logits, whose softmax is p.
     """
     best = find_highest(row)
     scale = 1.0 / (1.0 + sum_other_exps(row, best)) if logit else 1.0
@@ -166,7 +167,7 @@ def brier(row: Any, t: Any, logit: Any) -> Any:
 
 @inline
 def count_classes_ahead(row: Any, t: Any) -> Any:
-    """Count the classes that rank above the true class: with a higher score, or an equal score and a lower number."""
+    """Count the classes that rank above the true class t: with a higher score, or an equal score and a lower number."""
     own, before, lower, higher = row[t], i4(0), row[:t], row[t:]
     # Two loops without a condition on the class number take less time than one. Without the conversions, numba would sum
     # in int64.

@@ -248,7 +248,7 @@ def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
 def count_pair_wins_without(
     places: Any, starts: Any, counts: Any, firsts: Any, gain: Any, total: Any, rest: Any
 ) -> Any:  # fmt: skip
-    """Count the rows and pairs of each group of cells, once with all cells and once without each single cell.
+    """Count the rows and pairs of each group of cells: with all of its cells, and then without each cell in turn.
 
     For AUC, three numbers are computed: the negatives, the positives, and twice the concordant pairs, where a tie
     counts one half. A group is, for example, a slice, and its cells are shards. `firsts` holds the first cell of each

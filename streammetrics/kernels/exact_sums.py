@@ -53,7 +53,7 @@ def add_integer(numbers: Any, at: Any, v: Any, place: Any) -> None:
 
 @inline
 def add_exact(numbers: Any, at: Any, v: Any) -> None:
-    """Add a float64 to the superaccumulator at index `at`; the caller propagates carries."""
+    """Add a float64 v to the superaccumulator at index `at` of `numbers`; the caller propagates carries."""
     bits = f8(v).view(i8)
     exponent = (bits >> i8(52)) & i8(0x7FF)
     mantissa = bits & MANTISSA_MASK
@@ -172,7 +172,7 @@ def add_parts(first: Any, second: Any, n: Any, e: Any, numbers: Any, at: Any) ->
 
 @outline
 def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at: Any) -> Any:
-    """Add up to 1,024 numbers, and return the biased exponent of the largest one, or -1 if a number is out of range.
+    """Add up to 1,024 numbers v, and return the biased exponent of the largest one, or -1 if a number is out of range.
 
     The absolute value of each number must be 0 or lie between `smallest` and `most`; otherwise nothing is added. The
     argument e is a guess of the result, such as the result for the previous block. If the guess is right, numbers are

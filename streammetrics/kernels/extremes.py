@@ -66,7 +66,7 @@ def update_cell(v: Any, cell: Any, low: Any, high: Any) -> None:
 
 @inline
 def update_by_values(values: Any, low: Any, high: Any) -> None:
-    """Update the minimum and maximum of a state that has only one cell, given the values of a batch.
+    """Update the minimum `low` and maximum `high` of a state with one cell, given the values of a batch.
 
     Values are compared as integers of the same size, int32 or int64, in a loop that vectorises.
     """
@@ -82,7 +82,7 @@ def update_by_values(values: Any, low: Any, high: Any) -> None:
 
 @inline
 def update_by_differences(first: Any, second: Any, low: Any, high: Any) -> None:
-    """Update the minimum and maximum of a state that has only one cell, given values |second - first| of a batch.
+    """Update the minimum `low` and maximum `high` of a state with one cell by the values |second - first| of a batch.
 
     The absolute differences are not negative, so their bits, as integers, sort like the numbers.
     """

@@ -1,7 +1,7 @@
 """The AUC of each complete group, such as a user, and sums over groups.
 
 So that each result is rounded only once, weights are integers in units of 2**-60. Such an integer is stored as four
-digits of 26 bits, and the product of two as eight digits.
+26-bit digits, and the product of two such integers as eight digits.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ def count_group_wins(
 ) -> Any:  # fmt: skip
     """Write the numbers of negatives, positives and concordant pairs (ties count one half) of each group.
 
-    Element j of the inputs is a group number, a score as an integer (`keys`), a label, and the number of rows that have
-    these. The elements are sorted by group, score and label.
+    Element j of the inputs is a group number (`numbers`), a score as an integer (`keys`), a label, and the number of
+    rows that have these (`counts`). The elements are sorted by group, score and label.
     """
     n, j = numbers.shape[0], i8(0)
     while j < n:

@@ -38,7 +38,7 @@ def hash_id(a: Any, b: Any) -> Any:
 
 @kernel(out=("hashes",))
 def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
-    """Write the salted hash of each ID; `b` is empty for IDs of one integer."""
+    """Write the salted hash of each ID, which is the integer a[j], with the second integer b[j] unless `b` is empty."""
     two = b.shape[0] > 0
     for j in range(a.shape[0]):
         hashes[j] = hash_id(i8(u8(a[j]) ^ u8(salt)), b[j] if two else i8(0))
@@ -58,7 +58,7 @@ def accumulate_counts(counts: Any) -> None:
 
 @kernel(out=("places", "starts"))
 def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
-    """Write the position that each row has when rows are sorted by partition, and the start of each partition.
+    """Write to `places` the position of each row when sorted by partition, and to `starts` where partitions start.
 
     The partition of a row is the number in the first `bits` bits of its hash. On entry, `starts` holds zeros.
     """
@@ -125,9 +125,10 @@ def scatter_rows(where: Any, ids: Any, s: Any, y: Any, ends: Any, out_a: Any, ou
 def number_groups(a: Any, b: Any, bits: Any, n_known: Any, slots: Any, ids: Any, numbers: Any) -> Any:
     """Number the groups in order of appearance, write the number of each row's group, and return the count of groups.
 
-    An ID is the integer a[j], with the second integer b[j] unless `b` is empty. `slots` is a hash table of group numbers,
-    -1 where free; its length is a power of two. `ids` holds both integers of the ID of each group; `n_known` groups exist
-    already. The first `bits` bits of all hashes are equal. If more than half of the slots would be used, return -1.
+    An ID is the integer a[j], with the second integer b[j] unless `b` is empty. `slots` is a hash table of group
+    numbers, with -1 in free slots; its length is a power of two. `ids` holds both integers of the ID of each group;
+    `n_known` groups exist already. The first `bits` bits of all hashes are equal. If more than half of the slots would
+    be used, return -1.
     """
     two, mask, count = b.shape[0] > 0, u8(slots.shape[0] - 1), i4(n_known)
     room = i4(slots.shape[0] // 2)

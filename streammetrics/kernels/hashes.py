@@ -44,7 +44,7 @@ def read_bytes(data: Any, at: Any, size: Any) -> Any:
 
 @inline
 def read_word(data: Any, at: Any, stop: Any) -> Any:
-    """Read the next one to eight bytes before `stop` as a little-endian 64-bit integer."""
+    """Read the bytes from `at` to `stop`, but at most eight, as a little-endian 64-bit integer; `stop` is exclusive."""
     size = min(stop - at, 8)
     # One load of eight bytes, of which those after `stop` are cleared, is much faster than a loop over the bytes.
     return (

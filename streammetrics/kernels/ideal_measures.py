@@ -50,7 +50,8 @@ def hits_by_misses(worth: Any, level: Any, n: Any, discount: Any) -> Any:
 def ndcg_of_hits(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> Any:
     """Return the mean of NDCG@k over the ranks k of all documents with a gain above 0.
 
-    For a document that was not returned, this is the NDCG of the whole ranking.
+    For a document that was not returned, this is the NDCG of the whole ranking. `worth` holds the gains of the n
+    returned documents in rank order, and `best` the gains in the ideal order.
     """
     total, found, ideal, hits = 0.0, 0.0, 0.0, i8(0)
     for i in range(max(n, n_best)):
@@ -68,8 +69,9 @@ def ndcg_of_hits(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> A
 def ndcg_of_levels(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> Any:
     """Return the mean of NDCG@k over the ranks k of the last document of each grade in the ideal order.
 
-    If the ranking is longer than the ideal order by at least two documents, the mean also includes the NDCG of the whole
-    ranking.
+    If the ranking is longer than the ideal order by at least two documents, the mean also includes the NDCG of the
+    whole ranking. `worth` holds the gains of the n returned documents in rank order, and `best` the gains in the ideal
+    order.
     """
     total, found, ideal, levels = 0.0, 0.0, 0.0, i8(0)
     for i in range(max(n, n_best)):
@@ -87,7 +89,7 @@ def ndcg_of_levels(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) ->
 
 @outline
 def late_gain(sums: Any, end: Any, m: Any, discount: Any) -> Any:
-    """Return the sum of the gains at the first m ranks; gains from rank 2 on are divided by log2(rank).
+    """Return the sum of the gains at the first m ranks; after rank 1, each gain is divided by log2(rank).
 
     Tied documents count with the mean gain of their group. The group that starts at `a` ends before end[a], and has the
     total gain sums[a].
@@ -103,7 +105,7 @@ def late_gain(sums: Any, end: Any, m: Any, discount: Any) -> Any:
 
 @outline
 def late_ideal(best: Any, m: Any, discount: Any) -> Any:
-    """Return the sum of gains at the first m ranks of the ideal order, discounted as in `late_gain`."""
+    """Return the sum of the gains at the first m ranks of the ideal order `best`, discounted as in `late_gain`."""
     total = 0.0
     for i in range(m):
         total += best[i] * discount[max(i - 1, 0)]

@@ -46,9 +46,9 @@ def find_slot(value: Any, stored: Any, slots: Any) -> Any:
 def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, learn: Any) -> Any:
     """Write the code of each value, and return the number of codes.
 
-    A value without a code gets -1 or, if `learn`, the next code. `stored` holds the value of each of the `count` codes so
-    far. `slots` is a hash table of codes, -1 where free; its length is a power of two. A call with `learn` may pass only
-    new, distinct values, and the table must have enough free slots.
+    A value without a code gets -1 or, if `learn`, the next code. `stored` holds the value of each of the `count` codes
+    so far. `slots` is a hash table of codes, with -1 in free slots; its length is a power of two. A call with `learn`
+    may pass only new, distinct values, and the table must have enough free slots.
     """
     for j in range(values.shape[0]):
         at = find_slot(values[j], stored, slots)
@@ -63,7 +63,7 @@ def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, 
 
 @inline
 def hash_text(data: Any, start: Any, stop: Any) -> Any:
-    """Return a hash of a byte string. The hash is used only in memory and never saved, so later versions may differ."""
+    """Return a hash of data[start:stop]. It is used only in memory and never saved, so later versions may change it."""
     size = stop - start
     if size < 8:
         return mix_bits(u8(size) ^ (read_word(data, start, stop) * FACTOR if size else u8(0)))
@@ -123,7 +123,7 @@ def encode_texts(
 
 @inline
 def find_size(texts: Any, row: Any) -> Any:
-    """Return the length of a string of fixed width, without the zeros that pad it."""
+    """Return the length of the string in a row of `texts`, without the zeros that pad it to a fixed width."""
     size = texts.shape[1]
     while size > 0 and texts[row, size - 1] == 0:
         size -= 1

@@ -51,7 +51,7 @@ def gamma(y: Any, p: Any) -> Any:
 
 @inline
 def tweedie(y: Any, p: Any, k: Any) -> Any:
-    """Return half the Tweedie unit deviance for a power k that is not 0, 1 or 2."""
+    """Return half the Tweedie unit deviance of a target y and a prediction p, for a power k that is not 0, 1 or 2."""
     # If y is close to p, the terms of the usual formula would cancel, so use another formula.
     if abs(y - p) * 32.0 <= p:
         return near_deviance((y - p) / p, k) * power(p, 2.0 - k)
@@ -61,7 +61,7 @@ def tweedie(y: Any, p: Any, k: Any) -> Any:
 
 @outline
 def fill_deviance(k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write the Tweedie unit deviance, with power k, for every row of a block.
+    """Write the Tweedie unit deviance, with power k, of targets y and predictions p.
 
     Negative results, which are rounding errors, become 0.
     """

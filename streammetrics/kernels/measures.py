@@ -93,7 +93,7 @@ def reciprocal_rank(rel: Any, place: Any, c: Any) -> Any:
 def expected_reciprocal_rank(stop: Any, top: Any, place: Any, c: Any) -> Any:
     """Return the expected reciprocal rank: the mean of 1 / (rank at which a user stops).
 
-    The probability that a user who looks at document j stops there is stop[j] / top.
+    The rank of document j is place[j] + 1, and a user who looks at it stops there with probability stop[j] / top.
     """
     total, going = 0.0, 1.0
     for j in range(c):

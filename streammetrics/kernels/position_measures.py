@@ -25,7 +25,7 @@ def q_measure(hit: Any, sums: Any, end: Any, n: Any, m: Any, beta: Any, best: An
     The blended ratio at rank i is (relevant documents + beta * gain) / (i + beta * ideal gain), where the number of
     relevant documents and both gains are totals over the first i ranks. The result is the mean over all orders of tied
     documents. The tie group that starts at `a` ends before end[a], and has hit[a] relevant documents and the total gain
-    sums[a].
+    sums[a]. `best` holds the gains in the ideal order.
 
     In a tie group of s documents with r relevant ones and total gain G, the document at a rank is relevant with
     probability r / s. If it is, the document at any other rank of the group is relevant with probability
@@ -54,7 +54,8 @@ def q_measure(hit: Any, sums: Any, end: Any, n: Any, m: Any, beta: Any, best: An
 def interpolated_precision(worth: Any, level: Any, n: Any, need: Any) -> Any:
     """Return the highest precision at any rank that has at least `need` relevant documents at or above it.
 
-    The result is 0 if there is no such rank.
+    The result is 0 if there is no such rank. `worth` holds the gains of the n documents in rank order; a document is
+    relevant if its gain is at least `level`.
     """
     hits, best = 0, 0.0
     for i in range(n):
@@ -66,7 +67,10 @@ def interpolated_precision(worth: Any, level: Any, n: Any, need: Any) -> Any:
 
 @outline
 def eleven_points(worth: Any, level: Any, n: Any, R: Any) -> Any:
-    """Return the mean of the interpolated precision at recall 0, 0.1, ..., 1; R is the number of relevant documents."""
+    """Return the mean of the interpolated precision at recall 0, 0.1, ..., 1; R is the number of relevant documents.
+
+    The other parameters are those of `interpolated_precision`.
+    """
     total = 0.0
     for j in range(11):
         total += interpolated_precision(worth, level, n, i8(np.floor((j / 10.0) * R + 0.9)))
@@ -77,8 +81,9 @@ def eleven_points(worth: Any, level: Any, n: Any, R: Any) -> Any:
 def bpref(worth: Any, level: Any, un: Any, n: Any, R: Any, N: Any) -> Any:
     """Return the sum over relevant documents of 1 - min(a, R) / min(N, R), the numerator of bpref.
 
-    Here, a is the number of documents judged irrelevant above the document; R is the number of relevant documents, and N
-    the number of documents judged irrelevant. `un` is 0 for judged documents.
+    Here, a is the number of documents judged irrelevant above the document; R is the number of relevant documents, and
+    N the number of documents judged irrelevant. `worth` holds gains in rank order; a document is relevant if its gain
+    is at least `level`. `un` is 0 for judged documents.
     """
     total, above = 0.0, i8(0)
     for i in range(n):

@@ -170,7 +170,7 @@ def build_ideal_order(
 
 @outline
 def scatter_worth(worth: Any, place: Any, c: Any, n: Any) -> None:
-    """Move the gain of each of c documents to the index of its rank in the same array, and set all other elements to 0."""
+    """Move the gain of each of c documents within `worth` to the index of its rank, and set all other elements to 0."""
     # Start with the last gain, because gains move only to higher indices.
     j = c - 1
     for i in range(n - 1, -1, -1):

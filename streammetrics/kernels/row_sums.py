@@ -206,7 +206,7 @@ def sum_products(
     stride, lone = (products[count - 1, 2] + 1 if count else 0) * width, at.shape[0] == 0
     often, weighted, powers = not lone and n * 68 < sums.shape[0], w.shape[0] != 0, False
     for q in range(count):
-        # Columns from 2 on, which hold powers of the first column, are computed only if some product uses them.
+        # Columns 2 to 5, which hold powers of the first column, are computed only if some product uses them.
         powers |= products[q, 0] > 1
     checks, before = limits.shape[0] != 0, scratch(CHECKED_CHUNKS, i8)
     if checks:
@@ -262,8 +262,8 @@ def sum_products(
 def load_column(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any, q: Any, m: Any, limits: Any) -> None:
     """Copy column c of m rows, which start at row `a`, to column q of a block, and split the numbers into halves.
 
-    Store the largest and the smallest exponent of the column in sizes[:, q]; the largest is -1 if a value is outside
-    `limits`, the bounds of the column (see `gather_in_range`), which may be empty.
+    Store the largest and the smallest exponent of the column in sizes[:, q]. `limits` holds the bounds of the column
+    (see `gather_in_range`), or is empty. If a value is out of bounds, store -1 as the largest exponent.
     """
     out, high, low = block[0, q], block[1, q], block[2, q]
     if limits.shape[0]:
@@ -310,7 +310,7 @@ def fill_powers(block: Any, sizes: Any, m: Any) -> None:
 
 @outline
 def multiply_columns(block: Any, x_column: Any, y_column: Any, m: Any, to: Any) -> None:
-    """Write the rounded products of two columns of a block to column `to`, and the rounding errors to the next column."""
+    """Multiply two columns of a block; write rounded products to column `to`, and their errors to the next column."""
     x, x_high, x_low = block[0, x_column], block[1, x_column], block[2, x_column]
     y, y_high, y_low = block[0, y_column], block[1, y_column], block[2, y_column]
     for j in range(m):

@@ -273,8 +273,8 @@ def sum_weighted(
 ) -> Any:  # fmt: skip
     """Add terms of any size of weighted rows of one cell, and count the rows; the caller has checked all values.
 
-    Other parameters are those of `sum_unbounded`. For a term x and a weight w, the sums of w * x, (w * x)**2, w**2 and
-    w**2 * x are added to `sums`, `squares`, `w2` and `w2x`.
+    The other parameters are those of `sum_unbounded`. For a term x and a weight w, the sums of w * x, (w * x)**2, w**2
+    and w**2 * x are added to `sums`, `squares`, `w2` and `w2x`.
     """
     return add_weighted(y, s, w, terms, logit, eps, rows, excess, sums, large, squares, w2, w2x, clipped)
 

@@ -118,7 +118,10 @@ def jaccard_distance(topic: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @outline
 def mean_jaccard_distance(topic: Any, bounds: Any, m: Any) -> Any:
-    """Return the mean Jaccard distance over all pairs of the first m documents."""
+    """Return the mean Jaccard distance over all pairs of the first m documents.
+
+    The subtopics of document i are topic[bounds[i]:bounds[i + 1]].
+    """
     total = 0.0
     for i in range(m):
         for j in range(i + 1, m):

@@ -257,8 +257,8 @@ def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> A
     """Copy the elements of each cell to `out`, in a new order of cells.
 
     The elements of cell c are source[starts[c]:starts[c + 1]], and `order` holds the old number of each new cell. If
-    `shift` is not 0, elements are codes, in which the bits from `shift` on are the number of the cell; in the copy,
-    this is the new number.
+    `shift` is not 0, elements are codes, whose bits above the lowest `shift` bits are the number of the cell; in the
+    copy, this is the new number.
     """
     k = u8(0)
     for cell in range(order.shape[0]):

@@ -234,11 +234,11 @@ def count_values(
     A state with one cell may have a window of counters for each column: a counter for 0, then counters for buckets of
     positive numbers, then for buckets of negative numbers. `windows` holds six numbers per column: the level of these
     buckets; 1 if the window counts only numbers that are the edge of a bucket, because its level is above that of the
-    cell; and the first bucket and the number of buckets, for positive and for negative numbers. If a cell has few distinct
-    numbers, it has counters for these exact numbers instead, in slots that are determined by their hashes. The last
-    counter of a column counts all values without another counter, so that each value increments a counter; the buckets of
-    these values are appended to the buffer `high`, `low` and `weights`, whose length is used[0]. The high word of a code
-    contains the cell from bit `top` on, and the column below it.
+    cell; and the first bucket and the number of buckets, for positive and for negative numbers. If a cell has few
+    distinct numbers, it has counters for these exact numbers instead, in slots that are determined by their hashes. The
+    last counter of a column counts all values without another counter, so that each value increments a counter; the
+    buckets of these values are appended to the buffer `high`, `low` and `weights`, whose length is used[0]. The high
+    word of a code contains the column in its lowest `top` bits, and the cell above them.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     value, place = scratch(BLOCK, f8), scratch(BLOCK, i8)
@@ -320,9 +320,9 @@ def joining_level(a: Any, b: Any, bits: Any) -> Any:
 def select_level(counts: Any, most: Any) -> Any:
     """Return the lowest level (bucket width) at which sorted numbers are in at most `most` buckets.
 
-    counts[L] is the number of pairs of adjacent numbers that are in the same bucket from level L on. The result is the
-    `most`-th highest of the levels of all pairs, because at this level fewer than `most` pairs are still in different
-    buckets. If there are fewer than `most` pairs, return 0. The counts are set to 0.
+    Two adjacent numbers have a lowest level at which they are in the same bucket; counts[L] is the number of pairs for
+    which this is L. The result is the `most`-th highest of these levels, because at this level fewer than `most` pairs
+    are still in different buckets. If there are fewer than `most` pairs, return 0. The counts are set to 0.
     """
     passed, level = i8(0), i8(0)
     for k in range(LEVELS - 1, -1, -1):
@@ -337,7 +337,7 @@ def find_lowest_levels(
     codes: Any, starts: Any, levels: Any, bits: Any, few: Any, less: Any, most: Any, floor: Any, lossless: Any,
     out: Any,
 ) -> Any:  # fmt: skip
-    """Write the lowest level (bucket width) of each group that satisfies two rules.
+    """Write, for each group, the lowest level (bucket width) that satisfies two rules.
 
     The numbers of a group are given by their buckets (`codes`) at the group's current level. The rules are:
 

@@ -70,7 +70,7 @@ def carry_exact(numbers: Ints) -> None:
 
 
 def to_python_int(numbers: Any) -> Any:
-    """Convert a numpy integer to a Python integer, or an array to an object array of these, which cannot overflow."""
+    """Convert a numpy integer, or the elements of an array, to Python integers, which cannot overflow."""
     return numbers.astype(object) if numbers.ndim else int(numbers)
 
 

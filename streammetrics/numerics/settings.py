@@ -108,7 +108,7 @@ class _Signature:
     frozen_default=True, kw_only_default=True, eq_default=False, field_specifiers=(setting, union)
 )
 class Settings:
-    """The base class of states and metrics: an immutable dataclass whose fields are its settings.
+    """The base class for states and metrics: an immutable dataclass whose fields are its settings.
 
     All subclasses share the constructor of this class. A normal dataclass would compile a constructor for each class,
     which for hundreds of classes would take half of the import time.

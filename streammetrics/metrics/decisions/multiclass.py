@@ -1,4 +1,4 @@
-"""The base class of metrics that are computed from the whole confusion matrix, such as accuracy."""
+"""The base class for metrics that are computed from the whole confusion matrix, such as accuracy."""
 
 from __future__ import annotations
 
