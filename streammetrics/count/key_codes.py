@@ -339,11 +339,16 @@ def _sort_distinct(values: Ints) -> Ints:
 
     `np.unique` does the same with a hash table, which takes ten times as long for a million distinct values.
     """
-    ordered = np.sort(values)
-    is_first = np.empty(len(ordered), bool)
+    # In time order, long runs of rows have the same window, so drop repeated values before sorting, too.
+    return _drop_repeated(np.sort(_drop_repeated(values)))
+
+
+def _drop_repeated(values: Ints) -> Ints:
+    """Return the values without those that equal the value before them."""
+    is_first = np.empty(len(values), bool)
     is_first[:1] = True
-    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
-    return ordered[is_first]
+    np.not_equal(values[1:], values[:-1], out=is_first[1:])
+    return values[is_first]
 
 
 def _find_distinct(codes: Ints) -> tuple[Ints, Ints]:

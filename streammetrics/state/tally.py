@@ -434,7 +434,9 @@ def sort_entries(e: Entries) -> Entries:
         span, rows = int(codes.max()) + 1, int(counts.sum(dtype=I8))
         is_dense = span <= max(min(SPAN, SPARSE * len(codes)), 2 * len(codes)) and rows < 1 << 53
         kind, fits = _choose_sort(codes), e.excess is None and span <= MANY and rows < MANY
-        if is_dense and not (fits and kind) and (e.excess is None or kernel_registry.has_kernels()):
+        # If codes are sparse, a stable sort of a few ascending runs is faster than counting.
+        has_sparse_runs = fits and kind and span > 2 * len(codes)
+        if is_dense and not has_sparse_runs and (e.excess is None or kernel_registry.has_kernels()):
             return canonicalize(_sort_by_counting(e, span, rows))
         # Sort integers that combine a code and its count, because numpy vectorises this sort, but not `argsort`.
         if fits:
