@@ -459,8 +459,8 @@ class BatchUpdater:
         committed: list[bool],
     ) -> None:
         # Each step before the commit may raise an error, but none of them changes a result. The first step gives
-        # numbers to new cells. The second converts the exact rows of cells that become too large to histogram buckets.
-        # The third reserves memory. After an error, `count_batch` undoes the first two steps.
+        # numbers to new cells. The second finds the cells that become too large, and converts their exact rows to
+        # histogram buckets. The third reserves memory. After an error, `count_batch` undoes the first two steps.
         cache: dict[Any, Ints] = {}
         # New cells have no memory in the counters yet. So leave no free rows: the next batch then begins with
         # `reserve`, even if an error prevents the call of `reserve` for this batch.

@@ -26,7 +26,7 @@ SMALL_BATCHES = (2, 4_096)
 GROUP_ROWS = 8
 """The number of rows of each group or query of these batches."""
 
-# The number of the first row of a batch is this factor times the number of all earlier rows, so that the group keys of
+# The first row of a batch is numbered with this factor times the count of all earlier rows, so that the group keys of
 # different batches lie far apart.
 GAP = 7
 LABEL_DTYPES = ("float32", "int64", "bool", "uint8")

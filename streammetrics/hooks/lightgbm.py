@@ -103,7 +103,7 @@ class feval(RoundMetrics):  # noqa: N801 - named after the argument that it is p
 
 
 class eval_metric(RoundMetrics):  # noqa: N801 - named after the argument that it is passed to
-    """Metrics for the `eval_metric` of the `fit` of `LGBMClassifier`, `LGBMRegressor` and `LGBMRanker`.
+    """Metrics for the argument `eval_metric` of `fit` in `LGBMClassifier`, `LGBMRegressor` and `LGBMRanker`.
 
     Parameters
     ----------

@@ -57,9 +57,10 @@ class ExperimentSource(Protocol):
 
 @dataclass
 class _ReaderCache:
-    """The data of one experiment that was already read from the store.
+    """What has already been read from the store for one experiment.
 
-    `position` is the number of the last part that was read and the epoch, which increases when older parts change.
+    `position` is a pair: the number of the last part that was read, and the epoch, which increases when older parts
+    change.
     `last_look` is the number of the last look that was read.
     """
 

@@ -50,7 +50,7 @@ def collect_late_metrics(
     days: Mapping[int, ExperimentWindow],
     before: int,
 ) -> LateMetrics:
-    """Return the metrics that the total lacks, but that the parts of the last days have.
+    """Return the metrics that are missing from the total, but present in the parts of the most recent days.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def collect_late_metrics(
     arms : ArmSamples
         The samples of the metrics in the total.
     points : sequence of WindowPoint
-        The values by day, which show what metrics each day has.
+        The values by day, which show which metrics each day has.
     series : WindowSeries
         The cache that merges windows.
     hours, days : mapping of int to ExperimentWindow
