@@ -252,6 +252,21 @@ def test_importing_loads_only_numpy() -> None:
 
 
 @pytest.mark.cpu_limit(4)  # a process of its own
+def test_reports_are_loaded_when_they_are_used() -> None:
+    code = """
+import sys
+import streammetrics as sm
+count = lambda: sum(name.startswith("streammetrics.reports") for name in sys.modules)
+before = count()
+assert {"plot", "report"} <= {*dir(sm)} & {*sm.__all__}
+sm.plot, sm.report
+print(before, count() > 10)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "True"]
+
+
+@pytest.mark.cpu_limit(4)  # a process of its own
 def test_a_merge_server_needs_only_numpy() -> None:
     y, s, k = [0, 1, 0, 1], [0.1, 0.7, 0.2, 0.6], ["a", "b", "a", None]
     things = [

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-__all__ = ["Plottable", "drawing"]
-
-drawing: dict[str, Callable[..., Any]] = {}
-"""The function that draws with matplotlib. `reports.plots` puts it here, so that this module need not import `plots`."""
+__all__ = ["Plottable"]
 
 
 class Plottable:
@@ -30,4 +27,5 @@ class Plottable:
             The axes of the chart; or an array of axes if a new figure has several charts. An object without a chart
             raises TypeError.
         """
-        return drawing["plot"](self, ax, label=label)
+        # The module draws all kinds of objects, which are built on this one, so it can only be loaded on demand.
+        return import_module("streammetrics.reports.plots").plot(self, ax, label=label)

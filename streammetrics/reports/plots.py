@@ -9,7 +9,6 @@ import numpy as np
 
 from ..collect.metric import Metric
 from ..collect.metric_like import MetricLike
-from ..collect.plottable import drawing
 from ..inference.comparison import Comparison, Comparisons
 from ..inference.scorecard import Scorecard
 from ..metrics.curves.areas import AUC, AveragePrecision
@@ -281,5 +280,3 @@ DRAW_FUNCTIONS: dict[type, Callable[..., Any]] = {
     GainPoints: draw_gain,
     Reliability: draw_reliability,
 }
-
-drawing["plot"] = plot
