@@ -101,8 +101,8 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         y_true = as_array(labels, "y_true", labels.ndim)
         scores = as_array(predictions, "predictions", predictions.ndim)
         if y_true.shape != scores.shape[: y_true.ndim] or y_true.shape == scores.shape != (len(y_true),):
-            # Either the task is multi-label, which has no padding, or the shapes are invalid, for which `update` raises
-            # an error.
+            # Either this is a multi-label task, and there is no padding, or the shapes are invalid, and `update` will
+            # raise an error.
             return {"y_true": y_true, "predictions": scores, **columns}
         keep = y_true != self.ignore_index if y_true.dtype.kind in "iu" else np.full(y_true.shape, True)
         further = {name: as_array(c, name, getattr(c, "ndim", 1)) for name, c in columns.items()}

@@ -222,10 +222,11 @@ def cache_operator_types() -> Iterator[None]:
 
 @contextmanager
 def compile_overloads_as_steps(options: dict[str, Any]) -> Iterator[None]:
-    """Compile functions of numba that are written in Python, such as `max`, with the options of a step.
+    """Compile numba's own functions that are written in Python, such as `max`, with `options` until the context ends.
 
-    numba would otherwise optimise each of them and write machine code, which takes three times as long. The lock of
-    numba's compiler is held until the context ends, so that no other thread compiles a function in this way.
+    With its default options, numba would optimise each of them and generate machine code for it, and compilation would
+    take three times as long. The lock of numba's compiler is held until the context ends, so that no other thread
+    compiles a function with these options.
     """
     template = templates._OverloadFunctionTemplate
     choose = template._get_jit_decorator

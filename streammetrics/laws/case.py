@@ -50,7 +50,7 @@ class LawError(StreamMetricsError, AssertionError):
 
 
 class Case(NamedTuple):
-    """The input of a law: a factory of the objects to check, and rows for them to count.
+    """The input to a law: a factory for the objects to check, and rows for them to count.
 
     Some states read blocks: adjacent rows that belong together, such as the documents of a query. Laws never split a
     block.
@@ -58,7 +58,7 @@ class Case(NamedTuple):
     Parameters
     ----------
     make : callable
-        Returns an empty metric, collection or slices.
+        Returns an empty metric, collection or `Sliced`.
     columns : dict of arrays
         Valid rows, as a dict from column name to column.
     rng : numpy Generator

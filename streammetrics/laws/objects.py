@@ -253,10 +253,10 @@ def absent_class(case: Case) -> None:
 
 
 def _may_outgrow_limit(whole: Any, parts: list[Any]) -> bool:
-    """Return whether a merge of the parts could move rows that are kept exactly to histogram buckets.
+    """Return whether a merge of the parts could store rows in histogram buckets that the parts store exactly.
 
-    A state keeps the rows of a cell exactly until their number exceeds a limit. For some states, only their class can
-    tell whether the limit is exceeded.
+    A state stores the rows of a cell exactly until their number exceeds a limit. Some states compare another number with
+    the limit, so their class has to tell.
     """
     asking: list[Any] = [s for s in states_of(whole) if s.folding is not None and not s.folds_by_rows]
     large = any((s.rows_by_cell(s.folding[0]) > s.exact_rows_limit).any() for s in asking)

@@ -224,7 +224,7 @@ class MeasureTable(NamedTuple):
 
 
 class Forest(NamedTuple):
-    """A forest plot: the difference of one metric in each slice, drawn as intervals on one axis.
+    """A forest plot: for each slice, the difference in one metric, drawn as an interval on a common axis.
 
     `interval` is the label of the intervals, such as "95 %". `open` says whether the page shows the plot expanded.
     """

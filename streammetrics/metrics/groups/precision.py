@@ -29,7 +29,7 @@ class OpenGroups(Metric[GroupRows, float]):
     scale : {"probability", "real", "logit"}
         What the scores are: numbers in [0, 1] ("probability") or any finite numbers.
     missing : {"raise", "skip"}
-        Whether a row without a group raises an error, or is left out and counted.
+        What to do with a row without a group: raise an error, or leave it out and count it as dropped.
     missing_values : tuple of int, str or bytes
         Further keys that stand for a missing group, such as 0.
     memory_limit : int

@@ -341,7 +341,7 @@ class UnresolvedPairs(NamedTuple):
 
 
 def estimate_unresolved(pairs: Pairs) -> UnresolvedPairs:
-    """Estimate how many pairs of rows that share a bucket have the same order, opposite orders, or equal values."""
+    """Estimate how many pairs in the same bucket are in the same or in opposite order by both columns, or are equal."""
     # The order of two rows is unresolved if they share a bucket of targets (x), of predictions (y), or of both. `a` is
     # the estimated share of pairs with different targets among the pairs that share a bucket of targets, and `b` is the
     # same for predictions. For the pairs that differ, `lean_x` and `lean_y` are the share of pairs in the same order

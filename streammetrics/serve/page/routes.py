@@ -297,7 +297,7 @@ class _Pages:
         )
 
     async def live_of_all(self, request: Request) -> Response:
-        """Answer with a stream that tells open lists of experiments when any experiment has a new evaluation."""
+        """Answer with a stream that tells each open page with the list of experiments when there is a new evaluation."""
         who = await run_in_threadpool(self._reader, request, "")
         if isinstance(who, Response):
             return who

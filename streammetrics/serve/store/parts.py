@@ -209,7 +209,7 @@ class PartStore:
     # -- what is changed ----------------------------------------------------------------------------------------------
 
     def accept(self, experiment: str, number: int, *, by: str, at: float, reason: str = "") -> PartKey:
-        """Accept conflict `number`, which replaces the part that counts under its key.
+        """Accept conflict `number`. It replaces the part that has been counted under its key until now.
 
         A conflict is a part whose key was posted before with different content. The replaced part becomes "refused". The
         audit log records the reason.
