@@ -34,18 +34,18 @@ class Remedy(NamedTuple):
     text : str
         The most likely remedy.
     single : bool
-        Whether only some rows may be wrong, rather than the whole column. If so, the message also offers to drop these
-        rows.
+        Whether it is possible that only some rows are wrong, not the whole column. If so, the message also offers to
+        drop these rows.
     """
 
     text: str = FIX
     single: bool = True
 
     def format(self, bad: int, rows: int) -> str:
-        """Return the text of the remedy, given the number of invalid rows and the number of all rows.
+        """Return the text of the remedy, given the number of invalid rows and the total number of rows.
 
-        If only some rows may be wrong (`single`), and at most half of the rows are invalid, the text also suggests
-        dropping the invalid rows.
+        The text also suggests dropping the invalid rows if it is possible that only these are wrong (`single`), unless
+        they are more than half of several rows.
         """
         if not self.single or (rows > 1 and 2 * bad > rows):
             return self.text

@@ -285,9 +285,9 @@ def format_limit(
     """Return the limit of a guardrail as text, such as "≥ −5 % (0.0931)"; empty for a metric that is not a guardrail.
 
     `margin` is the allowed deterioration: a difference, or a share of the control's value if `relative` is true.
-    `better` is the good direction: "high", "low" or "one" (closer to 1). `control` is the value of the control. If it
-    is known and the margin is relative, the number in brackets is the worst value that is allowed, as a percentage if
-    `rate` is true. For "one", the text consists of the lowest and the highest value that the limit allows.
+    `better` says which values are better: "high", "low" or "one" (closer to 1). `control` is the value of the control. If
+    it is known and the margin is relative, the number in brackets is the worst value that is allowed, as a percentage
+    if `rate` is true. For "one", the text consists of the lowest and the highest value that the limit allows.
     """
     if role != GUARDRAIL or margin is None:
         return ""

@@ -43,7 +43,7 @@ MAX_SLICES = 200  # the largest number of slices per group in a forest plot
 
 
 def format_direction(best: Any) -> str:
-    """Return text that describes the good direction of a metric, such as "↑ higher is better".
+    """Return text that says which values of a metric are better, such as "↑ higher is better".
 
     `best` is "high", "low", or 1 for metrics that are best at 1.
     """
@@ -64,7 +64,7 @@ def describe_average(metric: Any) -> str:
 
 
 def format_subtitle(metric: Any, best: Any = None) -> str:
-    """Return the small text below the name of a metric: its good direction and its kind of average."""
+    """Return the small text below the name of a metric: which values are better, and the kind of average."""
     return "; ".join(t for t in (format_direction(best or best_of(metric)), describe_average(metric)) if t)
 
 
@@ -152,7 +152,7 @@ def choose_common_decimals(halves: Iterable[float], percent: bool) -> int:
 def choose_word(one: Comparison) -> str:
     """Return the conclusion about side a: "better", "worse", "unclear" or "too few".
 
-    The result is empty if the metric has no good direction.
+    The result is empty if neither high nor low values of the metric are better.
     """
     if one.reason is not None or math.isnan(one.difference.low):
         return "too few"

@@ -74,7 +74,7 @@ class TruePositives(CellCount, tag="true_positives"):
     Notes
     -----
     The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes for two classes, or 8 bytes per pair of classes for several; an update takes under
+    is rounded. The state takes 64 bytes for two classes, and 8 bytes per pair of classes for more; an update takes under
     1 ns per row.
 
     Examples
@@ -95,7 +95,7 @@ class FalsePositives(CellCount, tag="false_positives"):
     Notes
     -----
     The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes for two classes, or 8 bytes per pair of classes for several; an update takes under
+    is rounded. The state takes 64 bytes for two classes, and 8 bytes per pair of classes for more; an update takes under
     1 ns per row.
 
     Examples
@@ -116,7 +116,7 @@ class TrueNegatives(CellCount, tag="true_negatives"):
     Notes
     -----
     The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes for two classes, or 8 bytes per pair of classes for several; an update takes under
+    is rounded. The state takes 64 bytes for two classes, and 8 bytes per pair of classes for more; an update takes under
     1 ns per row.
 
     Examples
@@ -137,7 +137,7 @@ class FalseNegatives(CellCount, tag="false_negatives"):
     Notes
     -----
     The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes for two classes, or 8 bytes per pair of classes for several; an update takes under
+    is rounded. The state takes 64 bytes for two classes, and 8 bytes per pair of classes for more; an update takes under
     1 ns per row.
 
     Examples

@@ -23,7 +23,7 @@ class NegativePredictiveValue(DecisionRatio, tag="negative_predictive_value"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class FalseDiscoveryRate(DecisionRatio, tag="false_discovery_rate"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class FalseOmissionRate(DecisionRatio, tag="false_omission_rate"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class FalseNegativeRate(DecisionRatio, tag="false_negative_rate"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -107,7 +107,7 @@ class Prevalence(DecisionRatio, tag="prevalence"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. The value equals that of
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The value equals that of
     CTR, but is computed from the counts of decisions, which metrics such as Recall also use.
 
     Examples
@@ -129,7 +129,7 @@ class SelectionRate(DecisionRatio, tag="selection_rate"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. The selection rate divided
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The selection rate divided
     by Prevalence is the bias of the decisions. The definition is that of fairlearn's `selection_rate`.
 
     Examples

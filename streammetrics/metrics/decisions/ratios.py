@@ -132,7 +132,7 @@ class Precision(SampledRatio, tag="precision"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -157,7 +157,7 @@ class Recall(SampledRatio, tag="recall"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class FBeta(SampledRatio, tag="fbeta"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -216,7 +216,7 @@ class F1(SampledRatio, tag="f1"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. The definition is that of
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The definition is that of
     scikit-learn's `f1_score`.
 
     Examples
@@ -238,7 +238,7 @@ class FalsePositiveRate(DecisionRatio, tag="false_positive_rate"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -259,7 +259,7 @@ class Specificity(DecisionRatio, tag="specificity"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row.
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
 
     Examples
     --------
@@ -280,7 +280,7 @@ class Jaccard(SampledRatio, tag="jaccard"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, or 8 bytes per pair of classes for several; an update takes under 1 ns per row. The definition is that of
+    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The definition is that of
     scikit-learn's `jaccard_score`.
 
     Examples

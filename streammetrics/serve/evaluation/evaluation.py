@@ -79,7 +79,7 @@ class MetricRow(NamedTuple):
         "primary", "guardrail", "secondary" or "model". A "model" metric, such as AUC, describes each arm's own traffic.
         The difference in such a metric is not an effect of the treatment.
     better : str
-        The good direction: "high", "low" or "one".
+        Which values are better: "high", "low" or "one".
     margin : float or None
         The margin of a guardrail.
     control_value, value : float or None

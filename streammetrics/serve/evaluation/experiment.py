@@ -107,7 +107,7 @@ class Experiment:
         Metrics such as AUC that describe the model on the traffic of each arm; their differences are not effects of a
         treatment.
     better : dict of str to {"high", "low"}
-        The good direction of metrics that do not define it.
+        Which values are better, for metrics that do not define it.
     slices : sequence of str
         Slice columns; their values must be known before treatment.
     sources : dict of str to float

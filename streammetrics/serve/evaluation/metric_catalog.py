@@ -24,7 +24,7 @@ class CatalogEntry(NamedTuple):
     description, owner : str
         What the metric means, and who is responsible for it.
     better : str
-        The good direction, "high" or "low"; empty if the metric defines it.
+        Which values are better, "high" or "low"; empty if the metric defines it.
     margin : float or None
         The largest margin that an experiment may give the metric as a guardrail: 0.02 is 2 % of the control.
     """
@@ -64,7 +64,7 @@ class MetricCatalog(NamedTuple):
         return cls({name: _parse_entry(name, table) for name, table in tables.items()})
 
     def apply(self, experiment: Experiment) -> Experiment:
-        """Return the experiment, with the good direction of each metric taken from the catalog.
+        """Return the experiment; the catalog tells which values of each metric are better.
 
         Raises
         ------

@@ -39,7 +39,7 @@ class IndexedPart(Protocol):
 
     @property
     def row_counts(self) -> RowCounts:
-        """The counted and dropped rows."""
+        """The number of counted rows and the number of dropped rows."""
 
 
 class HourSet:
