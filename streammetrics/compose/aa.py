@@ -310,7 +310,7 @@ def _merge_runs(states: Sequence[State]) -> State:
 
 
 def _count_false_alarms(sharded: Sharded, states: Sequence[State], name: str, alpha: float) -> list[FalseAlarms]:
-    """Return the false alarm rate of each metric, or of each number of a metric with several numbers.
+    """Return the false alarm rate of each metric. A metric that returns several numbers has a rate for each of them.
 
     `name` is the unit column, and `alpha` is 1 - confidence.
     """

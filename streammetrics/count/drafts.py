@@ -301,8 +301,8 @@ def _make_locators(
     index, locators = live.index, {}
     for path in paths:
         names = [name for name, _ in path]
-        # The general path (`count_batch`) creates the first cells of a path. It also raises the errors for missing
-        # columns and for keys of another kind than earlier keys.
+        # `count_batch` creates the first cells of a path. It also raises the errors for missing columns, and for keys
+        # that differ in kind from earlier keys.
         if path not in index.levels or not all(n in like and like[n].ndim == 1 for n in names):
             return None
         if unit is not None:

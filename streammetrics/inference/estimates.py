@@ -344,9 +344,9 @@ def divide(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
 
 
 def find_unclear_controls(control: ScaledEstimate) -> Reasons:
-    """Return the reason for each cell whose control is not clearly above 0: its 95 % interval contains 0.
+    """Return, for each cell whose control is not clearly above 0, the reason why it has no relative difference.
 
-    A relative difference to such a control has no meaning.
+    A control is clearly above 0 if its whole 95 % interval is.
     """
     values = np.asarray(control.value)
     reasons = build_reasons(None, values.shape)

@@ -173,7 +173,7 @@ def is_exact(sample: Any) -> Any:
 def build_effect(
     differences: MetricDifferences, relative: bool, better: str | None = None, margin: float | None = None
 ) -> MetricEffect:
-    """Return the effect of a treatment on one metric, as the input of a verdict, with arrays over all cells.
+    """Return the effect of a treatment on one metric, from which a verdict is computed. Its arrays contain all cells.
 
     Parameters
     ----------
@@ -182,7 +182,8 @@ def build_effect(
     relative : bool
         Whether to use the relative difference.
     better : {"high", "low", "one"}, optional
-        Which values are better; by default what the metric defines or, if it defines nothing, "high".
+        Which values are better: high values, low values, or those close to 1. By default what the metric defines or, if
+        it defines nothing, "high".
     margin : float, optional
         For a guardrail, how much worse the metric may be.
     """

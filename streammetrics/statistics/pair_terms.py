@@ -205,10 +205,10 @@ def normalized_columns(rows: TermRows, role: str) -> list[Floats]:
 
 
 def kl_divergence(rows: TermRows) -> Floats:
-    """Return the Kullback-Leibler divergence, the sum of p * log(p / q), where q is raised to at least eps.
+    """Return the Kullback-Leibler divergence, the sum of p * log(p / q), where any q below eps is replaced by eps.
 
     The code sums p * log(p / q) - p + q instead, which is never negative, so that no digits are lost by cancellation.
-    The two sums are equal, because p and q each sum to 1. The amount by which eps raises q is subtracted again.
+    The two sums are equal, because p and q each sum to 1. What the replacement by eps adds to q is subtracted.
     """
     eps, parts = rows.eps("y_pred"), []
     for p, q in zip(normalized_columns(rows, "y_true"), normalized_columns(rows, "y_pred"), strict=True):

@@ -117,17 +117,17 @@ class Ingest:
         return len(self._queue)
 
     async def submit(self, key: PartKey, data: bytes, experiment: Experiment) -> str:
-        """Decode and store a frame, and return how it was stored once it is on disk.
+        """Decode and store a frame. As soon as it is on disk, return how it was stored.
 
-        The result is "stored" or "same" (this part was stored before). If the key was posted before with different
-        content, the result is another word that `Store.put` returns.
+        The result is "stored" for a new part, and "same" for a part that was stored before. If the key was posted
+        before with different content, the result is one of the other words that `Store.put` returns.
 
         Raises
         ------
         NoRoomError
             The queue is full, or the server is stopping.
         StreamMetricsError
-            The frame is invalid, or the store failed; nothing of the frame was stored.
+            The frame is invalid, or the store failed. The frame was not stored, not even partly.
         """
         if self._stopped:
             raise NoRoomError(STOPPING)

@@ -357,8 +357,7 @@ class Board:
         """
         try:
             await self._run_in_thread(self._reader.start)
-        # If the reader cannot be started, the first evaluation starts it again. If that fails, too, the page shows the
-        # error.
+        # If the reader cannot be started, the first evaluation tries again. If that also fails, the page shows the error.
         except Exception:
             log.exception("the process that reads experiments could not be started")
         self.ready = True
