@@ -53,7 +53,7 @@ class Block:
         return len(self.columns["labels"]) - int(self.used[0])
 
     def stage_rows(self, rows: Mapping[str, Array]) -> Callable[[], Any]:
-        """Write rows after the valid rows; return the call that makes the new rows valid."""
+        """Write rows after the valid rows; return a function that makes the new rows valid."""
         first = int(self.used[0])
         end = first + len(rows["labels"])
         for name, column in rows.items():

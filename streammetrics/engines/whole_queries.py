@@ -132,7 +132,7 @@ def merge_queries(parts: Iterable[PartQueries], metrics: H) -> H:
 
 
 def fold_whole_queries(table: Any, metrics: MetricLike, names: Sequence[str]) -> bytes:
-    """Return the state of a table that contains all rows of its queries, in any order."""
+    """Count a table, and return the saved state. The table must contain all rows of its queries, in any order."""
     copy = metrics.copy().reset()
     copy.update(sort_by_query(table, names))
     state: bytes = copy.to_bytes()

@@ -28,13 +28,14 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         The metrics to update; the object itself changes. If a model has two logits for one binary label, they belong to
         the negative and the positive class, in this order.
     link : {"logit", "probability", "identity", "log"}
-        The scale of the predictions. Models of transformers return logits: use "logit", or "identity" for regression.
+        The scale of the predictions. Models of the transformers library return logits, so use "logit", or "identity" for
+        regression.
     ignore_index : int
         The label of padding; rows or tokens with it are not counted.
     columns : callable, optional
         Takes an `EvalPrediction`, and returns the other columns that the metrics read, such as `sample_weight`:
-        ``lambda p: {"group": p.inputs["user"]}`` with ``TrainingArguments(include_for_metrics=["inputs"])``. The inputs
-        come from one process only.
+        ``lambda p: {"group": p.inputs["user"]}`` with ``TrainingArguments(include_for_metrics=["inputs"])``. The
+        Trainer does not gather inputs: each process only gets its own. So use them only with a single process.
 
     Raises
     ------

@@ -369,7 +369,7 @@ def split_block(v: Any, high: Any, low: Any) -> None:
 
 @outline
 def split_squares(q: Any, loss: Any, high: Any, low: Any) -> None:
-    """Write the two limbs of each square below 2**31, rounded to a multiple of 2**-41 (`loss`) or 2**-52."""
+    """Round squares below 2**31 to multiples of 2**-41 (if `loss` is true) or 2**-52, and split them into two limbs."""
     for j in range(q.shape[0]):
         t = q[j] + HIGH
         rest = q[j] - (t - HIGH)

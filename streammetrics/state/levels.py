@@ -259,8 +259,8 @@ def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple
 def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, *, floor: int | None = None) -> Ints:
     """Return the lowest level (bucket width) that the rules of this module allow for each group (cell and output).
 
-    If `floor` is passed, only one rule applies: a group may have at most 2**(floor + 6) buckets, each no wider than
-    2**-floor times its numbers.
+    If `floor` is passed, other limits apply: a group may have at most 2**(floor + 6) buckets, and no bucket may be wider
+    than 2**-floor times the numbers in it.
     """
     few, low = (FEW, bits) if floor is None else (1 << 62, floor)
     less, most = bits + FEW_BITS, 1 << (low + 6)

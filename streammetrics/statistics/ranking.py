@@ -58,7 +58,7 @@ ONE_ORDER = (
 )  # fmt: skip
 # The largest number of documents per query.
 LONGEST = 1 << 24
-# The highest grade that measures with 2^grade accept.
+# The highest grade that is allowed in measures that use 2^grade.
 STEEPEST = 1000.0
 # The smallest positive float64, which is the default level of relevance: any grade above 0 is relevant.
 MIN_POSITIVE = 5e-324

@@ -60,7 +60,7 @@ class WindowSeries:
         self._merges: dict[int, tuple[GrowingMerge, GrowingMerge]] = {0: (GrowingMerge(), GrowingMerge())}
 
     def serialize(self) -> tuple[str, bytes | None]:
-        """Return the chart points as JSON, and the merge of the final days as a frame (None if no day is merged)."""
+        """Return the chart points as JSON, and the saved sum of all merged days (None if no day is merged)."""
         points = [[*window, sort_ids(one.part_ids), one.points] for window, one in self._cached_points.items()]
         merged_days, _ = self._merges[0]
         days = [sort_ids(part_ids) for part_ids in merged_days.part_ids]
