@@ -8,11 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from ..batch.columns import ROLES, suggest_column
-from ..batch.ids import Ids
-from ..collect.accumulator import definition_of
 from ..collect.collection import MetricCollection
 from ..collect.metric import Metric
 from ..collect.metric_like import MetricLike, answer_of, columns_of
+from ..collect.query_columns import find_query_column
 from ..collect.serialization import from_bytes, merge
 from ..errors import InvalidInputError
 from . import check_metrics, fold
@@ -60,27 +59,18 @@ def find_read_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]:
     Raises
     ------
     InvalidInputError
-        A required column is missing. Columns of group and query IDs may be missing, because a table does not need them if
-        each row contains a whole query as lists.
+        A required column is missing. Query columns may be missing, because a table does not need them if each row contains
+        a whole query as lists.
     """
     check_metrics(metrics)
-    names, keys, columns = list(present), _find_id_columns(metrics), columns_of(metrics)
+    names, query, columns = list(present), find_query_column(metrics), columns_of(metrics)
     for name, required in columns.items():
-        if required and name not in names and name not in keys:
+        if required and name not in names and name not in (query if isinstance(query, tuple) else (query,)):
             listed = ", ".join(map(repr, names)) or "none"
-            hint = "" if name in ROLES else suggest_column(name, names)
+            renamed = f"; if the column has another name, pass {name}= to Task"
+            hint = renamed if name in ROLES else suggest_column(name, names)
             raise InvalidInputError(f"there is no column {name!r}; the table has {listed}{hint}", column=name)
     return [name for name in columns if name in names]
-
-
-def _find_id_columns(metrics: MetricLike) -> set[str]:
-    columns = [
-        binding.column(need.role)
-        for state, binding, *_ in definition_of(metrics).reads
-        for need in state.needs()
-        if isinstance(need.kind, Ids)
-    ]
-    return {name for column in columns for name in (column if isinstance(column, tuple) else (column,))}
 
 
 def merge_results(states: Iterable[Any], metrics: H) -> H:

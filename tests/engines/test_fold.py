@@ -31,11 +31,27 @@ def test_a_column_that_the_table_lacks() -> None:
             ["clicks", "y_score"],
             "there is no column 'click'; the table has 'clicks', 'y_score'; did you mean 'clicks'?",
         ),
-        (["click", "y_sore"], "there is no column 'y_score'; the table has 'click', 'y_sore'"),
+        (
+            ["click", "y_sore"],
+            "there is no column 'y_score'; the table has 'click', 'y_sore'; if the column has another name, pass "
+            "y_score= to Task",
+        ),
     ):
         with pytest.raises(sm.InvalidInputError) as caught:
             find_read_columns(metrics, names)
         assert str(caught.value) == expected
+
+
+def test_a_group_column_that_the_table_lacks_is_no_query_column() -> None:
+    """Rows with lists need no query column, and engines fetch the columns that metrics read alone."""
+    names = ["y_true", "y_score", "user_id"]
+    assert find_read_columns(sm.NDCG(), names) == ["y_true", "y_score"]
+    with pytest.raises(
+        sm.InvalidInputError, match=r"no column 'group'; the table has .*'user_id'; .* pass group= to Task"
+    ):
+        find_read_columns(sm.MetricCollection(sm.AUC(), sm.GroupAUC()), names)
+    with pytest.raises(sm.InvalidInputError, match=r"no column 'user'; the table has .*; did you mean 'user_id'"):
+        find_read_columns(sm.Sharded(sm.AUC(), unit="user"), names)
 
 
 def test_what_was_seen_before_is_not_counted_again() -> None:

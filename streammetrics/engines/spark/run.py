@@ -22,7 +22,6 @@ from ...collect.metric_like import MetricLike, answer_of, seal, states_of
 from ...collect.query_columns import find_query_column
 from ...collect.serialization import merge
 from ...compose.sliced import Sliced
-from ...errors import InvalidInputError
 from ...metrics.groups.auc import group_partition
 from ...reading.table import Table
 from ...statistics.groups.group_rows import GroupRows
@@ -77,7 +76,7 @@ def find_row_grouping(metrics: MetricLike, present: Collection[str]) -> RowGroup
     Raises
     ------
     InvalidInputError
-        Two metrics have different query columns, or the table lacks the group column.
+        Two metrics have different query columns.
     """
     query = find_query_column(metrics)
     if query is not None and not {*_as_names(query)} <= {*present}:
@@ -90,14 +89,6 @@ def find_row_grouping(metrics: MetricLike, present: Collection[str]) -> RowGroup
     if query is None and len(groups) != 1:
         return None
     columns = query if query is not None else next(iter(groups))
-    for name in _as_names(columns):
-        if name not in present:
-            listed = ", ".join(map(repr, present)) or "none"
-            raise InvalidInputError(
-                f"there is no column {name!r} with the groups; the table has {listed}; name the column of groups with "
-                f"Task(..., group=...)",
-                column=name,
-            )
     return RowGrouping(_as_names(columns), query is not None, groups == {columns})
 
 
@@ -212,8 +203,7 @@ def evaluate(
         raise ValueError(f'strategy must be "auto", "states" or "rows", not {strategy!r}')
     empty_metrics = make_empty_metrics(metrics, by)
     rows = select_read_columns(frame, empty_metrics)
-    # Look for the group column among all columns of the frame, so that an error lists all of them.
-    grouping = find_row_grouping(empty_metrics, frame.columns)
+    grouping = find_row_grouping(empty_metrics, rows.columns)
     with raise_worker_errors():
         state_frame, seals = _fold_rows(rows, empty_metrics, grouping, strategy, partitions)
         states = [bytes(row["state"]) for row in state_frame.select("state").collect()]
