@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
+import sys
 import warnings
 from collections.abc import Sequence
+from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 import streammetrics as sm
 
@@ -121,6 +126,12 @@ CASES = {
 }
 
 
+def one_state(case: Case) -> int:
+    """Return the bytes that a driver receives at most, if it receives one state and the hashes of all queries."""
+    queries = case.log.group_by(["day", "session"]).aggregate([]).num_rows if "session" in case.log.column_names else 0
+    return 3 * len(case.metrics.copy().update(case.log).to_bytes()) // 2 + 16 * queries
+
+
 def spoiled(tables: Sequence[pa.Table], column: str, part: int, row: int) -> list[pa.Table]:
     """The same with a bad value in one row of one part."""
     found = list(tables)
@@ -129,6 +140,39 @@ def spoiled(tables: Sequence[pa.Table], column: str, part: int, row: int) -> lis
     at = found[part].column_names.index(column)
     found[part] = found[part].set_column(at, column, pa.array(values))
     return found
+
+
+def write_files(tables: Sequence[pa.Table], folder: Path) -> Path:
+    """Write each table as a Parquet file of several row groups; return their folder."""
+    folder.mkdir()
+    for i, table in enumerate(tables):
+        pq.write_table(table, folder / f"{i}.parquet", row_group_size=700)
+    return folder
+
+
+def row_groups(folder: Path) -> list[partial[pa.Table]]:
+    """Return a callable for each row group of all files, which reads its rows."""
+    files = sorted(folder.glob("*.parquet"))
+    return [partial(read_row_group, file, i) for file in files for i in range(pq.read_metadata(file).num_row_groups)]
+
+
+def read_row_group(file: Path, number: int) -> pa.Table:
+    return pq.ParquetFile(file).read_row_group(number)
+
+
+@cache
+def start_flink() -> Any:
+    """Start Flink in this process; it ends with the process."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of what Flink pins, and of its own
+        from pyflink.java_gateway import get_gateway
+        from pyflink.table import EnvironmentSettings, TableEnvironment
+    env = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
+    for name in ("python.executable", "python.client.executable"):
+        env.get_config().set(name, sys.executable)
+    env.get_config().set("parallelism.default", "2")
+    atexit.register(get_gateway().shutdown)
+    return env
 
 
 def start_ray() -> None:

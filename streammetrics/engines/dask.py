@@ -14,7 +14,7 @@ from ..collect.query_columns import find_query_column
 from ..collect.serialization import merge
 from ..errors import InvalidInputError
 from .parts import find_read_columns, fold_part, merge_results
-from .whole_queries import find_query_columns, fold_queries, fold_whole_queries, merge_queries
+from .whole_queries import PartQueries, find_query_columns, fold_queries, fold_whole_queries, merge_queries
 
 __all__ = ["evaluate", "states"]
 
@@ -76,7 +76,9 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bo
     if not queries and (is_frame or find_query_column(metrics) is None):
         return _merge_tree(states(data, metrics), metrics, split_every)
     parts = _count_parts(_split_parts(data, metrics), partial(fold_queries, metrics=metrics), "partition {:,}")
-    return merge_queries(dask.compute(*parts), metrics)
+    tree = _build_tree([part.state for part in parts], split_every)
+    queries, *merged = dask.compute([part.without_state() for part in parts], *tree)
+    return merge_queries([*queries, *(PartQueries(state, [], []) for state in merged)], metrics)
 
 
 def _count_shuffled(frame: Any, metrics: MetricLike, queries: list[str]) -> list[Delayed]:
@@ -88,13 +90,15 @@ def _count_shuffled(frame: Any, metrics: MetricLike, queries: list[str]) -> list
 
 def _merge_tree(states: Sequence[Delayed], metrics: H, split_every: int) -> H:
     """Merge delayed states in a tree of tasks, and compute the result."""
-    merged_states: Sequence[Any] = states
+    return merge_results(dask.compute(*_build_tree(states, split_every)), metrics)
+
+
+def _build_tree(states: Sequence[Delayed], split_every: int) -> Sequence[Delayed]:
+    """Return the delayed state of a tree of tasks that merge `states`, in a list, which is empty if there are none."""
     merge_delayed = delayed(_merge_bytes)
-    while len(merged_states) > 1:
-        merged_states = [
-            merge_delayed(merged_states[i : i + split_every]) for i in range(0, len(merged_states), split_every)
-        ]
-    return merge_results(dask.compute(*merged_states), metrics)
+    while len(states) > 1:
+        states = [merge_delayed(states[i : i + split_every]) for i in range(0, len(states), split_every)]
+    return states
 
 
 def states(data: Any, metrics: MetricLike) -> list[Delayed]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from ..batch.columns import ROLES, suggest_column
@@ -19,8 +19,9 @@ from . import check_metrics, fold
 __all__ = ["find_read_columns", "fold_part", "iterate_batches", "merge_results", "read_value", "warn_of_size"]
 
 H = TypeVar("H", bound=MetricLike)
+R = TypeVar("R")
 
-# The driver warns when the workers have sent this many bytes of states.
+# The driver warns when the workers have sent this many bytes of states and IDs of queries.
 DRIVER_BYTES = 1 << 30
 
 
@@ -79,20 +80,24 @@ def merge_results(states: Iterable[Any], metrics: H) -> H:
     return merged
 
 
-def warn_of_size(states: Iterable[Any]) -> Iterator[Any]:
-    """Yield the states that the driver collects. Warn, once, when their total size exceeds DRIVER_BYTES."""
+def warn_of_size(results: Iterable[R], count_bytes: Callable[[Any], int] | None = None) -> Iterator[R]:
+    """Yield the results that the driver collects. Warn, once, when their total size exceeds DRIVER_BYTES.
+
+    `count_bytes` returns the size of a result; by default, results that are no bytes, but objects, have no size.
+    """
     before = size = 0
-    for state in states:
-        size += len(state) if isinstance(state, bytes) else 0
+    for result in results:
+        size += count_bytes(result) if count_bytes else len(result) if isinstance(result, bytes) else 0
         if before <= DRIVER_BYTES < size:
             warnings.warn(
-                f"the workers have sent more than {DRIVER_BYTES / 2**30:g} GiB of states to the driver, which merges "
-                f"them alone; use fewer parts, fewer slices or fewer bits (such as AUC(bits=12)), or merge on the workers",
+                f"the workers have sent more than {DRIVER_BYTES / 2**30:g} GiB of states and query IDs to the driver, "
+                f"which merges them alone; use fewer parts, fewer slices or fewer bits (such as AUC(bits=12)), merge on "
+                f"the workers, or store each query as one row of lists",
                 RuntimeWarning,
                 stacklevel=2,
             )
         before = size
-        yield state
+        yield result
 
 
 def read_value(state: bytes, name: str | None = None) -> float:

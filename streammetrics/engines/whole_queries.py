@@ -6,6 +6,7 @@ the worker returns their rows, and the driver counts these queries when it has a
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 from ..batch.convert import as_columns, library_of
 from ..collect.metric_like import MetricLike, columns_of
 from ..collect.query_columns import compute_query_ids, find_query_column
+from ..collect.serialization import merge
 from ..errors import InvalidInputError
 from . import check_metrics
-from .parts import iterate_batches, merge_results
+from .parts import iterate_batches, warn_of_size
 
 __all__ = ["PartQueries", "find_query_columns", "fold_queries", "fold_whole_queries", "merge_queries", "sort_by_query"]
 
@@ -32,17 +34,21 @@ class PartQueries(NamedTuple):
 
     Parameters
     ----------
-    state : bytes
-        The state of the complete queries.
+    state : bytes or None
+        The state of the complete queries; None if the result of another part includes it.
     ids : list of int64 arrays
         The IDs of the complete queries.
     edges : list of (tuple of int, list of mappings)
         The IDs and the rows of the first and the last query of the part, which may continue in other parts.
     """
 
-    state: bytes
+    state: bytes | None
     ids: list[Ints]
     edges: list[tuple[tuple[int, ...], list[Rows]]]
+
+    def without_state(self) -> PartQueries:
+        """Return the queries alone, for the driver, if tasks merge the states."""
+        return self._replace(state=None)
 
 
 def find_query_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]:
@@ -111,13 +117,14 @@ def merge_queries(parts: Iterable[PartQueries], metrics: H) -> H:
     ids, edges = list[Ints](), dict[tuple[int, ...], list[Rows]]()
 
     def collect_states() -> Iterator[bytes]:
-        for part in parts:
+        for part in warn_of_size(parts, _count_received_bytes):
             ids.extend(part.ids)
             for key, pieces in part.edges:
                 edges.setdefault(key, []).extend(pieces)
-            yield part.state
+            if part.state is not None:
+                yield part.state
 
-    total = merge_results(collect_states(), metrics)
+    total: H = merge(itertools.chain([metrics.copy().reset()], collect_states()))
     _check_distinct([*ids, *(np.array([key]) for key in edges)], find_query_column(metrics))
     pieces = [piece for of_query in edges.values() for piece in of_query]
     if pieces:
@@ -129,6 +136,10 @@ def merge_queries(parts: Iterable[PartQueries], metrics: H) -> H:
                 column=error.column,
             ) from error
     return total
+
+
+def _count_received_bytes(part: PartQueries) -> int:
+    return len(part.state or b"") + sum(ids.nbytes for ids in part.ids)
 
 
 def fold_whole_queries(table: Any, metrics: MetricLike, names: Sequence[str]) -> bytes:

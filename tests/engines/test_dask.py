@@ -130,6 +130,16 @@ def test_a_frame_is_shuffled_by_query_unless_it_is_grouped(in_order: bool) -> No
                 evaluate(frame, case.metrics, assume_grouped=True)
 
 
+@pytest.mark.parametrize("ranked", [False, True])
+def test_the_client_receives_one_state(ranked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks merge the states, so that no warning says that the client merges many."""
+    case = logs.Case(logs.documents(100), logs.by_session()) if ranked else logs.Case(TABLE, sm.LogLoss())
+    tables = [dask.delayed(case.log.slice(start, 40)) for start in range(0, case.log.num_rows, 40)]
+    monkeypatch.setattr("streammetrics.engines.parts.DRIVER_BYTES", logs.one_state(case))
+    with dask.config.set(scheduler="sync"):
+        assert evaluate(tables, case.metrics, split_every=3).digest() == case.digest()
+
+
 def test_nothing(frame: Any) -> None:
     with dask.config.set(scheduler="sync"):
         assert evaluate([], METRICS) == METRICS

@@ -48,9 +48,17 @@ def test_many_bytes_of_states_are_reported_once(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("streammetrics.engines.parts.DRIVER_BYTES", 20 * size)
     assert evaluate(parts, sm.AUC(), workers=1).explain()["rows"] == 18
     monkeypatch.setattr("streammetrics.engines.parts.DRIVER_BYTES", 3 * size)
-    with pytest.warns(RuntimeWarning, match="more than .* GiB of states to the driver") as caught:
+    with pytest.warns(RuntimeWarning, match="more than .* GiB of states and query IDs to the driver") as caught:
         evaluate(parts, sm.AUC(), workers=1)
     assert len(caught) == 1
+
+
+def test_ids_of_queries_are_reported_like_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = np.arange(1000)
+    log = {"query": queries, "y_true": queries % 2, "y_score": queries / 1000}
+    monkeypatch.setattr("streammetrics.engines.parts.DRIVER_BYTES", 8 * 900)
+    with pytest.warns(RuntimeWarning, match="states and query IDs .* store each query as one row of lists"):
+        evaluate([log], sm.MeanReciprocalRank(), workers=1)
 
 
 def test_after_a_bad_part_those_that_wait_are_left() -> None:
