@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,7 +15,7 @@ pd = pytest.importorskip("pandas")
 logs = pytest.importorskip("engine_logs")
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # of what Flink pins, and of its own
-    from pyflink.table import DataTypes, EnvironmentSettings, TableEnvironment
+    from pyflink.table import DataTypes, TableEnvironment
 
     from streammetrics.engines.flink import evaluate, register
 
@@ -31,15 +29,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def env() -> Iterator[TableEnvironment]:
-    made = TableEnvironment.create(EnvironmentSettings.in_batch_mode())
-    for name in ("python.executable", "python.client.executable"):
-        made.get_config().set(name, sys.executable)
-    made.get_config().set("parallelism.default", "2")
-    yield made
-    from pyflink.java_gateway import get_gateway
-
-    get_gateway().shutdown()
+def env() -> TableEnvironment:
+    return logs.start_flink()
 
 
 def log_of(env: TableEnvironment, table: Any) -> Any:
