@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -13,12 +14,11 @@ from ray.data import Dataset
 from ray.data.aggregate import AggregateFn
 
 from ..collect.metric_like import MetricLike
-from ..collect.query_columns import find_query_column
 from ..collect.serialization import merge
 from ..metrics.groups.auc import group_partition
 from . import fold
-from .parts import find_read_columns, fold_part, merge_results
-from .whole_queries import find_query_columns, fold_queries, fold_whole_queries, merge_queries
+from .parts import find_read_columns, merge_results
+from .whole_queries import PartQueries, find_query_columns, fold_queries, fold_whole_queries, merge_queries
 
 __all__ = ["AggregateMetrics", "evaluate"]
 
@@ -27,7 +27,7 @@ H = TypeVar("H", bound=MetricLike)
 PART = "streammetrics: part"
 # The number of partitions if a dataset is shuffled by query. All rows of a partition must fit into the memory of a task.
 PARTS = 128
-# The number of states that one task merges before the driver merges the results.
+# The number of states that one task merges. Tasks merge all states in a tree of such tasks.
 MERGED_STATES = 16
 
 
@@ -75,37 +75,27 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H, *, assume_grouped: bool 
     0.6
     """
     if not isinstance(data, Dataset):
-        if find_query_column(metrics) is None:
-            return merge_results(_count_parts(data, metrics, fold_part), metrics)
-        return merge_queries(_count_parts(data, metrics, fold_queries), metrics)
+        return merge_queries(_count_parts(data, metrics), metrics)
     columns = data.columns()
     if columns is None:  # the dataset is empty
         return merge_results((), metrics)
     queries, selected = find_query_columns(metrics, columns), data.select_columns(find_read_columns(metrics, columns))
     if not queries:
-        return merge_results(_merge_blocks(_count_blocks(selected, partial(_fold_block, metrics=metrics))), metrics)
+        return _merge_tree(_count_blocks(selected, partial(_fold_block, metrics=metrics)).to_arrow_refs(), metrics)
     if assume_grouped:
-        blocks = _count_blocks(selected, partial(_fold_grouped_block, metrics=metrics))
-        return merge_queries((pickle.loads(row["state"]) for row in blocks.iter_rows()), metrics)
+        blocks = _count_blocks(selected, partial(_fold_grouped_block, metrics=metrics)).to_arrow_refs()
+        read = ray.remote(_read_queries)
+        found = itertools.chain.from_iterable(ray.get([read.remote(block) for block in blocks]))
+        return merge_queries([*found, PartQueries(_merge_tree(blocks, metrics).to_bytes(), [], [])], metrics)
     parts = selected.map_batches(partial(_add_part, queries=queries), batch_size=None, batch_format="pyarrow")
     states = parts.groupby(PART).map_groups(
         partial(_fold_whole_queries, metrics=metrics, queries=queries), batch_format="pyarrow"
     )
-    return merge_results(_merge_blocks(states), metrics)
+    return _merge_tree(states.to_arrow_refs(), metrics)
 
 
 def _count_blocks(data: Dataset, count: Callable[[pa.Table], pa.Table]) -> Dataset:
     return data.map_batches(count, batch_size=None, batch_format="pyarrow", zero_copy_batch=True)
-
-
-def _merge_blocks(states: Dataset) -> Iterator[bytes]:
-    """Merge the states of blocks in tasks, before the driver merges the results."""
-    merged = states.map_batches(_merge_batch, batch_size=MERGED_STATES, batch_format="pyarrow")
-    return (row["state"] for row in merged.iter_rows())
-
-
-def _merge_batch(states: pa.Table) -> pa.Table:
-    return _as_table(merge(state.as_py() for state in states.column("state")).to_bytes())
 
 
 def _fold_block(block: pa.Table, metrics: MetricLike) -> pa.Table:
@@ -113,7 +103,18 @@ def _fold_block(block: pa.Table, metrics: MetricLike) -> pa.Table:
 
 
 def _fold_grouped_block(block: pa.Table, metrics: MetricLike) -> pa.Table:
-    return _as_table(pickle.dumps(fold_queries(block, metrics)))
+    queries, state = _count_part(block, metrics)
+    return _as_table(state).append_column("queries", pa.array([pickle.dumps(queries)], pa.binary()))
+
+
+def _read_queries(block: pa.Table) -> list[PartQueries]:
+    return [pickle.loads(queries) for queries in _read_column(block, "queries")]
+
+
+def _read_column(block: pa.Table, name: str) -> list[bytes]:
+    """Return the values of a column. A block without rows may lack the column."""
+    values: list[bytes] = block.column(name).to_pylist() if block.num_rows else []
+    return values
 
 
 def _add_part(block: pa.Table, queries: list[str]) -> pa.Table:
@@ -130,20 +131,51 @@ def _as_table(state: bytes) -> pa.Table:
     return pa.table({"state": pa.array([state], pa.binary())})
 
 
-def _count_parts(parts: Iterable[Any], metrics: MetricLike, count: Callable[..., Any]) -> Iterator[Any]:
-    """Start a task for each part, and yield the results of `count` in the order in which the tasks finish.
+def _count_parts(parts: Iterable[Any], metrics: MetricLike) -> Iterator[PartQueries]:
+    """Count each part in a task, and merge the states in a tree of tasks.
 
-    If a task fails, the remaining tasks are cancelled.
+    Yield the queries of each part without its state, in the order in which the tasks finish, and at the end the merged
+    state. If a task fails, the remaining tasks are cancelled.
     """
-    metrics_ref, task = ray.put(metrics), ray.remote(count)
-    waiting = [task.remote(part, metrics_ref) for part in parts]
+    metrics_ref, count, join = ray.put(metrics), ray.remote(num_returns=2)(_count_part), ray.remote(_merge_states)
+    # The driver reads the queries of a part, but only passes on the reference to its state.
+    state_of = dict(count.remote(part, metrics_ref) for part in parts)
+    waiting, states, merged = list(state_of), list[ray.ObjectRef](), list[ray.ObjectRef]()
     try:
         while waiting:
             (finished, *_), waiting = ray.wait(waiting)
             yield ray.get(finished)
+            states.append(state_of.pop(finished))
+            if len(states) == MERGED_STATES:
+                merged.append(join.remote(metrics_ref, *states))
+                states = []
     finally:
         for one in waiting:
             ray.cancel(one)
+    yield PartQueries(_merge_tree([*merged, *states], metrics).to_bytes(), [], [])
+
+
+def _count_part(part: Any, metrics: MetricLike) -> tuple[PartQueries, Any]:
+    counted = fold_queries(part, metrics)
+    return counted.without_state(), counted.state
+
+
+def _merge_tree(states: list[ray.ObjectRef], metrics: H) -> H:
+    """Merge states in a tree of tasks, so that the driver receives only one. See `_merge_states` for the arguments."""
+    metrics_ref, join = ray.put(metrics), ray.remote(_merge_states)
+    while True:
+        states = [
+            join.remote(metrics_ref, *states[i : i + MERGED_STATES]) for i in range(0, len(states), MERGED_STATES)
+        ]
+        if len(states) < 2:
+            return merge_results(map(ray.get, states), metrics)
+
+
+def _merge_states(metrics: MetricLike, *parts: bytes | pa.Table) -> bytes:
+    """Merge states of `metrics`. A part is one state, as bytes, or a table with a column of states."""
+    states = ([part] if isinstance(part, bytes) else _read_column(part, "state") for part in parts)
+    data: bytes = merge(itertools.chain([metrics.copy().reset()], *states)).to_bytes()
+    return data
 
 
 class AggregateMetrics(AggregateFn):

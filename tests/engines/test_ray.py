@@ -110,6 +110,28 @@ def test_a_metric_that_only_this_script_knows(monkeypatch: pytest.MonkeyPatch) -
     assert evaluate([TABLE.slice(0, 200), TABLE.slice(200)], odds).digest() == odds.copy().update(TABLE).digest()
 
 
+@pytest.mark.parametrize("kind", ["parts", "blocks", "grouped", "shuffled"])
+def test_the_driver_receives_one_state(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks merge the states, so that no warning says that the driver merges many."""
+    ranked = logs.Case(logs.documents(100), logs.by_session())
+    case = ranked if kind in ("grouped", "shuffled") else logs.Case(TABLE, sm.LogLoss())
+    tables = [case.log.slice(start, 40) for start in range(0, case.log.num_rows, 40)]
+    asked = {"assume_grouped": True} if kind == "grouped" else {}
+    monkeypatch.setattr(f"{evaluate.__module__}.MERGED_STATES", 3)
+    monkeypatch.setattr("streammetrics.engines.parts.DRIVER_BYTES", logs.one_state(case))
+    log = tables if kind == "parts" else data.from_arrow(tables)
+    assert evaluate(log, case.metrics, **asked).digest() == case.digest()
+
+
+def test_a_dataset_is_shuffled_by_query_unless_it_is_grouped() -> None:
+    grouped, scattered = (logs.CASES[f"{name} queries"]() for name in ("split", "scattered"))
+    assert (
+        evaluate(data.from_arrow(grouped.parts(3)), grouped.metrics, assume_grouped=True).digest() == grouped.digest()
+    )
+    with pytest.raises(sm.InvalidInputError, match=r"sort the log by \('day', 'session'\)"):
+        evaluate(data.from_arrow(scattered.parts(3)), scattered.metrics, assume_grouped=True)
+
+
 def test_nothing() -> None:
     assert evaluate([], METRICS) == METRICS
     assert evaluate([TABLE.slice(0, 0), []], METRICS) == METRICS
