@@ -35,7 +35,9 @@ def sync(metrics: H | Deferred[H], timeout: float | timedelta = TIMEOUT) -> H:
     metrics : Metric, MetricCollection, Sliced, Bundle or Deferred
         The metrics of this process; the object itself does not change, so that counting can continue.
     timeout : float or timedelta
-        The time limit, in seconds.
+        The time limit, in seconds. Allow some seconds for a process that compiles kernels at its first batch with
+        weights. Hooks such as `Deferred` compile them earlier, as does
+        `streammetrics.hooks.compilation.compile_kernels`.
 
     Returns
     -------
