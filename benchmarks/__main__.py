@@ -17,7 +17,7 @@ from benchmarks.report import failures
 
 BENCHMARKS = (
     "accuracy", "startup", "kernels", "regression", "ranking", "classes", "groups", "eval", "memory", "frames", "core",
-    "peers", "sizes", "hooks", "shards", "slices", "small", "spark",
+    "peers", "sizes", "hooks", "shards", "slices", "small", "spark", "engines",
 )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ from streammetrics.statistics.scores import ScoreHistogram
 ROWS, SLICES, SHARDS = 10_000_000, 10_000, 64
 BATCH, SMALL = 65_536, 256
 MANY, DISTINCT = 10_000, 400
+PARTS = 64
 
 Call = Callable[[], object]
 Columns = dict[str, Any]
@@ -53,6 +54,7 @@ def main() -> None:
     windows()
     shards()
     saved_collections()
+    saved_slices()
     one_frame()
     keys()
     groups()
@@ -251,6 +253,20 @@ def saved_collections() -> None:
         frames = held * (MANY // DISTINCT)
         sheet.line(f"{bits} bits", fastest(partial(sm.merge, frames), 2), limit, "s")
     sheet.show(f"sm.merge of {MANY:,} saved collections of 5 metrics, of 100 to 10,000 rows each")
+
+
+def saved_slices() -> None:
+    """Files of 36 slices of 2,800 rows each, merged into one: most of their slices are in buckets in the end."""
+    sheet, rows = Sheet(), 100_000
+    metrics = sm.Sliced(sm.MetricCollection(sm.AUC(), sm.LogLoss(), sm.Calibration()), by="slice")
+    parts = []
+    for i in range(PARTS):
+        y, s = rows_of(rows, i)
+        columns = {"y_true": y, "y_score": s.astype(np.float64), "slice": np.arange(rows) % 36}
+        parts.append(metrics.copy().update(columns).to_bytes())
+    sheet.line("bytes a part", len(parts[0]), 700_000, "bytes")
+    sheet.line("a part", fastest(partial(sm.merge, parts), 2) / PARTS * 1e3, 11, "ms", 5)
+    sheet.show(f"sm.merge of {PARTS} saved parts with 36 slices and {rows:,} rows each")
 
 
 READ = {0.15: 0.31, 0.5: 0.47}  # by what is asked for: what AMD Zen 3 keeps; Zen 4 keeps 0.2 and 0.43

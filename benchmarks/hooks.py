@@ -1,4 +1,4 @@
-"""A training loop on the CPU: what a step of 4,096 rows costs, beside torchmetrics and torcheval, and when deferred.
+"""A training loop on the CPU: what a step costs, beside torchmetrics and torcheval, and when deferred.
 
 Process CPU time, one thread. Peers often only append in `update`, so a compute every 100 steps is counted with all.
 """
@@ -16,17 +16,20 @@ from benchmarks.report import Sheet, table, verdict
 from benchmarks.timing import Timing, interleave
 
 ROWS, STEPS, RATE = 4_096, 100, 0.3
+SIZES, FEW = (256, 4_096, 65_536), 20
+"""The rows of a step, and the steps after which all compute, in the table by size."""
 NEEDED = ("torch", "torchmetrics", "torcheval")
 
 Call = Callable[[], object]
 
 
 def main() -> None:
-    """Print both tables, or say what is not installed."""
+    """Print all tables, or say what is not installed."""
     if missing := [name for name in NEEDED if importlib.util.find_spec(name) is None]:
         print(f"hooks: skipped, as {', '.join(missing)} is not installed")
         return
     steps()
+    sizes()
     peers()
 
 
@@ -77,6 +80,51 @@ def repeated(metrics: Any, *columns: Any) -> Call:
     def call() -> None:
         for _ in range(STEPS):
             metrics.update(*columns)
+
+    return call
+
+
+def sizes() -> None:
+    """What a step of an AUC costs by its rows: alone, and with its share of a compute, as peers put off their work."""
+    import torch
+    from torcheval.metrics import BinaryAUROC as TorchevalAUC
+    from torchmetrics.classification import BinaryAUROC
+
+    from streammetrics.hooks.torchmetrics import TorchMetric
+
+    metrics = {
+        "streammetrics": sm.AUC(),
+        "streammetrics, TorchMetric": TorchMetric(sm.AUC()),
+        "torchmetrics, exact": BinaryAUROC(),
+        "torchmetrics, 200 thresholds": BinaryAUROC(thresholds=200),
+        "torcheval": TorchevalAUC(),
+    }
+    lines = [[name] for name in metrics]
+    for rows in SIZES:
+        y, p = map(torch.from_numpy, clicks(rows, RATE))
+        calls: dict[str, Call] = {}
+        for name, metric in metrics.items():
+            columns = (y, p) if metric is metrics["streammetrics"] else (p, y.long())
+            calls[f"{name}, steps"] = few_steps(metric, columns, computes=False)
+            calls[name] = few_steps(metric, columns, computes=True)
+        timed = interleave(calls, rounds=5)
+        for line in lines:
+            name = line[0]
+            line += [f"{median(timed[key].cpu) / FEW * 1e6:,.0f}" for key in (f"{name}, steps", name)]
+        for name in [name for name in metrics if not name.startswith("streammetrics")]:
+            ratio = timed["streammetrics, TorchMetric"].ratio(timed[name])
+            verdict(f"a step of {rows:,} rows beside {name}", ratio <= 1)
+    head = ["", *(cell for rows in SIZES for cell in (f"{rows:,} rows", "with compute"))]
+    table(f"A step of an AUC, and one with its share of a compute after {FEW} steps, CPU us", head, lines)
+
+
+def few_steps(metric: Any, columns: tuple[Any, ...], *, computes: bool) -> Call:
+    def call() -> None:
+        metric.reset()
+        for _ in range(FEW):
+            metric.update(*columns)
+        if computes:
+            metric.compute()
 
     return call
 

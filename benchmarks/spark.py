@@ -7,12 +7,10 @@ there is nothing to run.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 import urllib.request
 from collections.abc import Callable
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
@@ -25,7 +23,7 @@ import pyarrow.parquet as pq
 import streammetrics as sm
 from benchmarks.data import FOLDER, clicks, complete
 from benchmarks.report import table, verdict
-from benchmarks.timing import MIB
+from benchmarks.timing import MIB, family_cpu
 
 ROWS = 5_000_000
 PIECE = 1_000_000  # rows of a file
@@ -78,28 +76,15 @@ class Watch:
         self.url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/stages"
 
     def run(self, call: Callable[[], Any]) -> Cost:
-        shuffled, cpu, start = self._shuffled(), _cpu(), time.perf_counter()
+        shuffled, cpu, start = self._shuffled(), family_cpu(), time.perf_counter()
         call()
-        cpu, wall = _cpu() - cpu, time.perf_counter() - start
+        cpu, wall = family_cpu() - cpu, time.perf_counter() - start
         time.sleep(0.5)  # the page follows
         return Cost(cpu, wall, self._shuffled() - shuffled)
 
     def _shuffled(self) -> int:
         with urllib.request.urlopen(self.url) as answer:
             return sum(stage["shuffleWriteBytes"] for stage in json.load(answer))
-
-
-def _cpu() -> float:
-    """CPU seconds of this process and all below it, those that have ended included."""
-    known = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            fields = path.read_text().rpartition(")")[2].split()
-            known[int(path.parent.name)] = int(fields[1]), sum(map(int, fields[11:15]))
-    family = {os.getpid()}
-    while more := {pid for pid, (parent, _) in known.items() if parent in family} - family:
-        family |= more
-    return sum(known[pid][1] for pid in family) / os.sysconf("SC_CLK_TCK")
 
 
 def applied(frame: Any, by: list[str]) -> Any:
