@@ -195,8 +195,9 @@ def build_interval(estimate: ScaledEstimate, width: Any, confidence: float, meth
     scale = scale_of(estimate.scale)
     reasons = build_reasons(estimate.reason, np.shape(estimate.value))
     error = np.asarray(estimate.standard_error)
-    # The product of an infinite width and an error of 0 would be NaN, so only positive errors are multiplied.
-    half = np.where(error > 0.0, width * np.where(error > 0.0, error, 0.0), error)
+    # The product of an infinite width and an error of 0 is NaN, and is not used.
+    with np.errstate(invalid="ignore"):
+        half = np.where(error > 0.0, width * error, error)
     # Suppress warnings about cells without an error, which are NaN.
     with np.errstate(all="ignore"):
         low, high = (np.where(has_reason(reasons), NAN, estimate.point + side) for side in (-half, half))

@@ -9,6 +9,8 @@ import pytest
 import scipy.stats
 
 import streammetrics as sm
+from streammetrics.inference.estimates import build_estimate, build_interval
+from streammetrics.inference.reasons import build_reasons
 from streammetrics.inference.user_shares import difference_limits
 
 USERS = 1000
@@ -31,6 +33,14 @@ def test_arms_without_a_failure_are_not_certainly_equal(rows_per_user: int) -> N
     assert np.isnan([found["revenue"].p_value, found["revenue"].difference.low]).all()
     # Each user clicks half of the time, so the click rate does not vary either.
     assert found["click"].reason.startswith("nothing varies")
+
+
+def test_an_infinite_width_without_an_error_is_no_warning() -> None:
+    """Early looks have an infinite width. Slices in which nothing varies have no error."""
+    zeros, errors = np.zeros(2), np.array([0.0, 1.0])
+    estimate = build_estimate(zeros, zeros, errors, np.full(2, 9.0), "natural", "", reasons=build_reasons(None, (2,)))
+    found = build_interval(estimate, np.inf, 0.95, "")
+    assert (found.low.tolist(), found.high.tolist()) == ([0.0, -np.inf], [0.0, np.inf])
 
 
 def test_the_same_state_on_both_sides_is_certainly_equal() -> None:
