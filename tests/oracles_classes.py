@@ -7,22 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from oracles import ks
+from oracles import Oracle, ks
 from scipy import special, stats
 from sklearn import metrics as sk
 
 Array = Any
-
-
-class Oracle(NamedTuple):
-    """A reference for a metric of these settings."""
-
-    settings: dict[str, Any]
-    of: Callable[[Array, Array, Array], Any]
-    scale: str = "probability"
 
 
 def one_hot(y: Array, width: int) -> Array:

@@ -377,11 +377,6 @@ def _pack_text(kind: str, text: bytes) -> tuple[int, ...]:
     return KINDS.index(kind) * 100 + min(len(text), LONGEST), *(int(w) for w in words)
 
 
-def kinds_of(classes: NDArray[np.int64]) -> list[str]:
-    """Return the kind ("integer", "string" or "bytes") of each class, given the classes as a state stores them."""
-    return [KINDS[int(row[0]) // 100] for row in classes]
-
-
 class Distribution(Matrix):
     """A probability for each of the `width` classes; the probabilities of a row sum to 1."""
 

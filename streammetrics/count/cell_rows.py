@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..kernels import code_runs, tally_codes
+from ..numerics.array_rows import exclusive_cumsum
 from ..numerics.signal_safety import run_without_interrupt
 from ..state import tally
 from ..state.tally import Entries
@@ -100,9 +101,8 @@ class Runs(NamedTuple):
 
 
 def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
-    """Build `Runs` from rows that are sorted by high word. `counts` contains the number of rows with each high word."""
-    bounds = np.zeros(len(counts) + 1, I8)
-    np.cumsum(counts, out=bounds[1:])
+    """Return rows that are grouped by high word, given the number of rows with each high word."""
+    bounds = exclusive_cumsum(counts)
     return Runs(low, weights, bounds[:-1], bounds[1:])
 
 

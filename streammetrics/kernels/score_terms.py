@@ -26,8 +26,8 @@ BLOCK = 3 * PART
 # Rows are prefetched this many rows ahead.
 AHEAD = 5 * PART
 SCORE, LOG_LOSS, BRIER = 0, 1, 2
-# A call computes at most MOST terms. The sums of their squares have LIMBS limbs, two for each term.
-MOST, LIMBS = 3, 6
+# A call computes at most MOST terms.
+MOST = 3
 # A term of this size or more is too large for a fixed-point sum.
 LARGE = 2.0**31
 

@@ -11,9 +11,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["expand_ranges", "put_rows", "row_sums", "sum_columns"]
+__all__ = ["exclusive_cumsum", "expand_ranges", "put_rows", "row_sums", "sum_columns"]
 
 Array = NDArray[Any]
+
+
+def exclusive_cumsum(values: Any) -> NDArray[np.int64]:
+    """Return, for each integer, the sum of the integers before it; then append the total."""
+    run = np.zeros(len(values) + 1, np.int64)
+    np.cumsum(values, out=run[1:])
+    return run
 
 
 def put_rows(array: Array, at: NDArray[Any], rows: Array) -> None:

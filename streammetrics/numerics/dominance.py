@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from .array_rows import exclusive_cumsum
 from .exact import Mass
 
 __all__ = ["dominated_mass"]
@@ -40,13 +41,13 @@ def _dominated_sums(values: Ints, x: Ints, y: Ints) -> Ints:
         # For each cell whose current bit is 1, add the values of those cells in its group that have the bit 0 and a
         # smaller x.
         head, up = y[at] >> (bit + 1), (y[at] >> bit & 1).astype(bool)
-        run = _exclusive_cumsum(np.where(up, 0, values[at]))
+        run = exclusive_cumsum(np.where(up, 0, values[at]))
         group = _find_run_starts(place, head[1:] != head[:-1])
         column = np.maximum(group, _find_run_starts(place, x[at][1:] != x[at][:-1]))
         out[at] += np.where(up, run[column] - run[group], 0)
         # Form the groups of the next pass: in each group, move the cells with the bit 0 before those with the bit 1.
         # Cells with equal bits keep their order.
-        zeros = _exclusive_cumsum((~up).astype(np.int64))
+        zeros = exclusive_cumsum((~up).astype(np.int64))
         ends = np.append(np.flatnonzero(group == place)[1:], n)
         # For each cell, `lower` is the number of cells with the bit 0 in its group, and `earlier` is the number of
         # these cells that precede it.
@@ -57,13 +58,6 @@ def _dominated_sums(values: Ints, x: Ints, y: Ints) -> Ints:
         fresh[to] = at
         at = fresh
     return out
-
-
-def _exclusive_cumsum(values: Ints) -> Ints:
-    """Return, for each value, the sum of the values before it; then append the total."""
-    run = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(values, out=run[1:])
-    return run
 
 
 def _find_run_starts(place: Ints, fresh: NDArray[np.bool_]) -> Ints:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from .array_rows import exclusive_cumsum
 from .double_double import DoubleDouble
 
 Ints = NDArray[np.int64]
@@ -418,7 +419,7 @@ class Mass:
         """Return the sum over each segment of cells, as Python integers; see `segment_dots` for `cuts`."""
         out = np.zeros(len(cuts) - 1, object)
         for i, digits in enumerate(self.digits):
-            out += np.diff(_exclusive_cumsum(digits)[cuts]).astype(object) << DIGIT_BITS * i
+            out += np.diff(exclusive_cumsum(digits)[cuts]).astype(object) << DIGIT_BITS * i
         return out
 
     def segment_dots(self, other: Mass, cuts: Ints) -> NDArray[Any]:
@@ -428,7 +429,7 @@ class Mass:
         out = np.zeros(len(cuts) - 1, object)
         for i, a in enumerate(self.digits):
             for j, b in enumerate(other.digits):
-                out += np.diff(_exclusive_cumsum(a * b)[cuts]).astype(object) << DIGIT_BITS * (i + j)
+                out += np.diff(exclusive_cumsum(a * b)[cuts]).astype(object) << DIGIT_BITS * (i + j)
         return out
 
     def count_pairs_above(self, other: Mass) -> tuple[int, int]:
@@ -489,13 +490,6 @@ class Mass:
         for digit in self.digits[::-1]:
             out = out * float(1 << DIGIT_BITS) + digit
         return out
-
-
-def _exclusive_cumsum(numbers: Ints) -> Ints:
-    """Return, for each value, the sum of the values before it; then append the total."""
-    run = np.zeros(len(numbers) + 1, np.int64)
-    np.cumsum(numbers, out=run[1:])
-    return run
 
 
 def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:

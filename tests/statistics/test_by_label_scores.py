@@ -11,10 +11,7 @@ import pytest
 from hypothesis import Phase, given
 
 import streammetrics as sm
-from streammetrics.batch.column_binding import PLAIN
 from streammetrics.count import tallies
-from streammetrics.count.batch_updater import BatchUpdater
-from streammetrics.count.reads import Read
 from streammetrics.errors import StateFormatError
 from streammetrics.format import frame
 from streammetrics.laws import LAWS, run
@@ -24,14 +21,7 @@ from streammetrics.statistics import by_label_scores
 from streammetrics.statistics.by_label_scores import LabelScores, TopScores
 from streammetrics.statistics.scores import ScoreHistogram
 from tests.statistics import frozen
-from tests.statistics.batches import one_of
-
-
-def fed(state, *batches):
-    feed = BatchUpdater([Read(state, PLAIN)])
-    for columns in batches:
-        feed.count(columns)
-    return feed.states[0]
+from tests.statistics.batches import fed, one_of
 
 
 def drawn(rng, n, scale, kind, weighted):

@@ -5,11 +5,12 @@ Metrics that compute a curve or a cut-off for every group, such as average preci
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...numerics.array_rows import exclusive_cumsum
 from .scan import SortedGroupRows
 
 __all__ = ["Blocks", "group_score_blocks"]
@@ -65,7 +66,8 @@ def group_score_blocks(rows: SortedGroupRows) -> Blocks:
     ends, group = np.append(begins[1:], n), (np.cumsum(starts_group) - 1)[places]
     block_ends, group_ends = np.append(places[1:], n)[: len(places)], ends[: len(begins)][group]
     parts = _weight_parts(rows)
-    positive, all_rows = ([_running_sum(part * which) for part in parts] for which in (rows.labels.astype(np.int64), 1))
+    labels = rows.labels.astype(np.int64)
+    positive, all_rows = ([exclusive_cumsum(part * which) for part in parts] for which in (labels, 1))
     cuts = (places, block_ends), (places, group_ends), (begins, ends[: len(begins)])
     found = [_sum_between(run, *cut) for cut in cuts for run in (positive, all_rows)]
     return Blocks(group, *found)
@@ -94,9 +96,3 @@ def _weight_parts(rows: SortedGroupRows) -> list[Ints]:
     high, low = rows.weights
     mask = (1 << PART) - 1
     return [high >> PART, high & mask, low >> PART, low & mask]
-
-
-def _running_sum(values: Any) -> Ints:
-    run = np.zeros(len(values) + 1, np.int64)
-    np.cumsum(values, out=run[1:])
-    return run
