@@ -71,7 +71,7 @@ def test_every_metric_has_a_case_in_the_sample(of: Any) -> None:
 
 
 def test_the_sample_is_stable() -> None:
-    """The sample must be the same on every machine, as the mutation study and CI rely on it."""
+    """The sample must be the same on every machine, as `.ci/run` relies on it."""
     assert levels.number_of(SimpleNamespace(nodeid="tests/test_levels.py::test_it[1]")) == 1086825165  # type: ignore[arg-type]
 
 
