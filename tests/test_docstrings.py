@@ -46,8 +46,11 @@ def test_metrics_say_everything(tag: str) -> None:
     for section in ("Parameters\n---", "Notes\n---", "Examples\n---"):
         assert section in text
     assert metric.about.formula
-    assert metric.about.cost
     assert metric.about.bound
+    assert metric.about.cost
+    # The cost is declared once, and `help` shows it at the end of the notes.
+    notes = text.partition("Notes\n-----\n")[2].partition("Examples\n---")[0]
+    assert " ".join(notes.split()).endswith(f"Memory and time: {metric.about.cost}.")
 
 
 @pytest.mark.full_matrix

@@ -1,4 +1,4 @@
-"""Complete the docstring of a metric: list its own parameters, then those that only its base classes document."""
+"""Complete the docstring of a metric: add the parameters that only its base classes document, and its cost."""
 
 from __future__ import annotations
 
@@ -6,30 +6,34 @@ import re
 from dataclasses import fields
 from functools import cache
 from inspect import cleandoc
+from textwrap import fill
 from typing import Any
 
 __all__ = ["inherit_parameter_docs", "settable_names"]
 
 HEADING = "Parameters\n----------\n"
+NOTES = "Notes\n-----\n"
+WIDTH = 116  # of a line of a docstring without its indentation
 NEXT_SECTION = re.compile(r"^\w[\w ]*\n-{3,}$", re.MULTILINE)
 
 
 class InheritedDocs:
-    """The docstring of a class, with the parameters that only its base classes document.
+    """The docstring of a class, with the parameters that only its base classes document, and with the cost of a metric.
 
-    A setting that many metrics share is documented once, in the base class that declares it. The help of every metric
-    still shows it in full. The text is put together only when it is read, so that imports take no time for it.
+    A setting that many metrics share is documented once, in the base class that declares it, and a cost is declared once,
+    in `about`. The help of every metric still shows both. The text is put together only when it is read, so that imports
+    take no time for it.
     """
 
     def __init__(self, own: str) -> None:
         self.own = own
 
     def __get__(self, instance: object, cls: Any) -> str:
-        return _complete_docs(cls, self.own) if vars(cls).get("__doc__") is self else self.own
+        return _add_cost(cls, _complete_docs(cls, self.own)) if vars(cls).get("__doc__") is self else self.own
 
 
 def inherit_parameter_docs(cls: Any) -> None:
-    """Make the docstring of a class include the parameters that only its base classes document."""
+    """Let the docstring of a class include the parameters that only its base classes document, and its cost."""
     text = vars(cls).get("__doc__")
     if text:
         cls.__doc__ = InheritedDocs(text)
@@ -50,6 +54,17 @@ def _complete_docs(cls: Any, text: str) -> str:
     added.sort(key=lambda entry: entry.startswith("on_invalid"))  # the parameter of all metrics comes last
     entries = "\n".join([entry for _, entry in own] + added)
     return "\n\n".join(part for part in (before, HEADING + entries, after) if part)
+
+
+def _add_cost(cls: Any, text: str) -> str:
+    """Return the docstring of a metric with its cost at the end of its notes."""
+    before, heading, rest = cleandoc(text).partition(NOTES)
+    if not heading or not cls.about.cost:
+        return text
+    following = NEXT_SECTION.search(rest)
+    end = following.start() if following else len(rest)
+    cost = fill(f"Memory and time: {cls.about.cost}.", WIDTH)
+    return "\n\n".join([before + heading + rest[:end].rstrip(), cost, rest[end:]]).rstrip()
 
 
 def _own_docs(cls: type) -> str:

@@ -45,8 +45,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
 
     Notes
     -----
-    Counts are exact int64 numbers; they are float64 if rows are weighted or counts are normalised. The state takes 64
-    bytes for two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. With
+    Counts are exact int64 numbers; they are float64 if rows are weighted or counts are normalised. With
     `labels="discover"` the state takes 100 bytes per pair of classes that occurs, and an update takes 10 ns per row.
 
     Examples
@@ -165,8 +164,7 @@ class Accuracy(DecisionShare, tag="accuracy"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -186,8 +184,7 @@ class ErrorRate(DecisionShare, tag="error_rate"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -213,8 +210,7 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
 
     Notes
     -----
-    The value is computed from exact integer counts, and is rounded only once. The state takes 64 bytes for two classes,
-    and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The definition is that of scikit-learn's
+    The value is computed from exact integer counts, and is rounded only once. The definition is that of scikit-learn's
     `balanced_accuracy_score`. The adjusted value is undefined if all rows are of one class.
 
     Examples
@@ -286,8 +282,7 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
 
     Notes
     -----
-    The value is computed from exact integer counts; only the square root is rounded. The state takes 64 bytes for two
-    classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is computed from exact integer counts; only the square root is rounded.
 
     Examples
     --------

@@ -96,9 +96,8 @@ class CramersV(Association, tag="cramers_v"):
 
     Notes
     -----
-    The value is computed from exact integer counts; only the square root is rounded. The state takes about 100 bytes per
-    pair of classes that occurs; an update takes 10 ns per row. The value is undefined if one of the columns has a single
-    class.
+    The value is computed from exact integer counts; only the square root is rounded. The value is undefined if one of
+    the columns has a single class.
 
     Examples
     --------
@@ -135,9 +134,8 @@ class TschuprowsT(Association, tag="tschuprows_t"):
 
     Notes
     -----
-    The value is computed from exact integer counts; only two square roots are rounded. The state takes about 100 bytes per
-    pair of classes that occurs; an update takes 10 ns per row. The value is undefined if one of the columns has a single
-    class.
+    The value is computed from exact integer counts; only two square roots are rounded. The value is undefined if one of
+    the columns has a single class.
 
     Examples
     --------
@@ -165,8 +163,7 @@ class ContingencyCoefficient(Association, tag="contingency_coefficient"):
 
     Notes
     -----
-    The value is computed from exact integer counts; only the square root is rounded. The state takes about 100 bytes per
-    pair of classes that occurs; an update takes 10 ns per row.
+    The value is computed from exact integer counts; only the square root is rounded.
 
     Examples
     --------

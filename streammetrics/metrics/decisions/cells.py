@@ -73,9 +73,8 @@ class TruePositives(CellCount, tag="true_positives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes for two classes, and 8 bytes per pair of classes for more; an update takes under
-    1 ns per row.
+    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the
+    result is rounded.
 
     Examples
     --------
@@ -94,9 +93,8 @@ class FalsePositives(CellCount, tag="false_positives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes for two classes, and 8 bytes per pair of classes for more; an update takes under
-    1 ns per row.
+    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the
+    result is rounded.
 
     Examples
     --------
@@ -115,9 +113,8 @@ class TrueNegatives(CellCount, tag="true_negatives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes for two classes, and 8 bytes per pair of classes for more; an update takes under
-    1 ns per row.
+    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the
+    result is rounded.
 
     Examples
     --------
@@ -136,9 +133,8 @@ class FalseNegatives(CellCount, tag="false_negatives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the result
-    is rounded. The state takes 64 bytes for two classes, and 8 bytes per pair of classes for more; an update takes under
-    1 ns per row.
+    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the
+    result is rounded.
 
     Examples
     --------

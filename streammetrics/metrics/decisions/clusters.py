@@ -23,10 +23,9 @@ class ClusterAccuracy(Labeling, tag="cluster_accuracy"):
     (ACC). The numbers of clusters and classes can differ: rows in clusters without a class count as wrong. The best
     assignment is found exactly, with integers, and only the quotient is rounded.
 
-    The state takes about 100 bytes per pair of class and cluster that occurs; an update takes 10 ns per row. `compute()`
-    takes less than a second for 1000 clusters if most clusters match a class, and a few seconds if weights have many
-    digits or no cluster matches a class. In the worst case its time grows with the cube of the number of clusters. The
-    value is undefined without rows.
+    `compute()` takes less than a second for 1000 clusters if most clusters match a class, and a few seconds if weights
+    have many digits or no cluster matches a class. In the worst case its time grows with the cube of the number of
+    clusters. The value is undefined without rows.
 
     Examples
     --------

@@ -61,9 +61,9 @@ class Informedness(SumOfShares, tag="informedness"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. For a single value over
-    several classes, use `BalancedAccuracy(adjusted=True)`. The value is undefined without positives or without negatives.
+    The value is exact up to one rounding, because exact integer counts are divided only once. For a single value over
+    several classes, use `BalancedAccuracy(adjusted=True)`. The value is undefined without positives or without
+    negatives.
 
     Examples
     --------
@@ -88,8 +88,7 @@ class Markedness(SumOfShares, tag="markedness"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The value is undefined if
+    The value is exact up to one rounding, because exact integer counts are divided only once. The value is undefined if
     all decisions are the same.
 
     Examples
@@ -135,9 +134,8 @@ class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
 
     Notes
     -----
-    The value is the first of the two that scikit-learn's `class_likelihood_ratios` returns; its `replace_undefined_by` is
-    `zero_division` here. The value is exact up to one rounding, because exact integer counts are divided only once. The
-    state takes 64 bytes for two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is the first of the two that scikit-learn's `class_likelihood_ratios` returns; its `replace_undefined_by`
+    is `zero_division` here. The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -162,9 +160,8 @@ class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
 
     Notes
     -----
-    The value is the second of the two that scikit-learn's `class_likelihood_ratios` returns. The value is exact up to one
-    rounding, because exact integer counts are divided only once. The state takes 64 bytes for two classes, and 8 bytes per
-    pair of classes for more; an update takes under 1 ns per row.
+    The value is the second of the two that scikit-learn's `class_likelihood_ratios` returns. The value is exact up to
+    one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -189,8 +186,7 @@ class DiagnosticOddsRatio(Odds, tag="diagnostic_odds_ratio"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The value is undefined
+    The value is exact up to one rounding, because exact integer counts are divided only once. The value is undefined
     without false positives or without false negatives.
 
     Examples

@@ -150,8 +150,7 @@ class DemographicParityRatio(FairnessRatio, tag="demographic_parity_ratio"):
     Notes
     -----
     The definition is that of fairlearn's `demographic_parity_ratio` and torchmetrics' `BinaryFairness`; labels do not
-    matter. `explain()` shows the rate of each group. The value is computed from exact integer counts and rounded once. The
-    state takes about 60 bytes per group; an update takes about 20 ns per row.
+    matter. `explain()` shows the rate of each group. The value is computed from exact integer counts and rounded once.
 
     Examples
     --------
@@ -173,10 +172,9 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
 
     Notes
     -----
-    The definition is that of fairlearn's `equal_opportunity_ratio` and torchmetrics' `BinaryFairness`, except that a group
-    without positives is left out, and `explain()` counts it. In these libraries such a group has a recall of 0. The value
-    is computed from exact integer counts and rounded once. The state takes about 60 bytes per group; an update takes about
-    20 ns per row.
+    The definition is that of fairlearn's `equal_opportunity_ratio` and torchmetrics' `BinaryFairness`, except that a
+    group without positives is left out, and `explain()` counts it. In these libraries such a group has a recall of 0.
+    The value is computed from exact integer counts and rounded once.
 
     Examples
     --------
@@ -203,10 +201,9 @@ class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
 
     Notes
     -----
-    The definition is that of fairlearn's `equalized_odds_ratio`, except that a group without positives (or negatives) is
-    left out of the ratio of recalls (or of false positive rates), and `explain()` counts it. In fairlearn the rate of such
-    a group is 0. The value is computed from exact integer counts and rounded once. The state takes about 60 bytes per
-    group; an update takes about 20 ns per row.
+    The definition is that of fairlearn's `equalized_odds_ratio`, except that a group without positives (or negatives)
+    is left out of the ratio of recalls (or of false positive rates), and `explain()` counts it. In fairlearn the rate
+    of such a group is 0. The value is computed from exact integer counts and rounded once.
 
     Examples
     --------

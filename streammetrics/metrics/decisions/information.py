@@ -43,19 +43,19 @@ class SharedInformation(InformationMetric):
     def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._of_entropies)
 
-    def _of_entropies(self, entropies: Contingency) -> Limits | None:
-        """Return the score with its bounds; `entropies` is the contingency table of the two labelings."""
-        return Limits.exactly(1) if _is_one(entropies) else _at_most_one(self.of(Entropies.of(entropies)))
+    def _of_entropies(self, table: Contingency) -> Limits | None:
+        """Return the score with its bounds; `table` is the contingency table of the two labelings."""
+        return Limits.exactly(1) if _is_one(table) else _at_most_one(self.of(Entropies.of(table)))
 
 
-def _is_one(entropies: Contingency) -> bool:
-    """Return whether two labelings differ only in the names of classes; `entropies` is their contingency table."""
-    return len(entropies.joint) == len(entropies.true) == len(entropies.predicted)
+def _is_one(table: Contingency) -> bool:
+    """Return whether two labelings differ only in the names of classes; `table` is their contingency table."""
+    return len(table.joint) == len(table.true) == len(table.predicted)
 
 
-def _at_most_one(entropies: Limits | None) -> Limits | None:
+def _at_most_one(score: Limits | None) -> Limits | None:
     """Return the value and the bounds of a score, each reduced to 1 if it exceeds 1."""
-    return None if entropies is None else Limits(*(min(x, Fraction(1)) for x in entropies))
+    return None if score is None else Limits(*(min(x, Fraction(1)) for x in score))
 
 
 class ChanceMetric(InformationMetric):
@@ -74,15 +74,15 @@ class ChanceMetric(InformationMetric):
     def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._of_rows)
 
-    def _of_rows(self, entropies: Contingency) -> Limits | None:
+    def _of_rows(self, table: Contingency) -> Limits | None:
         """Return the value for a contingency table if all class sizes are whole numbers of rows; otherwise None."""
-        if any(n % entropies.unit for n in (*entropies.true, *entropies.predicted)):
+        if any(n % table.unit for n in (*table.true, *table.predicted)):
             return None
-        limits: Limits | None = self.of(entropies)
+        limits: Limits | None = self.of(table)
         return limits
 
-    def reason(self, entropies: Any) -> str:
-        return TOO_MANY if entropies.total // entropies.unit > MOST_ROWS else super().reason(entropies)
+    def reason(self, table: Any) -> str:
+        return TOO_MANY if table.total // table.unit > MOST_ROWS else super().reason(table)
 
 
 class WithMean(InformationMetric):
@@ -110,8 +110,7 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
     Notes
     -----
     The definition is that of scikit-learn's `mutual_info_score`. Terms are rounded, and their sum is exact; `bounds()`
-    certifies the error, which is about 2**-50. The state takes about 100 bytes per pair of classes that occurs; an update
-    takes 10 ns per row.
+    certifies the error, which is about 2**-50.
 
     Examples
     --------
@@ -124,8 +123,8 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
         formula="sum of p_jk log(p_jk / (p_j p_k)) over pairs of classes j and k, for shares of rows p_jk, p_j and p_k"
     )
 
-    def of(self, entropies: Contingency) -> Limits:
-        return Entropies.of(entropies).mutual
+    def of(self, table: Contingency) -> Limits:
+        return Entropies.of(table).mutual
 
 
 class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information"):
@@ -151,10 +150,10 @@ class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information")
 
     about = About(best=None, formula="mean of the mutual information over all permutations of one labeling")
 
-    def of(self, entropies: Contingency) -> Limits | None:
-        if len(entropies.true) == 1 or len(entropies.predicted) == 1:
+    def of(self, table: Contingency) -> Limits | None:
+        if len(table.true) == 1 or len(table.predicted) == 1:
             return Limits.exactly(0)
-        return expect_mutual_information(entropies)
+        return expect_mutual_information(table)
 
 
 class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_mutual_information"):
@@ -208,15 +207,15 @@ class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_inf
         formula="(I - E) / (mean(H_true, H_pred) - E), with mutual information I, its mean by chance E, and entropies H"
     )
 
-    def of(self, entropies: Contingency) -> Limits | None:
-        sides = entropies.true, entropies.predicted
-        if _is_one(entropies):
+    def of(self, table: Contingency) -> Limits | None:
+        sides = table.true, table.predicted
+        if _is_one(table):
             return Limits.exactly(1)
         if any(len(side) == 1 for side in sides):
             return Limits.exactly(0)
-        if any((side == entropies.unit).all() for side in sides):
+        if any((side == table.unit).all() for side in sides):
             return None if self.average_method == "min" else Limits.exactly(0)
-        known, chance = Entropies.of(entropies), expect_mutual_information(entropies)
+        known, chance = Entropies.of(table), expect_mutual_information(table)
         if chance is None:
             return None
         most = average_entropies(known.true, known.predicted, self.average_method)

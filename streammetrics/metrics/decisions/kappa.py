@@ -83,8 +83,7 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The definition is that of
+    The value is exact up to one rounding, because exact integer counts are divided only once. The definition is that of
     scikit-learn's `cohen_kappa_score`. Discovered classes are in ascending order, as in scikit-learn.
 
     Examples

@@ -77,7 +77,7 @@ class CoverageError(LabelRowMetric, tag="coverage_error"):
     Notes
     -----
     The definition is that of scikit-learn's `coverage_error`, including ties and weights; the best value is the mean
-    number of true labels. The value is exact. The state takes 552 bytes; an update takes about 10 ns per label.
+    number of true labels. The value is exact.
 
     Examples
     --------
@@ -103,8 +103,8 @@ class LabelRankingAveragePrecision(LabelRowMetric, tag="label_ranking_average_pr
     Notes
     -----
     The definition is that of scikit-learn's `label_ranking_average_precision_score`, including ties and weights. A row
-    whose labels are all true or all false counts as 1. The value of each row is rounded once, and the sum of these values
-    is exact. The state takes 552 bytes; an update takes about 10 ns per label.
+    whose labels are all true or all false counts as 1. The value of each row is rounded once, and the sum of these
+    values is exact.
 
     Examples
     --------
@@ -135,8 +135,7 @@ class LabelRankingLoss(LabelRowMetric, tag="label_ranking_loss"):
     Notes
     -----
     The definition is that of scikit-learn's `label_ranking_loss`, including weights and ties, which count as wrong. The
-    value of each row is rounded once, and the sum of these values is exact. The state takes 552 bytes; an update takes
-    about 10 ns per label.
+    value of each row is rounded once, and the sum of these values is exact.
 
     Examples
     --------

@@ -170,10 +170,9 @@ class RandScore(PairMetric, tag="rand_score"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `rand_score`: 1 for labelings that differ only in the names of classes, even
-    for a single row. A row of weight k counts as k rows. The value is exact up to one rounding, because exact integer
-    counts are divided only once. The state takes about 100 bytes per pair of classes that occurs; an update takes 10 ns
-    per row. The value is undefined if weights are not whole numbers.
+    The definition is that of scikit-learn's `rand_score`: 1 for labelings that differ only in the names of classes,
+    even for a single row. A row of weight k counts as k rows. The value is exact up to one rounding, because exact
+    integer counts are divided only once. The value is undefined if weights are not whole numbers.
 
     Examples
     --------
@@ -198,7 +197,7 @@ class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
     -----
     The definition is that of scikit-learn's `adjusted_rand_score`. A row of weight k counts as k rows, and the value is
     undefined if weights are not whole numbers. The value is exact up to one rounding, because exact integer counts are
-    divided only once. The state takes about 100 bytes per pair of classes that occurs; an update takes 10 ns per row.
+    divided only once.
 
     Examples
     --------
@@ -227,11 +226,10 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `fowlkes_mallows_score`, with one difference: if each row has a class of its
-    own in both labelings, the labelings agree, so the value is 1, whereas scikit-learn returns 0. For decisions, use
-    FowlkesMallows. A row of weight k counts as k rows, and the value is undefined if weights are not whole numbers. The
-    value is computed from exact integer counts; only the square root is rounded. The state takes about 100 bytes per pair
-    of classes that occurs; an update takes 10 ns per row.
+    The definition is that of scikit-learn's `fowlkes_mallows_score`, with one difference: if each row has a class of
+    its own in both labelings, the labelings agree, so the value is 1, whereas scikit-learn returns 0. For decisions,
+    use FowlkesMallows. A row of weight k counts as k rows, and the value is undefined if weights are not whole numbers.
+    The value is computed from exact integer counts; only the square root is rounded.
 
     Examples
     --------
@@ -256,9 +254,9 @@ class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `pair_confusion_matrix`: every pair is counted twice. A row of weight k counts
-    as k rows; the matrix is NaN if weights are not whole numbers. The counts are exact integers, which are returned as
-    float64. The state takes about 100 bytes per pair of classes that occurs; an update takes 10 ns per row.
+    The definition is that of scikit-learn's `pair_confusion_matrix`: every pair is counted twice. A row of weight k
+    counts as k rows; the matrix is NaN if weights are not whole numbers. The counts are exact integers, which are
+    returned as float64.
 
     Examples
     --------

@@ -29,9 +29,8 @@ class FowlkesMallows(RootOfRates, tag="fowlkes_mallows"):
     Notes
     -----
     The definition is that of river's `FowlkesMallows`. F1 is the harmonic rather than the geometric mean. For two
-    clusterings (scikit-learn's `fowlkes_mallows_score`), use FowlkesMallowsIndex. The value is computed from exact integer
-    counts; only the square root is rounded. The state takes 64 bytes for two classes, and 8 bytes per pair of classes for
-    more; an update takes under 1 ns per row.
+    clusterings (scikit-learn's `fowlkes_mallows_score`), use FowlkesMallowsIndex. The value is computed from exact
+    integer counts; only the square root is rounded.
 
     Examples
     --------
@@ -61,10 +60,9 @@ class PrevalenceThreshold(RootOfRates, tag="prevalence_threshold"):
 
     Notes
     -----
-    Source: Balayla, "Prevalence threshold and the geometry of screening curves" (2020). The value is computed from exact
-    integer counts; only two square roots are rounded. The state takes 64 bytes for two classes, and 8 bytes per pair of
-    classes for more; an update takes under 1 ns per row. The value is undefined without positives, without negatives,
-    or without positive decisions.
+    Source: Balayla, "Prevalence threshold and the geometry of screening curves" (2020). The value is computed from
+    exact integer counts; only two square roots are rounded. The value is undefined without positives, without
+    negatives, or without positive decisions.
 
     Examples
     --------

@@ -22,8 +22,7 @@ class NegativePredictiveValue(DecisionRatio, tag="negative_predictive_value"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -43,8 +42,7 @@ class FalseDiscoveryRate(DecisionRatio, tag="false_discovery_rate"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -64,8 +62,7 @@ class FalseOmissionRate(DecisionRatio, tag="false_omission_rate"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -85,8 +82,7 @@ class FalseNegativeRate(DecisionRatio, tag="false_negative_rate"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -106,8 +102,7 @@ class Prevalence(DecisionRatio, tag="prevalence"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The value equals that of
+    The value is exact up to one rounding, because exact integer counts are divided only once. The value equals that of
     CTR, but is computed from the counts of decisions, which metrics such as Recall also use.
 
     Examples
@@ -128,9 +123,8 @@ class SelectionRate(DecisionRatio, tag="selection_rate"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The selection rate divided
-    by Prevalence is the bias of the decisions. The definition is that of fairlearn's `selection_rate`.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The selection rate
+    divided by Prevalence is the bias of the decisions. The definition is that of fairlearn's `selection_rate`.
 
     Examples
     --------

@@ -131,8 +131,7 @@ class Precision(SampledRatio, tag="precision"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -156,8 +155,7 @@ class Recall(SampledRatio, tag="recall"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -187,8 +185,7 @@ class FBeta(SampledRatio, tag="fbeta"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -215,8 +212,7 @@ class F1(SampledRatio, tag="f1"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The definition is that of
+    The value is exact up to one rounding, because exact integer counts are divided only once. The definition is that of
     scikit-learn's `f1_score`.
 
     Examples
@@ -237,8 +233,7 @@ class FalsePositiveRate(DecisionRatio, tag="false_positive_rate"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -258,8 +253,7 @@ class Specificity(DecisionRatio, tag="specificity"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row.
+    The value is exact up to one rounding, because exact integer counts are divided only once.
 
     Examples
     --------
@@ -279,8 +273,7 @@ class Jaccard(SampledRatio, tag="jaccard"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The state takes 64 bytes for
-    two classes, and 8 bytes per pair of classes for more; an update takes under 1 ns per row. The definition is that of
+    The value is exact up to one rounding, because exact integer counts are divided only once. The definition is that of
     scikit-learn's `jaccard_score`.
 
     Examples

@@ -33,8 +33,7 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
     Notes
     -----
     Among classes with equal scores, the one with the lower number comes first (as with `numpy.argmax`), so k = 1 gives
-    Accuracy; scikit-learn's `top_k_accuracy_score` uses the opposite order. Counts are exact. The state takes 552 bytes;
-    an update takes about 1 ns per score.
+    Accuracy; scikit-learn's `top_k_accuracy_score` uses the opposite order. Counts are exact.
 
     Examples
     --------

@@ -36,8 +36,8 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
     -----
     If each label is positive with exactly the predicted probability, the value has approximately a standard normal
     distribution. `explain()` shows the two-sided p-value. A row of weight 2 counts as two rows. The value of each row
-    is computed in float64; sums are exact, and the result is rounded once. The state takes 2.2 kB; an update takes 20 ns
-    per row. Source: Spiegelhalter (1986). The value is undefined without rows, or if all probabilities are 0, 1/2 or 1.
+    is computed in float64; sums are exact, and the result is rounded once. Source: Spiegelhalter (1986). The value is
+    undefined without rows, or if all probabilities are 0, 1/2 or 1.
 
     Examples
     --------

@@ -378,8 +378,7 @@ class BrierScore(RowLoss, tag="brier_score"):
 
     Notes
     -----
-    Each term is rounded to a multiple of 2**-60, and the sum is exact. The state takes 100 bytes; an update takes about 1
-    ns per row. The value is undefined without rows.
+    Each term is rounded to a multiple of 2**-60, and the sum is exact. The value is undefined without rows.
 
     Examples
     --------
@@ -406,8 +405,8 @@ class Calibration(SummedMetric, tag="calibration"):
 
     Notes
     -----
-    Sums are exact and are divided once. The state takes 100 bytes; an update takes under 1 ns per row. The value is
-    undefined without positives, or, with `inverse=True`, if all predictions are 0.
+    Sums are exact and are divided once. The value is undefined without positives, or, with `inverse=True`, if all
+    predictions are 0.
 
     Examples
     --------
@@ -467,8 +466,7 @@ class CTR(SummedMetric, tag="ctr"):
 
     Notes
     -----
-    Counts (or sums of soft labels) are exact and are divided once. The state takes 100 bytes; an update takes under 1 ns
-    per row. The value is undefined without rows.
+    Counts (or sums of soft labels) are exact and are divided once. The value is undefined without rows.
 
     Examples
     --------
@@ -498,9 +496,9 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
 
     Notes
     -----
-    The sum is exact and is divided once. The state takes 100 bytes; an update takes under 1 ns per row. Calibration has
-    the same state, so computing both takes no more memory or time than one alone. With two classes the metric needs no
-    labels; rows without a label are counted as negatives. The value is undefined without rows.
+    The sum is exact and is divided once. Calibration has the same state, so computing both takes no more memory or time
+    than one alone. With two classes the metric needs no labels; rows without a label are counted as negatives. The
+    value is undefined without rows.
 
     Examples
     --------

@@ -29,10 +29,9 @@ class HitsAtK(RankingMetric, tag="hits_at_k"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 700 bytes. The definition is that
-    of ranx's `hits`. trec_eval's `num_rel_ret` is the sum over queries, that is, this mean times the number of queries.
-    The share of queries with at least one hit, which some libraries also call hits@k, is `HitRate`. The value is undefined
-    without queries.
+    The definition is that of ranx's `hits`. trec_eval's `num_rel_ret` is the sum over queries, that is, this mean times
+    the number of queries. The share of queries with at least one hit, which some libraries also call hits@k, is
+    `HitRate`. The value is undefined without queries.
 
     Examples
     --------
@@ -57,9 +56,8 @@ class RelativePrecision(RelevanceMetric, tag="relative_precision"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of trec_eval's `relative_P`, and without k that of its `set_relative_P`. The measure is also called capped recall. The
-    value is undefined without queries.
+    The definition is that of trec_eval's `relative_P`, and without k that of its `set_relative_P`. The measure is also
+    called capped recall. The value is undefined without queries.
 
     Examples
     --------
@@ -86,9 +84,8 @@ class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of ranx's `f1`, and without k that of trec_eval's `set_F` (whose parameter x is beta^2). The value is undefined without
-    queries.
+    The definition is that of ranx's `f1`, and without k that of trec_eval's `set_F` (whose parameter x is beta^2). The
+    value is undefined without queries.
 
     Examples
     --------
@@ -116,9 +113,9 @@ class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of trec_eval's `set_map`. The order of the documents does not matter. The value is close to the average precision of a
-    ranking in which the relevant documents are spread evenly. It is undefined without queries.
+    The definition is that of trec_eval's `set_map`. The order of the documents does not matter. The value is close to
+    the average precision of a ranking in which the relevant documents are spread evenly. It is undefined without
+    queries.
 
     Examples
     --------
@@ -193,8 +190,7 @@ class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 150 bytes. The definition is that
-    of torchmetrics' `RetrievalFallOut`. The value is undefined if all queries are left out.
+    The definition is that of torchmetrics' `RetrievalFallOut`. The value is undefined if all queries are left out.
 
     Examples
     --------

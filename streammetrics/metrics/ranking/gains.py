@@ -177,9 +177,8 @@ class NDCG(GainMetric, tag="ndcg"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The defaults give
-    scikit-learn's `ndcg_score`; `ties="document"` gives trec_eval's `ndcg_cut`; `gain="exponential", ties="order",
-    empty=1` gives LightGBM's `ndcg`. The value is undefined without queries.
+    The defaults give scikit-learn's `ndcg_score`; `ties="document"` gives trec_eval's `ndcg_cut`; `gain="exponential",
+    ties="order", empty=1` gives LightGBM's `ndcg`. The value is undefined without queries.
 
     Examples
     --------
@@ -213,9 +212,8 @@ class ExpectedReciprocalRank(RankingMetric, tag="err"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes; a group of n tied
-    documents takes n^2 steps. The value is undefined without queries. Source: Chapelle et al., "Expected reciprocal rank
-    for graded relevance" (2009), and the program gdeval of TREC.
+    A group of n tied documents takes n^2 steps. The value is undefined without queries. Source: Chapelle et al.,
+    "Expected reciprocal rank for graded relevance" (2009), and the program gdeval of TREC.
 
     Examples
     --------

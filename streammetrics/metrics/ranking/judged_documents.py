@@ -23,8 +23,7 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of `Judged` in ir_measures. The value is undefined without queries.
+    The definition is that of `Judged` of ir_measures. The value is undefined without queries.
 
     Examples
     --------
@@ -65,9 +64,9 @@ class BPref(OneOrder, tag="bpref"):
 
     Notes
     -----
-    Documents without a judgement do not count. An update takes about 7 ns per document, as for `CumulativeGain`, and the
-    state takes 120 bytes. With `ties="document"`, the definition is that of trec_eval's `bpref`. The value is undefined
-    without queries. Source: Buckley and Voorhees, "Retrieval evaluation with incomplete information" (2004).
+    Documents without a judgement do not count. With `ties="document"`, the definition is that of trec_eval's `bpref`.
+    The value is undefined without queries. Source: Buckley and Voorhees, "Retrieval evaluation with incomplete
+    information" (2004).
 
     Examples
     --------
@@ -101,10 +100,9 @@ class InferredAP(OneOrder, tag="inferred_ap"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. With
-    `ties="document"`, the definition is that of trec_eval's `infAP`; pass null where trec_eval expects the grade -1. The
-    value is undefined without queries. Source: Yilmaz and Aslam, "Estimating average precision with incomplete and
-    imperfect judgments" (2006).
+    With `ties="document"`, the definition is that of trec_eval's `infAP`; pass null where trec_eval expects the grade
+    -1. The value is undefined without queries. Source: Yilmaz and Aslam, "Estimating average precision with incomplete
+    and imperfect judgments" (2006).
 
     Examples
     --------

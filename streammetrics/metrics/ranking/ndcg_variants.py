@@ -30,9 +30,8 @@ class OriginalNDCG(RankingMetric, tag="original_ndcg"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of trec_eval's `ndcg_p`. The value is undefined without queries. Source: Järvelin and Kekäläinen, "Cumulated gain-based
-    evaluation of IR techniques" (2002), with b = 2.
+    The definition is that of trec_eval's `ndcg_p`. The value is undefined without queries. Source: Järvelin and
+    Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002), with b = 2.
 
     Examples
     --------
@@ -73,8 +72,7 @@ class NDCGAtRelevant(BesideIdeal, tag="ndcg_at_relevant"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of trec_eval's `ndcg_rel`. The value is undefined without queries.
+    The definition is that of trec_eval's `ndcg_rel`. The value is undefined without queries.
 
     Examples
     --------
@@ -96,8 +94,8 @@ class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of trec_eval's `Rndcg`, including the condition on the end of the ranking. The value is undefined without queries.
+    The definition is that of trec_eval's `Rndcg`, including the condition on the end of the ranking. The value is
+    undefined without queries.
 
     Examples
     --------
@@ -120,8 +118,7 @@ class NormalizedGain(BesideIdeal, tag="normalized_gain"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of trec_eval's `G`. The value is undefined without queries.
+    The definition is that of trec_eval's `G`. The value is undefined without queries.
 
     Examples
     --------
@@ -148,8 +145,7 @@ class BinaryGain(OneOrder, tag="binary_gain"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of trec_eval's `binG`. The value is undefined without queries.
+    The definition is that of trec_eval's `binG`. The value is undefined without queries.
 
     Examples
     --------
@@ -176,9 +172,8 @@ class SmoothedAP(OneOrder, tag="smoothed_ap"):
 
     Notes
     -----
-    On this scale, easy queries do not dominate the mean. An update takes about 7 ns per document, as for `CumulativeGain`,
-    and the state takes 700 bytes. The definition is that of trec_eval's `yaap`. The value is undefined without queries.
-    Source: Robertson, "On smoothing average precision" (2012).
+    On this scale, easy queries do not dominate the mean. The definition is that of trec_eval's `yaap`. The value is
+    undefined without queries. Source: Robertson, "On smoothing average precision" (2012).
 
     Examples
     --------

@@ -30,9 +30,8 @@ class AveragePopularity(OfPopularity, tag="average_popularity"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 700 bytes. Popularity is any
-    number that is not negative, such as the number of interactions with the item in the training log (as in RecBole), or
-    the share of users who interacted with it. The value is undefined without lists.
+    Popularity is any number that is not negative, such as the number of interactions with the item in the training log
+    (as in RecBole), or the share of users who interacted with it. The value is undefined without lists.
 
     Examples
     --------
@@ -55,10 +54,9 @@ class Novelty(OfPopularity, tag="novelty"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 700 bytes. The definition is that
-    of recmetrics' `novelty`. A share of 0 raises an error, because its self-information is infinite: add 1 to the count of
-    each item to avoid it. The value is undefined without lists. Source: Zhou et al., "Solving the apparent
-    diversity-accuracy dilemma of recommender systems" (2010).
+    The definition is that of recmetrics' `novelty`. A share of 0 raises an error, because its self-information is
+    infinite: add 1 to the count of each item to avoid it. The value is undefined without lists. Source: Zhou et al.,
+    "Solving the apparent diversity-accuracy dilemma of recommender systems" (2010).
 
     Examples
     --------

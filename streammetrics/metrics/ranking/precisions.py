@@ -49,9 +49,8 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. With
-    `ties="document"`, the definition is that of trec_eval's `iprec_at_recall`, including its rounding: with three relevant
-    documents, recall 0.7 requires two of them. The value is undefined without queries.
+    With `ties="document"`, the definition is that of trec_eval's `iprec_at_recall`, including its rounding: with three
+    relevant documents, recall 0.7 requires two of them. The value is undefined without queries.
 
     Examples
     --------
@@ -82,8 +81,7 @@ class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. With
-    `ties="document"`, the definition is that of trec_eval's `11pt_avg`. The value is undefined without queries.
+    With `ties="document"`, the definition is that of trec_eval's `11pt_avg`. The value is undefined without queries.
 
     Examples
     --------
@@ -113,9 +111,8 @@ class QMeasure(RankingMetric, tag="q_measure"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The value is undefined
-    without queries. Source: Sakai, "New performance metrics based on multigrade relevance" (2004), and his program
-    NTCIREVAL.
+    The value is undefined without queries. Source: Sakai, "New performance metrics based on multigrade relevance"
+    (2004), and his program NTCIREVAL.
 
     Examples
     --------
@@ -210,9 +207,9 @@ class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 150 bytes. The definition is that
-    of trec_eval's `gm_map`. Logarithms in float64 are summed exactly; the exponential of their mean may be off by an ulp
-    or two. The value is undefined without queries. Source: Robertson, "On GMAP and other transformations" (2006).
+    The definition is that of trec_eval's `gm_map`. Logarithms in float64 are summed exactly; the exponential of their
+    mean may be off by an ulp or two. The value is undefined without queries. Source: Robertson, "On GMAP and other
+    transformations" (2006).
 
     Examples
     --------

@@ -26,9 +26,8 @@ class IDCG(GainMetric, tag="idcg"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 700 bytes. `NDCG` divides by this
-    value for each query separately, so the quotient of the means DCG and IDCG is not NDCG. The value is undefined without
-    queries.
+    `NDCG` divides by this value for each query separately, so the quotient of the means DCG and IDCG is not NDCG. The
+    value is undefined without queries.
 
     Examples
     --------
@@ -57,9 +56,9 @@ class MeanRank(MeanWithin, tag="mean_rank"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 750 bytes. The definition is that
-    of TFMA's `min_label_position`, and of the mean rank of link prediction (`ties="average"` gives PyKEEN's "realistic").
-    Documents that were not returned have no rank: the value is undefined if no query returned a relevant document.
+    The definition is that of TFMA's `min_label_position`, and of the mean rank of link prediction (`ties="average"`
+    gives PyKEEN's "realistic"). Documents that were not returned have no rank: the value is undefined if no query
+    returned a relevant document.
 
     Examples
     --------
@@ -121,8 +120,7 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 1,300 bytes. The value is
-    undefined if no returned document has a grade above 0.
+    The value is undefined if no returned document has a grade above 0.
 
     Examples
     --------
@@ -164,8 +162,7 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 1,300 bytes; a query of n
-    documents takes n log n steps. With two grades, the value is the AUC within queries (`GroupAUC` with
+    A query of n documents takes n log n steps. With two grades, the value is the AUC within queries (`GroupAUC` with
     `group_weight="pairs"`). `explain()` gives the number of pairs. The value is undefined if there are no such pairs.
 
     Examples

@@ -50,8 +50,7 @@ class PrecisionAtK(RelevanceMetric, tag="precision_at_k"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of trec_eval's `P` and Spark's `precisionAt`. The value is undefined without queries.
+    The definition is that of trec_eval's `P` and Spark's `precisionAt`. The value is undefined without queries.
 
     Examples
     --------
@@ -73,9 +72,8 @@ class RecallAtK(RelevanceMetric, tag="recall_at_k"):
 
     Notes
     -----
-    Recall needs all relevant documents, also those that were not returned. For lists of documents, see `ranked_lists`. An
-    update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that of
-    trec_eval's `recall`. The value is undefined without queries.
+    Recall needs all relevant documents, also those that were not returned. For lists of documents, see `ranked_lists`.
+    The definition is that of trec_eval's `recall`. The value is undefined without queries.
 
     Examples
     --------
@@ -102,8 +100,7 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of trec_eval's `Rprec`, and of its `Rprec_mult`. The value is undefined without queries.
+    The definition is that of trec_eval's `Rprec`, and of its `Rprec_mult`. The value is undefined without queries.
 
     Examples
     --------
@@ -191,8 +188,7 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The definition is that
-    of trec_eval's `recip_rank`. The value is undefined without queries.
+    The definition is that of trec_eval's `recip_rank`. The value is undefined without queries.
 
     Examples
     --------
@@ -221,8 +217,7 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. The value is undefined
-    without queries.
+    The value is undefined without queries.
 
     Examples
     --------
@@ -256,9 +251,8 @@ class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
 
     Notes
     -----
-    An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes. For binary judgements
-    and p = 0.9, the definition is that of trec_eval's `rbp`. The value is undefined without queries. Source: Moffat and
-    Zobel, "Rank-biased precision for measurement of retrieval effectiveness" (2008).
+    For binary judgements and p = 0.9, the definition is that of trec_eval's `rbp`. The value is undefined without
+    queries. Source: Moffat and Zobel, "Rank-biased precision for measurement of retrieval effectiveness" (2008).
 
     Examples
     --------

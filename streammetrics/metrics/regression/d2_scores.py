@@ -159,10 +159,10 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
     Notes
     -----
     The definition is that of scikit-learn's `d2_tweedie_score`. Sums are exact. The null deviance is the deviance of
-    always predicting the mean. It is computed as a difference of powers, which loses digits if the targets lie far from 0
-    and close together. `bounds()` allows for this error, which is 1e-12 if the spread of the targets is 3 % of their mean,
-    and 0.7 if it is 1e-7 of their mean. Numbers must lie between 2**-50 and 2**50. The state takes 3.3 kB, and a row takes
-    about 100 ns. The value is undefined without rows, and if all targets are equal.
+    always predicting the mean. It is computed as a difference of powers, which loses digits if the targets lie far from
+    0 and close together. `bounds()` allows for this error, which is 1e-12 if the spread of the targets is 3 % of their
+    mean, and 0.7 if it is 1e-7 of their mean. Numbers must lie between 2**-50 and 2**50. The value is undefined without
+    rows, and if all targets are equal.
 
     Examples
     --------

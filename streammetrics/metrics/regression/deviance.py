@@ -23,9 +23,8 @@ class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
 
     Notes
     -----
-    Powers are accurate to a few ulp, and the sum of terms is exact. Terms are also accurate if p is close to y, where the
-    formula of scikit-learn's `mean_tweedie_deviance` loses all digits. A row takes about 20 ns, and each output takes 600
-    bytes. The value is undefined without rows.
+    Powers are accurate to a few ulp, and the sum of terms is exact. Terms are also accurate if p is close to y, where
+    the formula of scikit-learn's `mean_tweedie_deviance` loses all digits. The value is undefined without rows.
 
     Examples
     --------
@@ -71,8 +70,8 @@ class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
 
     Notes
     -----
-    Terms are also accurate if p is close to y, and their sum is exact. A row takes about 10 ns, and each output takes 600
-    bytes. The definition is that of scikit-learn's `mean_poisson_deviance`. The value is undefined without rows.
+    Terms are also accurate if p is close to y, and their sum is exact. The definition is that of scikit-learn's
+    `mean_poisson_deviance`. The value is undefined without rows.
 
     Examples
     --------
@@ -98,8 +97,8 @@ class GammaDeviance(SummedLoss, tag="gamma_deviance"):
     Notes
     -----
     A prediction of twice the target has the same loss whatever the size of the target. Terms are also accurate if p is
-    close to y, and their sum is exact. A row takes about 10 ns, and each output takes 600 bytes. The definition is that of
-    scikit-learn's `mean_gamma_deviance`. The value is undefined without rows.
+    close to y, and their sum is exact. The definition is that of scikit-learn's `mean_gamma_deviance`. The value is
+    undefined without rows.
 
     Examples
     --------

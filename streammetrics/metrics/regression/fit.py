@@ -47,8 +47,8 @@ class MeanError(MomentMetric, tag="mean_error"):
 
     Notes
     -----
-    The sums of targets and of predictions are exact, and their difference is rounded once. A row takes about 2 ns, and
-    each output takes 1.6 kB. The value is undefined without rows.
+    The sums of targets and of predictions are exact, and their difference is rounded once. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -93,10 +93,10 @@ class R2(MomentMetric, tag="r2"):
 
     Notes
     -----
-    The value is computed from exact sums of products and rounded once, so every bit of it is correct. A row takes about 10
-    ns, and each output takes 2.7 kB. The definition is that of scikit-learn's `r2_score`, except for the default of
-    `force_finite`. If all targets are equal, the value is undefined (NaN, with a reason), and averages leave such outputs
-    out. With `force_finite=False`, scikit-learn returns NaN or -inf.
+    The value is computed from exact sums of products and rounded once, so every bit of it is correct. The definition is
+    that of scikit-learn's `r2_score`, except for the default of `force_finite`. If all targets are equal, the value is
+    undefined (NaN, with a reason), and averages leave such outputs out. With `force_finite=False`, scikit-learn returns
+    NaN or -inf.
 
     Examples
     --------

@@ -308,11 +308,10 @@ class MASE(Metric[RowTerms, float], tag="mase"):
 
     Notes
     -----
-    The columns are `y_true`, `y_pred`, and `lag`: the naive forecast of the row, such as the previous value, or the value
-    one season earlier. Both means are over the same rows, whereas Hyndman and Koehler (2006) divide by the mean naive
-    error of the training period. Errors are computed in float64, sums are exact, and their quotient is rounded once. A row
-    takes about 30 ns, and the state takes 2.2 kB. The value is undefined without rows, and if the naive forecast has no
-    error.
+    The columns are `y_true`, `y_pred`, and `lag`: the naive forecast of the row, such as the previous value, or the
+    value one season earlier. Both means are over the same rows, whereas Hyndman and Koehler (2006) divide by the mean
+    naive error of the training period. Errors are computed in float64, sums are exact, and their quotient is rounded
+    once. The value is undefined without rows, and if the naive forecast has no error.
 
     Examples
     --------

@@ -113,9 +113,8 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
 
     Notes
     -----
-    The value is an exact quotient, rounded once. A row takes about 2 ns, and each output takes 1.1 kB. The definition is
-    that of torchmetrics' `CriticalSuccessIndex`, except that the value is undefined if no number reaches the threshold,
-    whereas torchmetrics returns 0.
+    The value is an exact quotient, rounded once. The definition is that of torchmetrics' `CriticalSuccessIndex`, except
+    that the value is undefined if no number reaches the threshold, whereas torchmetrics returns 0.
 
     Examples
     --------

@@ -135,8 +135,8 @@ class MaxError(OutputMetric[Extremes], tag="max_error"):
 
     Notes
     -----
-    The value is exact, except that |p - y| is rounded once. A row takes about 1 ns, and the state takes 100 bytes. The
-    definition is that of scikit-learn's `max_error`. The value is undefined without rows.
+    The value is exact, except that |p - y| is rounded once. The definition is that of scikit-learn's `max_error`. The
+    value is undefined without rows.
 
     Examples
     --------

@@ -41,8 +41,8 @@ class MAPE(SummedLoss, tag="mape"):
 
     Notes
     -----
-    Terms are computed in float64, and their sum is exact. A row takes about 2 ns, and each output takes 1.2 kB. The value
-    is undefined without rows, and if all targets are 0 and skipped.
+    Terms are computed in float64, and their sum is exact. The value is undefined without rows, and if all targets are 0
+    and skipped.
 
     Examples
     --------
@@ -90,9 +90,8 @@ class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
 
     Notes
     -----
-    Targets of 0 are left out, and `explain()["skipped"]` gives their number. Terms are computed in float64, and their sum
-    is exact. A row takes about 2 ns, and each output takes 1.2 kB. The value is undefined without rows, and if all targets
-    are 0.
+    Targets of 0 are left out, and `explain()["skipped"]` gives their number. Terms are computed in float64, and their
+    sum is exact. The value is undefined without rows, and if all targets are 0.
 
     Examples
     --------
@@ -131,8 +130,8 @@ class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
 
     Notes
     -----
-    The value is exact, except that the error of one row is rounded. A row takes about 3 ns, and the state takes 100 bytes.
-    The value is undefined without rows, and if all targets are 0.
+    The value is exact, except that the error of one row is rounded. The value is undefined without rows, and if all
+    targets are 0.
 
     Examples
     --------
@@ -209,8 +208,8 @@ class WMAPE(SummedLoss, tag="wmape"):
 
     Notes
     -----
-    A row takes about 2 ns, and each output takes 1.2 kB. The definition is that of torchmetrics'
-    `WeightedMeanAbsolutePercentageError`. The value is undefined without rows, and if all targets are 0.
+    The definition is that of torchmetrics' `WeightedMeanAbsolutePercentageError`. The value is undefined without rows,
+    and if all targets are 0.
 
     Examples
     --------
@@ -246,8 +245,8 @@ class MSLE(SummedLoss, tag="msle"):
 
     Notes
     -----
-    Logarithms are accurate to 1 ulp, and the sum is exact. A row takes about 5 ns, and each output takes 600 bytes. The
-    definition is that of scikit-learn's `mean_squared_log_error`. The value is undefined without rows.
+    Logarithms are accurate to 1 ulp, and the sum is exact. The definition is that of scikit-learn's
+    `mean_squared_log_error`. The value is undefined without rows.
 
     Examples
     --------
@@ -256,7 +255,10 @@ class MSLE(SummedLoss, tag="msle"):
     0.03973
     """
 
-    about = About(formula="sum(w (log(1 + p) - log(1 + y))^2) / sum(w)")
+    about = About(
+        formula="sum(w (log(1 + p) - log(1 + y))^2) / sum(w)",
+        cost="550 bytes per term and output; about 5 ns per row",
+    )
 
     domain = "log1p"
 

@@ -61,10 +61,10 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
 
     Notes
     -----
-    The value is a dict of weights by key, in descending order of weight. It is exact, because every key up to the limit is
-    counted. (Sketches with a fixed number of candidates, such as space-saving, depend on the order of rows.) For a key
-    that is known in advance, `KeyFrequency` takes constant memory, however many keys there are. The state takes 40 bytes
-    per key, plus the key itself; a row takes about 30 ns. The value is empty without rows.
+    The value is a dict of weights by key, in descending order of weight. It is exact, because every key up to the limit
+    is counted. (Sketches with a fixed number of candidates, such as space-saving, depend on the order of rows.) For a
+    key that is known in advance, `KeyFrequency` takes constant memory, however many keys there are. The value is empty
+    without rows.
 
     Examples
     --------

@@ -48,8 +48,8 @@ class GeometricMean(MeanOfTerms, tag="geometric_mean"):
     Notes
     -----
     Each logarithm is rounded to float64, and their sum is exact: the relative error is about 2**-52 times the largest
-    |log(v)|. A value of 0 or below raises an error. The definition is that of scipy's `gmean`. The state takes 1.7 kB;
-    a row takes about 20 ns. The value is undefined without rows.
+    |log v|. A value of 0 or below raises an error. The definition is that of scipy's `gmean`. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -80,8 +80,7 @@ class HarmonicMean(MeanOfTerms, tag="harmonic_mean"):
     Notes
     -----
     Each 1 / v is rounded to float64, and their sum is exact: the relative error is within 2**-52. A value of 0 or below
-    raises an error. The definition is that of scipy's `hmean`. The state takes 1.7 kB; a row takes about 20 ns. The value
-    is undefined without rows.
+    raises an error. The definition is that of scipy's `hmean`. The value is undefined without rows.
 
     Examples
     --------

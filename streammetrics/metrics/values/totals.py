@@ -153,9 +153,9 @@ class Variance(MomentOfValues, tag="variance"):
 
     Notes
     -----
-    The value is computed from exact sums of values and squares, and rounded once: it is correct to the last bit whatever
-    the mean. The state takes 1.1 kB; a row takes about 3 ns. The definition is that of numpy's `var`. The value is
-    undefined if the total weight is not above `ddof`.
+    The value is computed from exact sums of values and squares, and rounded once: it is correct to the last bit
+    whatever the mean. The definition is that of numpy's `var`. The value is undefined if the total weight is not above
+    `ddof`.
 
     Examples
     --------
@@ -436,10 +436,9 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
     Notes
     -----
     Keys are integers of any width, strings or bytes, in the column `value`. `interval()` contains the estimate and its
-    standard error. `bounds()` are certified: there are at least as many keys as registers in use, and at most as many as
-    rows. A repeated key changes only the number of rows, so merging states of overlapping logs gives their union. The hash
-    never changes. The state takes 128 KiB at precision 14; a row takes about 4 ns. Source: Flajolet et al. (2007), Ertl
-    (2017). The value is 0 without rows.
+    standard error. `bounds()` are certified: there are at least as many keys as registers in use, and at most as many
+    as rows. A repeated key changes only the number of rows, so merging states of overlapping logs gives their union.
+    The hash never changes. Source: Flajolet et al. (2007), Ertl (2017). The value is 0 without rows.
 
     Examples
     --------
