@@ -12,9 +12,8 @@ __all__ = ["load_pages", "show_page"]
 
 PAGE_ORDER = (
     "tour", "install", "training", "frameworks", "logs", "machines", "engines", "recipes", "compare", "dashboard",
-    "production", "streaming", "choose", "moving", "faq", "capacity", "glossary", "architecture", "contributing",
-    "metrics",
-    "decisions", "probabilities", "curves", "groups", "regression", "ranking", "values",
+    "production", "streaming", "choose", "moving", "faq", "capacity", "glossary", "stability", "architecture",
+    "contributing", "metrics", "decisions", "probabilities", "curves", "groups", "regression", "ranking", "values",
 )  # fmt: skip
 MAX_SECTIONS = 12
 """The most sections that the search for a word lists."""
