@@ -63,7 +63,7 @@ def _add_cost(cls: Any, text: str) -> str:
         return text
     following = NEXT_SECTION.search(rest)
     end = following.start() if following else len(rest)
-    cost = fill(f"Memory and time: {cls.about.cost}.", WIDTH)
+    cost = fill(f"Memory and time: {cls.about.cost}.", WIDTH, break_on_hyphens=False)
     return "\n\n".join([before + heading + rest[:end].rstrip(), cost, rest[end:]]).rstrip()
 
 
