@@ -154,8 +154,8 @@ def test_results_have_a_stable_schema() -> None:
     assert json.loads(json.dumps(found)) == found
     assert found["schema"] == 1
     assert " ".join(found) == (
-        "schema experiment title description hypothesis owner tags archived version evaluated state data users arms "
-        "withheld verdicts metrics slices sample_ratio sources notes decisions annotations"
+        "schema experiment title description hypothesis owner tags archived version timezone evaluated state data users "
+        "arms withheld late_changes verdicts metrics slices sample_ratio sources notes decisions annotations"
     )
     inner = {name: " ".join(found[name]) for name in ("data", "users", "sample_ratio") if found[name]}
     assert inner["data"] == "first_hour last_hour final_hour rows parts dropped digest"
@@ -177,7 +177,7 @@ def test_results_have_a_stable_schema() -> None:
     assert found["metrics"][0]["change"] == evaluation.table[0].change
 
 
-TEXTS = ("tags", "notes")
+TEXTS = ("tags", "notes", "late_changes")
 
 
 def test_results_are_for_programs_and_for_people(world: World) -> None:

@@ -161,7 +161,8 @@ def test_accepting(store: Store) -> None:
 
 
 def settle(store: Store, numbers: list[int], before: str | None = None, epoch: int = 0) -> bool:
-    return store.replace_parts("checkout", epoch, MergedDay(posted.FIRST, before, numbers, "digest", b"fold"))
+    merged = MergedDay(posted.FIRST, posted.FIRST + DAY, before, numbers, "digest", b"fold")
+    return store.replace_parts("checkout", epoch, merged)
 
 
 def test_folding_keeps_the_ledger(store: Store) -> None:

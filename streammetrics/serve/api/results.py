@@ -37,6 +37,7 @@ def build_results(
         "tags": list(experiment.tags),
         "archived": experiment.archived,
         "version": evaluation.version,
+        "timezone": evaluation.timezone,
         "evaluated": format_timestamp(evaluation.at),
         "state": evaluation.state,
         "data": {
@@ -54,6 +55,7 @@ def build_results(
             for a in evaluation.arms
         ],
         "withheld": evaluation.withheld,
+        "late_changes": evaluation.late_changes,
         "verdicts": [verdict._asdict() for verdict in evaluation.verdicts],
         "metrics": [_describe_row(row) for row in evaluation.table],
         "slices": [_describe_row(row) | {"slice": row.slice, "share": row.share} for row in evaluation.slices],

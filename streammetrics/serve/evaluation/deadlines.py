@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ..calendar_days import add_days
 from ..part_keys import HOUR
 from .evaluate import DEFAULT_DELAY, SILENT_SECONDS
 from .evaluation import Evaluation
 from .experiment import Experiment
-from .window_series import DAY
 
 __all__ = ["find_deadline"]
 
@@ -34,7 +34,7 @@ def _list_deadlines(experiment: Experiment, evaluation: Evaluation) -> Iterator[
         yield experiment.end * HOUR
         yield (experiment.end + experiment.mature_after) * HOUR
     if evaluation.state != "ended":
-        yield (experiment.start + DAY * max(0, math.floor(evaluation.day) + 1)) * HOUR
+        yield add_days(experiment.start, max(0, math.floor(evaluation.day) + 1), experiment.timezone) * HOUR
     final_before = math.floor(now - experiment.mature_after)
     if evaluation.hours is not None and experiment.mature_after and final_before <= evaluation.hours[1]:
         yield (max(final_before, evaluation.hours[0]) + 1 + experiment.mature_after) * HOUR

@@ -92,6 +92,8 @@ class Definitions:
             experiment = self.catalog.apply(experiment)
         self._valid_until = float("-inf")
         version, old = self.load_all().get(experiment.id, (0, None))
+        if old is not None and old.timezone != experiment.timezone:
+            self._check_merged_days(experiment.id, old.timezone)
         sentences = [] if old is None else describe_changes(old, experiment)
         if old is not None and not sentences:
             return version, []
@@ -99,6 +101,14 @@ class Definitions:
         version = self.store.define(experiment.id, text, by=by, at=self.clock())
         self._valid_until = float("-inf")
         return version, sentences
+
+    def _check_merged_days(self, experiment: str, time_zone: str) -> None:
+        """Raise InvalidInputError if parts are merged into days, which cannot be split at another midnight."""
+        if self.store.outline(experiment).day_digests:
+            raise InvalidInputError(
+                f"timezone: cannot be changed from {time_zone} any more, because parts are already merged into days of "
+                f"this time zone"
+            )
 
     def load_folder(self, folder: str, mtimes: dict[Path, int]) -> tuple[list[str], list[str]]:
         """Save the new and changed definitions in a folder of ID.toml files.

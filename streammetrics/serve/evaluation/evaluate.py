@@ -14,6 +14,7 @@ from ...errors import InvalidInputError, StreamMetricsError
 from ...inference.drift import population_stability_index
 from ...inference.sample_ratio import SampleRatio, sample_ratio_mismatch
 from ...inference.verdict import Progress
+from ..calendar_days import add_days, count_days, find_next_day
 from ..part_keys import HOUR, format_hour
 from .arm_samples import (
     ArmSamples,
@@ -33,7 +34,7 @@ from .late_changes import DefinitionHistory
 from .late_metrics import collect_late_metrics
 from .part_index import PartIndex, SourceIndex
 from .treatment_comparison import TreatmentComparison, correct_slice_words, finite_or_none
-from .window_series import DAY, WindowSeries
+from .window_series import WindowSeries
 from .windows import ExperimentWindow
 
 __all__ = ["build_looks", "evaluate"]
@@ -53,19 +54,22 @@ class Coverage(NamedTuple):
 def compute_coverage(experiment: Experiment, index: PartIndex, first: int, end: int) -> Coverage:
     """Return the number of complete days from the hour `first` up to, but not including, the hour `end`.
 
-    The result also says which sources lack parts. In a complete day, at least 90 % of the hours have a part from each
-    source that the definition names. If it names no sources, a part from any source is enough. If the last day is not
-    over, it counts as a fraction of a day, according to its number of hours.
+    A day begins at the time of day of the hour `first`. In a complete day, at least 90 % of the hours have a part from
+    each source that the definition names. Without named sources, any part is enough. If the last day is not over, it
+    counts as a fraction of a day, according to its number of hours.
     """
     ends = {name: experiment.closed.get(name, end) for name in experiment.sources}
     missing = index.find_missing(ends, first, end)
-    days = 0.0
-    for begin in range(first, end, DAY):
-        hours = range(begin, min(begin + DAY, end))
-        if sum(hour not in missing for hour in hours) >= COVERED_SHARE * len(hours):
-            days += len(hours) / DAY
+    days, number, begin = 0.0, 0, first
+    while begin < end:
+        number += 1
+        next_day = add_days(first, number, experiment.timezone)
+        hours = range(begin, min(next_day, end))
+        if hours and sum(hour not in missing for hour in hours) >= COVERED_SHARE * len(hours):
+            days += len(hours) / (next_day - begin)
+        begin = next_day
     # If only the last hours lack a part, say nothing. A source is often about to post them.
-    if (end - first) / DAY - days < 1.0 - COVERED_SHARE:
+    if count_days(first, end, experiment.timezone) - days < 1.0 - COVERED_SHARE:
         return Coverage(days, "")
     if not ends:
         return Coverage(days, f"; {len(missing):,} hours have no part, and a day counts if 90 % of its hours have one")
@@ -74,7 +78,7 @@ def compute_coverage(experiment: Experiment, index: PartIndex, first: int, end: 
     return Coverage(
         days,
         f"; {lacking}, and a day counts if 90 % of its hours have a part of each source; an owner can close a source "
-        f"that no longer posts: set closed in the definition",
+        f"that no longer posts, on this page or with closed in the definition",
     )
 
 
@@ -125,7 +129,7 @@ class EvaluationInput:
     @property
     def days(self) -> float:
         """The time from `first_hour` to the end of the last final hour, in days."""
-        return max(0.0, (self.counted_to - self.first_hour) / DAY)
+        return max(0.0, count_days(self.first_hour, self.counted_to, self.experiment.timezone))
 
     def find_withhold_reason(self, history: DefinitionHistory) -> str:
         """Return the reason why all verdicts must be withheld; an empty string if there is none.
@@ -295,7 +299,7 @@ def evaluate(
     now : float
         The time, in seconds since 1970.
     hours, days : mapping of int to ExperimentWindow
-        The recent hours and all days (UTC), by their first hour.
+        The recent hours and all days, by their first hour.
     index : PartIndex
         The posted parts.
     looks : sequence of ShownLook
@@ -320,7 +324,7 @@ def evaluate(
     planned shares last changed.
     """
     series = WindowSeries() if series is None else series
-    span = index.span or _find_span(hours, days)
+    span = index.span or _find_span(hours, days, experiment.timezone)
     evaluation = Evaluation(
         experiment.id,
         experiment.title,
@@ -329,7 +333,8 @@ def evaluate(
         "no data",
         parts=index.parts,
         hours=span,
-        day=max(0.0, (now / HOUR - experiment.start) / DAY),
+        day=max(0.0, count_days(experiment.start, now / HOUR, experiment.timezone)),
+        timezone=experiment.timezone,
         changes=list(history.changes),
         late_changes=[change.text for change in history.late],
         looks=thin_looks(looks),
@@ -370,7 +375,7 @@ def _evaluate_total(
     # Verdicts use only hours whose outcomes are complete. If the outcomes of all hours are complete, use the total.
     final_before = min(evaluation.hours[1] + 1, math.floor(evaluation.at / HOUR - experiment.mature_after))
     all_final = final_before > evaluation.hours[1] or not experiment.mature_after
-    final_slices = total if all_final else series.merge_final(hours, days, final_before)
+    final_slices = total if all_final else series.merge_final(hours, days, final_before, experiment.timezone)
     if final_slices is not None:
         final_slices = select_phase(final_slices, experiment, phase)
     counted_to = evaluation.hours[1] + 1 if all_final else final_before
@@ -447,14 +452,16 @@ def _explain_missing_phase(experiment: Experiment, total: Any, phases_at: Sequen
     return "the planned shares or the metrics that decide were changed, and the phase after the change has no rows yet"
 
 
-def _find_span(hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow]) -> tuple[int, int] | None:
+def _find_span(
+    hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow], time_zone: str
+) -> tuple[int, int] | None:
     """Return the first and the last hour of the windows; None without windows.
 
     The caller uses this range if the part index is empty, and therefore has no time range.
     """
     if not hours and not days:
         return None
-    last = max(hours) if hours else max(days) + DAY - 1
+    last = max(hours) if hours else find_next_day(max(days), time_zone) - 1
     return min([*hours, *days]), last
 
 

@@ -253,6 +253,8 @@ class Evaluation:
         The first and the last hour with a part.
     day : float
         The number of days since the start, with a fraction.
+    timezone : str
+        The IANA name of the time zone of days.
     withheld : str
         The reason why all verdicts are withheld; empty if they are not.
     verdicts, table, slices, arms, series, days, sources, drift
@@ -312,6 +314,7 @@ class Evaluation:
     dropped: dict[str, int] = field(default_factory=dict)
     position: tuple[int, int] | None = None
     due: float | None = None
+    timezone: str = "UTC"
     release: str = __version__
 
     def advance(self, now: float) -> Self:

@@ -12,6 +12,7 @@ from dataclasses import MISSING, asdict, dataclass, field, fields
 from typing import Any, Self
 
 from ...errors import InvalidInputError
+from ..calendar_days import find_first_hour, to_time_zone
 from ..part_keys import HOUR, NAME, format_hour, parse_hour
 
 __all__ = ["HIDDEN_FIELDS", "Experiment", "describe_changes", "has_share_change"]
@@ -43,13 +44,16 @@ def check_names(key: str, value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
-def convert_hour(key: str, value: Any) -> int:
-    """Convert a number of hours, a string such as 2026-06-01T09, or a TOML date or time (UTC) to hours since 1970."""
+def convert_hour(key: str, value: Any, time_zone: str = "UTC") -> int:
+    """Convert a number of hours, a string such as 2026-06-01T09, or a TOML time (both UTC) to hours since 1970.
+
+    A TOML date is converted to the first hour of this day in a time zone.
+    """
     if isinstance(value, datetime.datetime):
         time = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
         value = int(time.timestamp()) // HOUR
     elif isinstance(value, datetime.date):
-        value = f"{value.isoformat()}T00"
+        value = find_first_hour(value, time_zone)
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise InvalidInputError(f"{key}: expected an hour in UTC such as 2026-06-01T09, found {value!r}")
     try:
@@ -62,7 +66,9 @@ def convert_hour(key: str, value: Any) -> int:
 
 
 SHARE_PREFIX = "planned share of"
-TEXT_FIELDS = ("id", "control", "primary", "title", "description", "hypothesis", "owner", "arm", "unit", "counts")
+TEXT_FIELDS = (
+    "id", "control", "primary", "title", "description", "hypothesis", "owner", "arm", "unit", "counts", "timezone",
+)  # fmt: skip
 HOUR_FIELDS = ("start", "end")
 SHARE_TOLERANCE = 1e-12
 HIDDEN_FIELDS = ("webhooks",)
@@ -86,7 +92,8 @@ class Experiment:
     primary : str
         The metric that decides the verdict.
     start : int or str
-        The first hour: hours since 1970, or a string such as 2026-06-01T09, in UTC.
+        The first hour: hours since 1970, or a string such as 2026-06-01T09, in UTC. In TOML files, a date without a
+        time is the first hour of this day in `timezone`.
     title : str
         The title on pages; by default the ID.
     description, hypothesis, owner : str
@@ -125,9 +132,13 @@ class Experiment:
     phase : str, optional
         The slice column with the number of the phase in which a user was first exposed. A new phase begins with each
         change of the planned shares, and only the last phase counts for verdicts.
+    timezone : str
+        The IANA name of the time zone of days, such as "Europe/Berlin". A day may then have 23 or 25 hours. Hours are
+        always UTC hours.
     min_days : float
-        The complete days of data before the first verdict. A day is complete if at least 90 % of its hours have a part
-        from each of `sources`, or from any source if `sources` is empty.
+        The complete days of data before the first verdict. A day begins at the time of day at which the experiment has
+        started. It is complete if at least 90 % of its hours have a part from each of `sources`, or from any source if
+        `sources` is empty.
     mature_after : float
         The number of hours after the end of an hour until its outcomes, such as late conversions, are complete.
         Verdicts use only hours whose outcomes are complete.
@@ -173,6 +184,7 @@ class Experiment:
     users: float | None = None
     counts: str = ""
     phase: str | None = None
+    timezone: str = "UTC"
     min_days: float = 7.0
     mature_after: float = 0.0
     retention_days: float | None = None
@@ -193,6 +205,7 @@ class Experiment:
 
     def _convert_fields(self) -> dict[str, Any]:
         """Check and convert all fields that are not strings; return them by name."""
+        to_time_zone(self.timezone)
         lists = {n: check_names(n, getattr(self, n)) for n in ("tags", "secondary", "model", "slices", "webhooks")}
         amounts = {n: check_named_amounts(n, getattr(self, n)) for n in ("arms", "guardrails", "sources")}
         numbers = {
@@ -200,8 +213,10 @@ class Experiment:
             for n in ("users", "min_days", "mature_after", "retention_days", "correct_within_days")
             if (v := getattr(self, n)) is not None
         }
-        hours = {n: convert_hour(n, v) for n in HOUR_FIELDS if (v := getattr(self, n)) is not None}
-        closed = {name: convert_hour(f"closed.{name}", hour) for name, hour in self._read_closed().items()}
+        hours = {n: convert_hour(n, v, self.timezone) for n in HOUR_FIELDS if (v := getattr(self, n)) is not None}
+        closed = {
+            name: convert_hour(f"closed.{name}", hour, self.timezone) for name, hour in self._read_closed().items()
+        }
         return lists | amounts | numbers | hours | {"closed": closed, "title": self.title or self.id}
 
     def _read_closed(self) -> Mapping[str, Any]:

@@ -107,6 +107,7 @@ class ExperimentReader:
         versions = self.store.history(experiment)
         definitions = [Experiment.from_dict(json.loads(version.text)) for version in versions]
         experiment_definition = definitions[-1]
+        self.totals.set_time_zone(experiment, experiment_definition.timezone)
         cache = self._find_cache(experiment)
         # Read the index of parts before the total, so that every part in the index is also in the total.
         self._update_cache(experiment, cache)
@@ -165,6 +166,7 @@ class ExperimentReader:
     def compact(self, experiment: str, now: float) -> None:
         """For each day, merge the parts that can no longer be corrected; delete data after the retention time."""
         definition = Experiment.from_dict(json.loads(self.store.history(experiment)[-1].text))
+        self.totals.set_time_zone(experiment, definition.timezone)
         self.totals.compact(experiment, now=now, correct_within_days=definition.correct_within_days)
         self.store.close_conflicts(experiment, now)
         if (

@@ -74,7 +74,7 @@ def collect_late_metrics(
     first_hours = _find_first_days(missing, points, days)
     late: ArmSamples = {}
     for first in sorted(set(first_hours.values())):
-        merged = series.merge_final(hours, days, before, first)
+        merged = series.merge_final(hours, days, before, experiment.timezone, first)
         try:
             found = {} if merged is None else collect_arm_samples(select_phase(merged, experiment, phase), experiment)
         # If these windows cannot be read, their metrics stay missing.

@@ -90,6 +90,10 @@ class Totals:
         self._windows = Windows(store, max_bytes)
         self._totals: OrderedDict[str, _CachedTotal] = OrderedDict()
 
+    def set_time_zone(self, experiment: str, time_zone: str) -> None:
+        """Set the time zone of the days of an experiment, which is UTC by default."""
+        self._windows.set_time_zone(experiment, time_zone)
+
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def total(self, experiment: str) -> Any:
@@ -159,7 +163,7 @@ class Totals:
             count, outline = 0, self.store.outline(experiment)
             for new in self._windows.merge_days(experiment, outline, now - correct_within_days * 24 * HOUR):
                 if self.store.replace_parts(experiment, outline.position[1], new):
-                    self._windows.forget_day(experiment, new.day)
+                    self._windows.forget_day(experiment, new.day, new.end)
                     count += len(new.part_numbers)
             return count
 

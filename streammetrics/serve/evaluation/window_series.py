@@ -22,6 +22,7 @@ from ...inference.differences import compute_differences
 from ...inference.estimates import split_intervals
 from ...inference.interpretation import ComparisonSettings, interpret
 from ...inference.pairs import pair_samples
+from ..calendar_days import find_day, find_next_day
 from .arm_samples import ArmSamples, roll_up, select_phase, split_by_arm
 from .evaluation import WindowPoint
 from .experiment import Experiment
@@ -31,7 +32,6 @@ from .windows import ExperimentWindow, PartIds
 
 __all__ = ["WindowSeries"]
 
-DAY = 24
 BATCH = 8
 """The number of windows that are read together. A larger number is not faster, and needs more memory."""
 RelativeChange = tuple[float | None, float | None, float | None]
@@ -114,20 +114,29 @@ class WindowSeries:
             for hour, points in compute_points(experiment, phase, counted).items():
                 self._cached_points[kind, hour] = CachedPoints(stale[hour].part_ids, points)
                 self.is_saved = False
-        length = 1 if kind == "hour" else DAY
-        cached_points = (point for hour in sorted(windows) for point in self._cached_points[kind, hour].points)
-        return [point._replace(provisional=point.hour + length > final_before) for point in cached_points]
+        final_points = []
+        for hour in sorted(windows):
+            end = hour + 1 if kind == "hour" else find_next_day(hour, experiment.timezone)
+            points = self._cached_points[kind, hour].points
+            final_points += [point._replace(provisional=end > final_before) for point in points]
+        return final_points
 
     def merge_final(
-        self, hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow], before: int, first: int = 0
+        self,
+        hours: Mapping[int, ExperimentWindow],
+        days: Mapping[int, ExperimentWindow],
+        before: int,
+        time_zone: str,
+        first: int = 0,
     ) -> Any:
         """Return the merged metrics of the hours from `first` up to, but not including, `before`; None without windows.
 
-        The merge covers the whole days in this range, and the single hours of the last day.
+        The merge covers the whole days that begin at `first` or later, and then the single hours of the last day.
+        `time_zone` is the time zone of days.
         """
-        day = before - before % DAY
+        day = find_day(before, time_zone)
         of_days, of_hours = self._merges.setdefault(first, (GrowingMerge(), GrowingMerge()))
-        whole_days = of_days.merge_windows([days[h] for h in sorted(days) if first <= h and h + DAY <= day])
+        whole_days = of_days.merge_windows([days[h] for h in sorted(days) if first <= h < day])
         last_hours = [hours[h] for h in sorted(hours) if max(day, first) <= h < before]
         merged = of_hours.merge_windows(([] if whole_days is None else [whole_days]) + last_hours)
         return None if merged is None else merged.load()

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, TypeVar
 from ...collect.metric_like import nbytes
 from ...collect.serialization import from_bytes
 from ...errors import StateFormatError, StreamMetricsError
+from ..calendar_days import find_day, find_next_day
 from ..store import Store
-from ..store.parts import DAY, MergedDay, PartOutline, StoredPart
+from ..store.parts import MergedDay, PartOutline
 from .merge_parts import merge_parts
 
 __all__ = ["ExperimentWindow", "MovedError", "PartIds", "Windows", "retry_when_moved"]
@@ -179,6 +180,17 @@ class Windows:
         self.store = store
         self._cache = MergeCache(max_bytes)
         self._locks: dict[str, threading.RLock] = {}
+        self._time_zones: dict[str, str] = {}
+
+    def set_time_zone(self, experiment: str, time_zone: str) -> None:
+        """Set the time zone of the days of an experiment, which is UTC by default.
+
+        Windows that are cached with the days of another time zone do no harm, because their part IDs differ.
+        """
+        self._time_zones[experiment] = time_zone
+
+    def _find_day(self, experiment: str, hour: int) -> int:
+        return find_day(hour, self._time_zones.get(experiment, "UTC"))
 
     def hours(self, experiment: str, outline: PartOutline) -> dict[int, ExperimentWindow]:
         """Return the hours of all days whose parts the store has not merged into one state yet.
@@ -188,20 +200,20 @@ class Windows:
         """
         numbers: dict[int, list[int]] = {}
         for entry in outline.current_parts:
-            if find_day(entry) not in outline.day_digests:
+            if self._find_day(experiment, entry.key.hour) not in outline.day_digests:
                 numbers.setdefault(entry.key.hour, []).append(entry.number)
         return {
             hour: self._build_window((experiment, "hour", hour), frozenset(numbers[hour])) for hour in sorted(numbers)
         }
 
     def days(self, experiment: str, outline: PartOutline) -> dict[int, ExperimentWindow]:
-        """Return all days (UTC), whether merged in the store or not, by their first hour."""
+        """Return all days, whether merged in the store or not, by their first hour."""
         part_ids: dict[int, set[Hashable]] = {day: {digest} for day, digest in outline.day_digests.items()}
         for entry in outline.current_parts:
-            part_ids.setdefault(find_day(entry), set()).add(entry.number)
+            part_ids.setdefault(self._find_day(experiment, entry.key.hour), set()).add(entry.number)
         hours: dict[int, list[ExperimentWindow]] = {}
         for hour, window in self.hours(experiment, outline).items():
-            hours.setdefault(hour // DAY * DAY, []).append(window)
+            hours.setdefault(self._find_day(experiment, hour), []).append(window)
         return {
             day: self._build_window((experiment, "day", day), frozenset(part_ids[day]), hours.get(day, ()))
             for day in sorted(part_ids)
@@ -215,9 +227,10 @@ class Windows:
         with self._lock_of(experiment):
             for hour, (numbers, metrics) in hour_totals.items():
                 self._add_to_window((experiment, "hour", hour), frozenset(numbers), metrics)
-            days = []
-            for day in sorted({hour // DAY * DAY for hour in hour_totals}):
-                day_totals = [hour_totals[hour] for hour in hour_totals if hour // DAY * DAY == day]
+            days, by_day = [], dict[int, list[tuple[Sequence[int], Any]]]()
+            for hour, hour_total in hour_totals.items():
+                by_day.setdefault(self._find_day(experiment, hour), []).append(hour_total)
+            for day, day_totals in sorted(by_day.items()):
                 days.append(merge_parts([metrics for _, metrics in day_totals]))
                 self._add_to_window(
                     (experiment, "day", day), frozenset(chain(*(numbers for numbers, _ in day_totals))), days[-1]
@@ -234,16 +247,18 @@ class Windows:
 
     def merge_days(self, experiment: str, outline: PartOutline, before: float) -> Iterator[MergedDay]:
         """Yield each day that ended before the time `before`, merged from its parts that were received before then."""
-        due: dict[int, list[int]] = {}
+        time_zone = self._time_zones.get(experiment, "UTC")
+        due: dict[tuple[int, int], list[int]] = {}
         for entry in outline.current_parts:
-            if (find_day(entry) + DAY) * HOUR <= before and entry.received_at <= before:
-                due.setdefault(find_day(entry), []).append(entry.number)
-        for day in sorted(due):
+            day, end = (find(entry.key.hour, time_zone) for find in (find_day, find_next_day))
+            if end * HOUR <= before and entry.received_at <= before:
+                due.setdefault((day, end), []).append(entry.number)
+        for (day, end), numbers in sorted(due.items()):
             previous_digest = outline.day_digests.get(day)
             metrics = self._load_window(
-                (experiment, "day", day), frozenset([*due[day], *([previous_digest] if previous_digest else [])])
+                (experiment, "day", day), frozenset([*numbers, *([previous_digest] if previous_digest else [])])
             )
-            merged = MergedDay(day, previous_digest, due[day], metrics.digest(), metrics.to_bytes())
+            merged = MergedDay(day, end, previous_digest, numbers, metrics.digest(), metrics.to_bytes())
             # The caller deletes the parts after the merge. Check first that the merged day can be read back unchanged.
             if from_bytes(merged.data).digest() != merged.digest:
                 raise StateFormatError(
@@ -252,11 +267,11 @@ class Windows:
                 )
             yield merged
 
-    def forget_day(self, experiment: str, day: int) -> None:
-        """Remove a day and its hours from the cache, which is necessary after the store has merged the day."""
+    def forget_day(self, experiment: str, day: int, end: int) -> None:
+        """Remove a day and its hours from the cache. This is necessary after the store has merged the day."""
         with self._lock_of(experiment):
             self._cache.pop((experiment, "day", day))
-            for hour in range(day, day + DAY):
+            for hour in range(day, end):
                 self._cache.pop((experiment, "hour", hour))
 
     # -- cache --------------------------------------------------------------------------------------------------------
@@ -312,8 +327,3 @@ class Windows:
         for i in range(0, len(numbers), READ_BATCH):
             if frames := self.store.frames(experiment, numbers[i : i + READ_BATCH]):
                 yield frames
-
-
-def find_day(entry: StoredPart) -> int:
-    """Return the first hour of the day (UTC) to which a part belongs, in hours since 1970."""
-    return entry.key.hour // DAY * DAY

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...reports.charts import Chart, Rule
+from ..calendar_days import count_days
 from .history import ShownAnnotation
-from .time_charts import DAY
 
 __all__ = ["annotate_looks", "annotate_windows"]
 
@@ -17,14 +17,20 @@ def annotate_looks(chart: Chart, annotations: Sequence[ShownAnnotation]) -> Char
     return _add_lines(chart, [(float(one.hour), one) for one in annotations])
 
 
-def annotate_windows(chart: Chart, first_hour: int, by: str, annotations: Sequence[ShownAnnotation]) -> Chart:
+def annotate_windows(
+    chart: Chart, first_hour: int, by: str, time_zone: str, annotations: Sequence[ShownAnnotation]
+) -> Chart:
     """Return the chart of windows with a line for each annotation.
 
-    `first_hour` is the first hour of the first window, in hours since 1970, and `by` is "hour" or "day".
+    `first_hour` is the first hour of the first window, in hours since 1970, and `by` is "hour" or "day". `time_zone` is
+    the time zone of days.
     """
-    hours = DAY if by == "day" else 1
     # The window with index i covers the range from i - 0.5 to i + 0.5 of the axis.
-    return _add_lines(chart, [((one.hour - first_hour) / hours - 0.5, one) for one in annotations])
+    positions = [
+        count_days(first_hour, one.hour, time_zone) if by == "day" else float(one.hour - first_hour)
+        for one in annotations
+    ]
+    return _add_lines(chart, [(x - 0.5, one) for x, one in zip(positions, annotations, strict=True)])
 
 
 def _add_lines(chart: Chart, positions: Sequence[tuple[float, ShownAnnotation]]) -> Chart:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ...reports.charts import Chart
 from ...reports.plots import draw_chart, draw_rows
+from ..calendar_days import to_datetime
 from ..evaluation.evaluation import Evaluation, MetricRow
 from ..part_keys import format_hour
 from .page_data import PageData
@@ -78,6 +79,13 @@ def _build_window_table(points: Sequence[Any]) -> Table:
     return heads, ([format_hour(p.hour), *p[1:8], "yes" if p.provisional else "no"] for p in points)
 
 
+def _build_day_table(points: Sequence[Any], time_zone: str) -> Table:
+    """Return a table like that of hours, with the first hour of each day in UTC, and its date in a time zone."""
+    heads, rows = _build_window_table(points)
+    dates = (to_datetime(p.hour, time_zone).date().isoformat() for p in points)
+    return [*heads, "day"], ([*row, date] for row, date in zip(rows, dates, strict=True))
+
+
 def _build_field_table(rows: Sequence[Any], fields: Sequence[str]) -> Table:
     return fields, ([getattr(row, head) for head in fields] for row in rows)
 
@@ -86,7 +94,7 @@ TABLES: dict[str, Callable[[Evaluation], Table]] = {
     "scorecard": lambda e: _build_metric_table(e.table),
     "slices": lambda e: _build_metric_table(e.slices),
     "hours": lambda e: _build_window_table(e.series),
-    "days": lambda e: _build_window_table(e.days),
+    "days": lambda e: _build_day_table(e.days, e.timezone),
     "arms": lambda e: _build_field_table(e.arms, ("arm", "planned", "users", "share", "rows", "positives", "value")),
     "sources": lambda e: _build_field_table(
         e.sources, ("source", "state", "behind", "parts", "late", "conflicts", "rows")

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from ..evaluation.evaluation import ShownLook
 from ..evaluation.experiment import HIDDEN_FIELDS
-from ..part_keys import HOUR, format_hour
+from ..part_keys import HOUR, format_hour, parse_hour
+from ..store import StoredPart
 from .time_format import format_day, format_hour_end, format_time
 
 __all__ = ["Conflict", "DefinitionChange", "ExperimentHistory", "ShownAnnotation", "ShownDecision", "load_history"]
@@ -126,11 +127,12 @@ def load_history(store: Any, experiment: str, describe_changes: Callable[[str, s
 
 
 def _format_setting(name: str, value: Any) -> str:
-    if name in ("start", "end") and isinstance(value, int):
+    if name in ("start", "end"):
+        hour = parse_hour(value)
         return (
-            format_hour_end(value - 1)
+            format_hour_end(hour - 1)
             if name == "end"
-            else f"{format_day(value)}, {format_time(value * float(HOUR))[-9:]}"
+            else f"{format_day(hour)}, {format_time(hour * float(HOUR))[-9:]}"
         )
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_format_setting('', inner)}" for key, inner in value.items())

@@ -13,6 +13,7 @@ from ...reports.measure_rows import build_hero
 from ...reports.numbers import format_count, format_fixed, format_share, typeset
 from ...reports.page_model import Fact, Forest, Headline, MeasureRow, MeasureTable, NamedSide, RowAxis
 from ...reports.scorecard_rows import FOREST
+from ..calendar_days import count_days, find_next_day
 from ..evaluation.evaluation import TOO_EARLY, Evaluation, MetricRow, SourceStatus, TreatmentVerdict
 from ..part_keys import HOUR, parse_hour
 from ..store.journal import Decision
@@ -51,9 +52,6 @@ __all__ = [
     "build_source_rows",
     "describe_computing",
 ]
-
-
-DAY = 24
 
 
 class Choice(NamedTuple):
@@ -111,8 +109,10 @@ class PageData:
     def day(self) -> str:
         """The current day of the experiment and the planned number of days, such as "day 3 of 14"."""
         start, end = (self.history.definition.get(name) for name in ("start", "end"))
-        of = f" of {(end - start) / 24:.0f}" if isinstance(start, int) and isinstance(end, int) else ""
-        return f"day {max(math.ceil(self.evaluation.day), 1)}{of}"
+        number = f"day {max(math.ceil(self.evaluation.day), 1)}"
+        if start is None or end is None:
+            return number
+        return f"{number} of {count_days(parse_hour(start), parse_hour(end), self.evaluation.timezone):.0f}"
 
 
 def build_page(evaluation: Evaluation, history: ExperimentHistory, view: View) -> PageData:
@@ -182,19 +182,19 @@ def _build_charts(
     looks = [look for look in page.history.looks if look.treatment == sides[0].name]
     charts = (
         time_charts.build_window_chart(
-            points, row.change if row and row.word != TOO_EARLY else None, metric, sides[0], view.by
+            points, row.change if row and row.word != TOO_EARLY else None, metric, sides[0], view
         ),
-        time_charts.build_arm_chart(points, metric, page.arms, view.by, percent=row is not None and is_rate(row)),
-        time_charts.build_ratio_chart(looks, sides[0], planned.get(sides[0].name, 0.0), len(planned)),
+        time_charts.build_arm_chart(points, metric, page.arms, view, percent=row is not None and is_rate(row)),
+        time_charts.build_ratio_chart(looks, sides[0], planned.get(sides[0].name, 0.0), len(planned), view),
     )
     windows, arms, ratio = charts
     remarks = page.history.annotations
     if windows is not None:
         first = min(p.hour for p in points if p.arm == sides[0].name and p.change is not None)
-        yield annotate_windows(windows, first, view.by, remarks)
+        yield annotate_windows(windows, first, view.by, view.timezone, remarks)
     if arms is not None:
         first = min(p.hour for p in points if p.arm in page.arms and p.value is not None)
-        yield annotate_windows(arms, first, view.by, remarks)
+        yield annotate_windows(arms, first, view.by, view.timezone, remarks)
     if ratio is not None:
         yield annotate_looks(ratio, remarks)
 
@@ -246,7 +246,9 @@ def _describe_hours(evaluation: Evaluation) -> str:
     can then no longer be computed.
     """
     first = min((point.hour for point in evaluation.series), default=None)
-    if evaluation.hours is None or (first is not None and first // DAY <= evaluation.hours[0] // DAY):
+    if evaluation.hours is None:
+        return ""
+    if first is not None and first < find_next_day(evaluation.hours[0], evaluation.timezone):
         return ""
     since = (
         "There are no values by hour" if first is None else f"Values by hour begin {format_time(first * float(HOUR))}"

@@ -392,7 +392,7 @@ class _Pages:
 
     def _build_page(self, request: Request, evaluation: Evaluation) -> PageData:
         history = load_history(self._store, evaluation.experiment, self._changes)
-        page = build_page(evaluation, history, View.from_query(request.query_params))
+        page = build_page(evaluation, history, View.from_query(request.query_params, evaluation.timezone))
         page.computing = describe_computing(self._board.computing_since(evaluation.experiment))
         return page
 

@@ -52,6 +52,6 @@ def render_snapshot(
     }
     text: str = templates.get_template("experiment.html").render(
         root="", who=SnapshotPerson(), owner=False, at=repr(evaluation.at), frozen=frozen,
-        page=build_page(evaluation, history, View()),
+        page=build_page(evaluation, history, View(timezone=evaluation.timezone)),
     )  # fmt: skip
     return text

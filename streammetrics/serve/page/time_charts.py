@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -13,17 +12,17 @@ from ...reports.charts import Band, Chart, ChartAxis, ChartLine, ColourKey, Rule
 from ...reports.numbers import choose_decimals, format_count, format_fixed, format_share, format_signed
 from ...reports.page_model import NamedSide
 from ...reports.window_charts import DOTS, format_time_unit, format_times
+from ..calendar_days import find_next_day, to_datetime
 from ..evaluation.evaluation import ShownLook, WindowPoint, is_too_wide
 from ..part_keys import HOUR
 from .table_rows import Arms
-from .time_format import format_time, to_datetime
+from .time_format import format_time
 from .view import View
 
 __all__ = ["build_arm_chart", "build_look_chart", "build_ratio_chart", "build_window_chart"]
 
 MAX_LOOKS = 240  # the largest number of looks in a chart
 MAX_READINGS = 120  # the largest number of points with a tooltip in a chart
-DAY = 24
 MAX_LETTERS = 28  # the longest name above a chart, in characters
 
 
@@ -54,12 +53,12 @@ def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Cha
     says = f"{format_count(len(in_range))} looks so far.{left_out} The band is jointly valid at all looks."
     last = [v for v in (value[-1], low[-1], high[-1]) if math.isfinite(v) and y.low <= v <= y.high]
     right = tuple((v, format_signed(v, 1, True)) for v in _drop_close_values(last, (y.high - y.low) / 14))
-    return Chart(f"{metric} at every look", "", says, _build_time_axis(*ends), y, "",
+    return Chart(f"{metric} at every look", "", says, _build_time_axis(*ends, view.timezone), y, "",
                  f"difference in {_shorten(metric)}, with its band", layers, right=right, readings=readings)  # fmt: skip
 
 
 def build_window_chart(
-    points: Sequence[WindowPoint], total_change: float | None, metric: str, side: NamedSide, by: str
+    points: Sequence[WindowPoint], total_change: float | None, metric: str, side: NamedSide, view: View
 ) -> Chart | None:
     """Return a chart of the difference in each window, with intervals that are valid for a single look.
 
@@ -71,7 +70,8 @@ def build_window_chart(
     }
     if not points_by_hour:
         return None
-    hours, names, unit = _fill_windows(points_by_hour, by)
+    by = view.by
+    hours, names, unit = _fill_windows(points_by_hour, view)
     rows = [points_by_hour.get(h) for h in hours]
     x = [float(i) for i in range(len(hours))]
     value, low, high = ([_nan_if_none(getattr(p, n, None)) for p in rows] for n in ("change", "low", "high"))
@@ -103,7 +103,9 @@ def build_window_chart(
                  f"difference in {_shorten(metric)}", [*layers, *data_layers], readings=readings)  # fmt: skip
 
 
-def build_arm_chart(points: Sequence[WindowPoint], metric: str, arms: Arms, by: str, *, percent: bool) -> Chart | None:
+def build_arm_chart(
+    points: Sequence[WindowPoint], metric: str, arms: Arms, view: View, *, percent: bool
+) -> Chart | None:
     """Return a chart of the value of a metric in each window, with a line for each arm; None without data."""
     points_by_arm: dict[str, dict[int, WindowPoint]] = {}
     for p in points:
@@ -111,7 +113,8 @@ def build_arm_chart(points: Sequence[WindowPoint], metric: str, arms: Arms, by: 
             points_by_arm.setdefault(p.arm, {})[p.hour] = p
     if not points_by_arm:
         return None
-    hours, names, unit = _fill_windows({h for one in points_by_arm.values() for h in one}, by)
+    by = view.by
+    hours, names, unit = _fill_windows({h for one in points_by_arm.values() for h in one}, view)
     lines = {
         arm: [_nan_if_none(getattr(points_by_arm[arm].get(h), "value", None)) for h in hours]
         for arm in arms
@@ -134,7 +137,9 @@ def build_arm_chart(points: Sequence[WindowPoint], metric: str, arms: Arms, by: 
                  readings=[(x[i], f"{names[i]}: {values[i]}") for i in range(0, len(x), _reading_step(x))])  # fmt: skip
 
 
-def build_ratio_chart(looks: Sequence[ShownLook], side: NamedSide, planned: float, arms: int) -> Chart | None:
+def build_ratio_chart(
+    looks: Sequence[ShownLook], side: NamedSide, planned: float, arms: int, view: View
+) -> Chart | None:
     """Return a chart of the share of users in an arm; None if there are fewer than two looks.
 
     With two arms, a band shows which shares are too close to the planned share for an alarm.
@@ -154,7 +159,7 @@ def build_ratio_chart(looks: Sequence[ShownLook], side: NamedSide, planned: floa
     ]
     shaded = " Shaded: no alarm." if band else ""
     return Chart("Sample ratio", f"Share of users so far.{shaded}", f"Alarm if the e-value reaches {ALARM:g}.",
-                 _build_time_axis(*ends), linear_axis(planned - half, planned + half, percent=True), "",
+                 _build_time_axis(*ends, view.timezone), linear_axis(planned - half, planned + half, percent=True), "",
                  f"users in {_shorten(side.name)}, planned {format_share(planned, 1)}", layers,
                  readings=readings)  # fmt: skip
 
@@ -179,22 +184,35 @@ def _reading_step(windows: Sequence[Any]) -> int:
     return math.ceil(len(windows) / MAX_READINGS)
 
 
-def _fill_windows(hours: Iterable[int], by: str) -> tuple[list[int], list[str], str]:
+def _fill_windows(hours: Collection[int], view: View) -> tuple[list[int], list[str], str]:
     """Fill the gaps between windows.
 
     Return the first hours of all windows, their names, and the label of the time axis.
     """
-    sorted_hours = sorted(hours)
-    every = [*range(sorted_hours[0], sorted_hours[-1] + 1, DAY if by == "day" else 1)]
-    times: list[datetime.date] = [to_datetime(h) if by == "hour" else to_datetime(h).date() for h in every]
-    return every, format_times(times), format_time_unit(times)
+    first, last = min(hours), max(hours)
+    if view.by == "hour":
+        every, times = [*range(first, last + 1)], [to_datetime(h) for h in range(first, last + 1)]
+        return every, format_times(times), format_time_unit(times)
+    every = _list_days(first, last, view.timezone)
+    dates = [to_datetime(h, view.timezone).date() for h in every]
+    return every, format_times(dates), f"{format_time_unit(dates)}, {view.timezone}"
 
 
-def _build_time_axis(first: float, last: float) -> ChartAxis:
-    """Return a time axis in hours since 1970, with ticks at the beginning of days."""
-    midnights = [h for h in range(int(first // DAY) * DAY, int(last) + 1, DAY) if h >= first]
+def _list_days(first: int, last: int, time_zone: str) -> list[int]:
+    """Return the hour `first`, and the first hours of the days after it, up to the hour `last`."""
+    days = [first]
+    while (day := find_next_day(days[-1], time_zone)) <= last:
+        days.append(day)
+    return days
+
+
+def _build_time_axis(first: float, last: float, time_zone: str) -> ChartAxis:
+    """Return an axis of time, in hours since 1970, with ticks at the beginning of days."""
+    first_midnight = find_next_day(math.ceil(first) - 1, time_zone)
+    midnights = [h for h in _list_days(first_midnight, math.floor(last), time_zone) if h <= last]
     every = max(1, math.ceil(len(midnights) / 6))
-    chosen = [(float(h), to_datetime(h)) for h in midnights[::every]] or [(first, to_datetime(int(first)))]
+    ticks = [(float(h), to_datetime(h, time_zone)) for h in midnights[::every]]
+    chosen = ticks or [(first, to_datetime(int(first), time_zone))]
     return ChartAxis(first, max(last, first + 1e-3), False, tuple((h, f"{t.day} {t:%b}") for h, t in chosen))
 
 

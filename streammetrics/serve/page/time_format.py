@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import datetime
 
-from ..part_keys import HOUR
+from ..calendar_days import to_datetime
 
-__all__ = ["format_day", "format_hour_end", "format_span", "format_time", "to_datetime"]
-
-
-def to_datetime(hour: int) -> datetime.datetime:
-    """Return the start of an hour, given in hours since 1970, as a datetime in UTC."""
-    return datetime.datetime.fromtimestamp(hour * HOUR, datetime.UTC)
+__all__ = ["format_day", "format_hour_end", "format_span", "format_time"]
 
 
 def format_time(at: float) -> str:

@@ -5,11 +5,13 @@ The query of the page's URL contains the view.
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 from urllib.parse import urlencode
 
 from ...errors import InvalidInputError
+from ..calendar_days import find_first_hour, find_next_day, to_datetime
 from ..part_keys import format_hour, parse_hour
 
 __all__ = ["View"]
@@ -26,6 +28,8 @@ class View(NamedTuple):
         The first and the last hour of the charts over time.
     by : str
         The length of windows: "hour" or "day".
+    timezone : str
+        The time zone of days.
     """
 
     arm: str = ""
@@ -34,10 +38,13 @@ class View(NamedTuple):
     since: int | None = None
     until: int | None = None
     by: str = "day"
+    timezone: str = "UTC"
 
     @classmethod
-    def from_query(cls, query: Mapping[str, str]) -> Self:
-        """Return the view that a URL query contains. Invalid values are ignored, so that every link shows a page.
+    def from_query(cls, query: Mapping[str, str], timezone: str = "UTC") -> Self:
+        """Return the view that a URL query contains. Dates are days of a time zone.
+
+        Invalid values are ignored, so that every link shows a page.
 
         Examples
         --------
@@ -45,8 +52,11 @@ class View(NamedTuple):
         'arm=c&from=2026-06-01T00&by=hour'
         """
         by = "hour" if query.get("by") == "hour" else "day"
-        since, until = _parse_hour(query.get("from", "")), _parse_hour(query.get("to", ""), last=True)
-        return cls(query.get("arm", ""), query.get("metric", ""), query.get("slice", ""), since, until, by)
+        since, until = (_parse_hours(query.get(name, ""), timezone) for name in ("from", "to"))
+        first, last = None if since is None else since[0], None if until is None else until[-1]
+        return cls(
+            query.get("arm", ""), query.get("metric", ""), query.get("slice", ""), first, last, by, timezone
+        )  # fmt: skip
 
     def to_query(self, **changes: str) -> str:
         """Return the view, with some choices changed, as the query of a URL."""
@@ -72,23 +82,27 @@ class View(NamedTuple):
     @property
     def days(self) -> tuple[str, str]:
         """The first and the last day of the time range, in the format of HTML date inputs."""
-        return _format_hour(self.since)[:10], _format_hour(self.until)[:10]
+        first, last = (
+            "" if hour is None else to_datetime(hour, self.timezone).date().isoformat()
+            for hour in (self.since, self.until)
+        )
+        return first, last
 
     def contains(self, hour: int) -> bool:
         """Return whether an hour is in the time range."""
         return (self.since is None or hour >= self.since) and (self.until is None or hour <= self.until)
 
 
-def _parse_hour(text: str, *, last: bool = False) -> int | None:
-    """Parse an hour, such as 2026-06-01T09, to hours since 1970.
-
-    A date is converted to its first hour, or to its last hour if `last` is true. The result is None if the text is
-    invalid.
-    """
+def _parse_hours(text: str, timezone: str) -> range | None:
+    """Return the hours of a date, or one hour, such as 2026-06-01T09; None if the text is invalid."""
     try:
-        return parse_hour(text if "T" in text else f"{text}T{'23' if last else '00'}") if text else None
-    # If the hour in a link is invalid, the page shows the whole time range rather than an error.
-    except InvalidInputError:
+        if "T" in text:
+            hour = parse_hour(text)
+            return range(hour, hour + 1)
+        first = find_first_hour(datetime.date.fromisoformat(text), timezone)
+        return range(first, find_next_day(first, timezone))
+    # With an invalid time in its link, a page shows the whole time range rather than an error.
+    except (InvalidInputError, ValueError, OverflowError):
         return None
 
 

@@ -84,11 +84,13 @@ class PartOutline(NamedTuple):
 class MergedDay(NamedTuple):
     """The merged metrics of a day, which replace its parts in the store.
 
-    `previous_digest` is the digest of the earlier merge of the same day, if any. `part_numbers` are the numbers of the
-    parts to replace. `data` is the frame of the merged day, and `digest` is its hash.
+    `day` is the first hour of the day, and `end` is the first hour of the next day. `previous_digest` is the digest of
+    the earlier merge of the same day, if any. `part_numbers` are the numbers of the parts to replace. `data` is the
+    frame of the merged day, and `digest` is its hash.
     """
 
     day: int
+    end: int
     previous_digest: str | None
     part_numbers: Sequence[int]
     digest: str
@@ -309,12 +311,14 @@ class PartStore:
         `epoch` is the epoch of the experiment at the time of the merge. The frames of the parts are deleted afterwards,
         in separate transactions. If that fails, a later call of `delete_obsolete_frames` deletes them.
         """
-        days = experiment, merged.day, merged.day + DAY
         with self.database.write_transaction() as run:
             _, current_epoch = lock_experiment(run, experiment)
             rows = run("SELECT digest FROM folds WHERE experiment = ? AND day = ?", experiment, merged.day)
             current = run(
-                "SELECT number FROM parts WHERE experiment = ? AND hour >= ? AND hour < ? AND state = 'current'", *days
+                "SELECT number FROM parts WHERE experiment = ? AND hour >= ? AND hour < ? AND state = 'current'",
+                experiment,
+                merged.day,
+                merged.end,
             )
             # Since the merged day was computed, neither the epoch, nor the earlier merge of the day, nor the merged
             # parts may have changed. Parts that arrived later do not matter: they remain single parts.
