@@ -12,6 +12,7 @@ from starlette.responses import Response
 from .api.auth import Person
 from .api.decoder import DecoderService
 from .app import create_app
+from .corrections import Corrections
 from .evaluation.board import Board
 from .evaluation.experiment import Experiment, describe_changes
 from .evaluation.experiment_reader import ExperimentReader, ExperimentSource
@@ -64,7 +65,9 @@ def build_dashboard(
         board, store, _find_reader, total=reader.total, decide=decide, describe_changes=_describe_changes
     )
     journal = Journal(store, board, partial(render_snapshot, store, _describe_changes), settings.clock)
-    journal_routes = JournalRoutes(store, board, journal, _find_reader).routes()
+    journal_routes = JournalRoutes(
+        store, board, journal, Corrections(store, board, settings.clock), _find_reader
+    ).routes()
     app = create_app(store, board, settings, [build_metrics_route(board), *journal_routes, *pages], decoder)
     app.state.board, app.state.end_streams = board, board.end_subscriptions
     return app

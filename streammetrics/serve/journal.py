@@ -10,7 +10,7 @@ from .evaluation.evaluation import Evaluation
 from .evaluation.experiment import Experiment, convert_hour
 from .store.journal import Annotation, Decision
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "check_text"]
 
 MAX_REASON, MAX_ANNOTATION = 2000, 200
 """The largest numbers of characters in the reason for a decision, and in an annotation."""
@@ -47,9 +47,10 @@ class Journal(NamedTuple):
         """
         if not isinstance(arm, str) or arm not in experiment.arms:
             raise InvalidInputError(f"arm: expected one of {', '.join(experiment.arms)}, found {str(arm)[:100]!r}")
-        reason = _check_text("reason", reason, MAX_REASON)
+        reason = check_text("reason", reason, MAX_REASON)
         evaluation, at = self.board.evaluation(experiment.id), self.clock()
-        verdict = " ".join(v.sentence for v in evaluation.verdicts if arm in (v.treatment, experiment.control))
+        said = [v.sentence for v in evaluation.verdicts if arm in (v.treatment, experiment.control)]
+        verdict = " ".join([*said, *(f"{change}." for change in evaluation.late_changes)])
         decision = Decision(0, at, by, arm, reason, evaluation.version, verdict)
         page = self.render(evaluation, f"{by} decided for {arm}: {reason}")
         decision = decision._replace(number=self.store.add_decision(experiment.id, decision, page))
@@ -67,13 +68,14 @@ class Journal(NamedTuple):
         """
         hour, at = convert_hour("hour", hour), self.clock()
         experiment.check_hour(hour, at)
-        text = _check_text("text", text, MAX_ANNOTATION)
+        text = check_text("text", text, MAX_ANNOTATION)
         number = self.store.add_annotation(experiment.id, hour, text, by=by, at=at)
         self.board.mark_changed(experiment.id)
         return Annotation(number, at, by, hour, text)
 
 
-def _check_text(key: str, value: Any, limit: int) -> str:
+def check_text(key: str, value: Any, limit: int) -> str:
+    """Return a text of an owner on one line; raise InvalidInputError with the name `key` if it is empty or too long."""
     text = " ".join(value.split()) if isinstance(value, str) else ""
     if not text.isprintable() or not 0 < len(text) <= limit:
         raise InvalidInputError(f"{key}: expected a text of 1 to {limit:,} printable characters, found {value!r:.100}")

@@ -1,4 +1,4 @@
-"""The routes of results, decisions, annotations and the audit log, as JSON, forms and pages."""
+"""The routes of results, decisions, annotations, corrections and the audit log, as JSON, forms and pages."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from .api.access import is_valid_csrf_token, read_form
 from .api.auth import Person
 from .api.limits import read_body
 from .api.results import build_results, describe_annotation, describe_decision, format_timestamp
+from .corrections import Corrections
 from .evaluation.experiment import Experiment
 from .journal import Journal
 from .page.routes import build_templates
@@ -27,7 +28,8 @@ __all__ = ["JournalRoutes"]
 
 MAX_BODY_BYTES, BODY_SECONDS = 1 << 14, 10.0
 """The largest body of a request in bytes, and the time limit for receiving it in seconds."""
-KINDS = "decisions", "annotations"
+JOURNAL = "decisions", "annotations"
+CORRECTIONS = "voided", "closed"
 MUST_BE_OWNER = "only an owner can change an experiment; log in as an owner, reload the page and try again"
 
 
@@ -42,6 +44,8 @@ class JournalRoutes(NamedTuple):
         The evaluations.
     journal : Journal
         Saves decisions and annotations.
+    corrections : Corrections
+        Voids parts and closes sources.
     reader : callable
         Returns the person who sent a request if this person may read an experiment; otherwise an error response.
     """
@@ -49,6 +53,7 @@ class JournalRoutes(NamedTuple):
     store: Any
     board: Any
     journal: Journal
+    corrections: Corrections
     reader: Callable[[Request, str], Any]
 
     def routes(self) -> list[Route]:
@@ -61,9 +66,9 @@ class JournalRoutes(NamedTuple):
             Route(f"{page}/results.json", self._show_results),
             Route(f"{page}/audit", self._show_audit),
             Route(f"{page}/decisions/{{number:int}}", self._show_decision),
-            *(Route(f"{api}/{kind}", self._send_entries, methods=["GET"]) for kind in KINDS),
-            *(Route(f"{api}/{kind}", self._add_entry, methods=["POST"]) for kind in KINDS),
-            *(Route(f"{page}/{kind}", self._submit_form, methods=["POST"]) for kind in KINDS),
+            *(Route(f"{api}/{kind}", self._send_entries, methods=["GET"]) for kind in JOURNAL),
+            *(Route(f"{api}/{kind}", self._add_entry, methods=["POST"]) for kind in (*JOURNAL, *CORRECTIONS)),
+            *(Route(f"{page}/{kind}", self._submit_form, methods=["POST"]) for kind in (*JOURNAL, *CORRECTIONS)),
         ]
 
     # -- for programs -------------------------------------------------------------------------------------------------
@@ -125,15 +130,19 @@ class JournalRoutes(NamedTuple):
             return answer
         body = await read_body(request, MAX_BODY_BYTES, BODY_SECONDS)
         try:
-            entry = await run_in_threadpool(
-                self._save_entry, _read_kind(request), experiment, _parse_object(body), request.state.name
-            )
-        # The decision or annotation is invalid. The error message says why.
+            fields = _parse_object(body)
+            entry = await run_in_threadpool(self._save_entry, request, experiment, fields, request.state.name)
+        # The entry is invalid, or the data cannot be corrected. The error message says why.
         except InvalidInputError as error:
             return JSONResponse({"error": str(error)}, 422)
         return JSONResponse(entry, 201)
 
-    def _save_entry(self, kind: str, experiment: Experiment, fields: dict[str, Any], by: str) -> dict[str, Any]:
+    def _save_entry(self, request: Request, experiment: Experiment, fields: dict[str, Any], by: str) -> dict[str, Any]:
+        kind = _read_kind(request)
+        if kind == "voided":
+            return self.corrections.void(experiment, fields, by=by)
+        if kind == "closed":
+            return self.corrections.close(request.app.state.definitions, experiment, fields, by=by)
         if kind == "decisions":
             decision = self.journal.decide(experiment, fields.get("arm"), fields.get("reason"), by=by)
             return describe_decision(decision)
@@ -176,7 +185,10 @@ class JournalRoutes(NamedTuple):
         return _html_response(page.replace(f'nonce="{NONCE}"', f'nonce="{request.state.nonce}"', 1))
 
     async def _submit_form(self, request: Request) -> Response:
-        """Save the decision or annotation in a form. An owner must have sent the form in this session."""
+        """Save the decision or annotation in a form, or make its correction.
+
+        An owner must have sent the form in this session.
+        """
         person, experiment = await run_in_threadpool(self._find_experiment, request)
         if isinstance(experiment, Response):
             return experiment
@@ -185,13 +197,13 @@ class JournalRoutes(NamedTuple):
         fields["hour"] = fields.get("hour", "")[:13]
         if person.role != "owner" or not is_valid_csrf_token(person, fields.get("form", "")):
             return PlainTextResponse(MUST_BE_OWNER, 403)
-        kind = _read_kind(request)
         try:
-            await run_in_threadpool(self._save_entry, kind, experiment, fields, person.name)
-        # The decision or annotation could not be saved. The response tells the owner why.
+            await run_in_threadpool(self._save_entry, request, experiment, fields, person.name)
+        # The entry could not be saved, or the data could not be corrected. The response tells the owner why.
         except StreamMetricsError as error:
             return PlainTextResponse(str(error), 422)
-        return RedirectResponse(f"{request.scope.get('root_path', '')}/experiments/{quote(experiment.id)}#{kind}", 303)
+        page = f"{request.scope.get('root_path', '')}/experiments/{quote(experiment.id)}"
+        return RedirectResponse(f"{page}#{_read_kind(request)}", 303)
 
 
 async def _authorize(request: Request, *, readers: bool = False) -> tuple[Experiment | None, Response]:

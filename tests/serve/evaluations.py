@@ -336,6 +336,10 @@ class FakeStore:
         return [e for e in [Entry(7, PartKey(name, "conversions", START + 30, 0), "90be44aa" * 8, 1.7802e9, "conflict")]
                 if e.number not in taken]  # fmt: skip
 
+    def late_parts(self, name: str) -> list[Entry]:
+        key = PartKey(name, "conversions", START + 3, 0)
+        return [Entry(8, key, "17be44aa" * 8, 1.7802e9, "late")] if name == "stale" else []
+
     def decide(self, *decision: Any) -> None:
         self.decided.append(decision)
 

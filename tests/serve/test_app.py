@@ -254,8 +254,8 @@ def test_conflicts_are_listed_and_accepted(here: World, client: Client) -> None:
         client.post(STATES, content=arms(seed).to_bytes())
     (conflict,) = client.get(f"{RANK}/conflicts").json()
     assert conflict == {"number": 0, "key": f"rank/{HOUR}/job-0", "digest": arms(1).digest(), "received": NOW}
-    assert client.post(f"{RANK}/conflicts/7/accept").status_code == 409
-    assert client.post(f"{RANK}/conflicts/0/accept").json() == {"accepted": 0}
+    assert client.post(f"{RANK}/conflicts/7/accept?reason=x").status_code == 409
+    assert client.post(f"{RANK}/conflicts/0/accept?reason=x").json() == {"accepted": 0}
     assert here.store.accepted == [0]
 
 
@@ -283,16 +283,16 @@ def test_with_a_real_store(tmp_path: Path) -> None:
         with serve() as client:
             assert Totals(store).digest("rank") == sm.merge([arms(0), arms(1), arms(2)]).digest()
             conflict, *others = [one["number"] for one in client.get(f"{RANK}/conflicts").json()]
-            assert client.post(f"{RANK}/conflicts/{conflict}/accept").status_code == 200
+            assert client.post(f"{RANK}/conflicts/{conflict}/accept?reason=x").status_code == 200
             assert Totals(store).digest("rank") == sm.merge([arms(9), arms(1), arms(2)]).digest()
             assert client.request("DELETE", f"{STATES}&reason=wrong+rows").status_code == 409  # it has open conflicts
             for number in others:
                 answer = client.post(f"{RANK}/conflicts/{number}/reject?reason=a+retry+of+a+test")
                 assert answer.json() == {"rejected": number}
             assert client.get(f"{RANK}/conflicts").json() == []
-            assert client.post(f"{RANK}/conflicts/{number}/drop").status_code == 404
+            assert client.post(f"{RANK}/conflicts/{number}/drop?reason=x").status_code == 404
             assert client.request("DELETE", f"{STATES}&reason=wrong+rows").json() == {"voided": f"rank/{HOUR}/job-0"}
-            assert client.request("DELETE", STATES).status_code == 409
+            assert client.request("DELETE", f"{STATES}&reason=wrong+rows").status_code == 409
             assert Totals(store).digest("rank") == sm.merge([arms(1), arms(2)]).digest()
             assert client.post(STATES, content=arms(9).to_bytes()).json()["state"] == "rejected"
             assert client.post(STATES, content=arms(8).to_bytes()).json()["state"] == "stored"

@@ -173,7 +173,7 @@ def test_folding_keeps_the_ledger(store: Store) -> None:
     assert settle(store, [1])
     assert not settle(store, [1], before="digest")
     assert store.put([posted.plain(ONE, 1), posted.plain(ONE, 2), posted.plain(ONE, 4)]) == ["same", "late", "late"]
-    assert [e.state for e in store.ledger("checkout")] == ["folded", "conflict", "current", "refused"]
+    assert [e.state for e in store.ledger("checkout")] == ["folded", "conflict", "current", "late"]
     assert store.frames("checkout", [1, 2, 3, 4]) == [b"3"]
     assert store.load_merged_day("checkout", posted.FIRST, "digest") == b"fold"
     assert store.load_merged_day("checkout", posted.FIRST, "that before") is None
@@ -193,6 +193,7 @@ def test_conflicts_end_with_the_merge_of_their_day(store: Store) -> None:
     assert settle(store, [1])
     store.close_conflicts("checkout", at=1.0)
     assert [e.number for e in store.conflicts("checkout")] == [4]
+    assert [e.number for e in store.late_parts("checkout")] == [2]
     assert store.load_ledger_since("checkout", 0)[0] == (4, 1)  # readers read the ledger again
     assert store.audits("checkout")[-1].what == "closed 1 conflicts, because the parts of their days are merged"
 

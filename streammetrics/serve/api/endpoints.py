@@ -18,8 +18,10 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from ...errors import InvalidInputError
+from ..corrections import MAX_REASON
 from ..evaluation.definitions import MAX_DEFINITION_BYTES, Definitions
 from ..evaluation.experiment import HIDDEN_FIELDS, Experiment
+from ..journal import check_text
 from ..part_keys import PartKey, parse_key
 from ..settings import ServerSettings
 from ..store.parts import MAX_CONFLICTS
@@ -42,8 +44,6 @@ CONFLICTS = {
     "rejected": "is not kept, because an owner has rejected or replaced this content",
 }
 """Text for each outcome of a part whose key was posted before with different content."""
-MAX_REASON = 500
-"""The longest reason of an owner, in characters."""
 
 
 class WriteProbe:
@@ -130,8 +130,9 @@ class Api(NamedTuple):
         experiment, answer = await self.authorize(request)
         if experiment is None:
             return answer
+        reason = check_text("reason", request.query_params.get("reason"), MAX_REASON)
         try:
-            key, reason = self._parse_key(request, experiment), request.query_params.get("reason", "")[:MAX_REASON]
+            key = self._parse_key(request, experiment)
             await run_in_threadpool(
                 self.store.void, key, by=request.state.name, at=self.settings.clock(), reason=reason
             )
@@ -254,7 +255,7 @@ class Api(NamedTuple):
         decide = {"accept": self.store.accept, "reject": self.store.reject}.get(request.path_params["decision"])
         if decide is None:
             return error_response(404, "expected .../accept or .../reject")
-        reason = request.query_params.get("reason", "")[:MAX_REASON]
+        reason = check_text("reason", request.query_params.get("reason"), MAX_REASON)
         try:
             await run_in_threadpool(decide, experiment.id, number, by=by, at=self.settings.clock(), reason=reason)
         # The conflict cannot be decided. The error message says why.

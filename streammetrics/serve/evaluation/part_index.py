@@ -1,7 +1,7 @@
 """Index the posted parts of each source: their hours, delays, conflicts and rows.
 
-New parts are added to an existing index. A part "counts" if the total includes its rows. Conflicts and refused parts do
-not count.
+New parts are added to an existing index. A part "counts" if the total includes its rows. Conflicts, refused and
+late parts do not count.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class IndexedPart(Protocol):
 
     @property
     def state(self) -> str:
-        """Whether the part counts, as `StoredPart` explains: "current", "folded", "forgotten", "conflict" or "refused"."""
+        """Whether the part counts: one of the states that `StoredPart` explains, such as "current"."""
 
     @property
     def row_counts(self) -> RowCounts:

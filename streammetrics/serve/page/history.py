@@ -64,12 +64,16 @@ class ShownAnnotation(NamedTuple):
 
 @dataclass(frozen=True)
 class ExperimentHistory:
-    """The history of an experiment: its definition and changes, earlier looks, conflicts, decisions and annotations."""
+    """The history of an experiment: its definition and changes, earlier looks, conflicts, decisions and annotations.
+
+    `late_parts` are conflicts that can no longer be accepted, because the parts of their days are merged.
+    """
 
     definition: Mapping[str, Any] = field(default_factory=dict)
     changes: Sequence[DefinitionChange] = ()
     looks: Sequence[ShownLook] = ()
     conflicts: Sequence[Conflict] = ()
+    late_parts: Sequence[Conflict] = ()
     decisions: Sequence[ShownDecision] = ()
     annotations: Sequence[ShownAnnotation] = ()
 
@@ -106,15 +110,10 @@ def load_history(store: Any, experiment: str, describe_changes: Callable[[str, s
         for old, new in zip([None, *versions], versions, strict=False)
     ]
     looks = [ShownLook(**one) for _, text in store.looks(experiment) for one in json.loads(text)]
-    conflicts = [
-        Conflict(
-            e.number,
-            f"{format_hour(e.key.hour)} {e.key.source}-{e.key.seq}",
-            e.digest[:SHORT_DIGITS],
-            format_time(e.received_at),
-        )
-        for e in store.conflicts(experiment)
-    ]
+    conflicts, late_parts = (
+        [_describe_conflict(entry) for entry in entries]
+        for entries in (store.conflicts(experiment), store.late_parts(experiment))
+    )
     decisions = [
         ShownDecision(d.number, format_time(d.at), d.by, d.arm, d.reason, d.verdict)
         for d in store.decisions(experiment)
@@ -123,7 +122,12 @@ def load_history(store: Any, experiment: str, describe_changes: Callable[[str, s
         ShownAnnotation(a.hour, format_time(a.hour * float(HOUR)), a.by, a.text) for a in store.annotations(experiment)
     ]
     definition = json.loads(versions[-1].text) if versions else {}
-    return ExperimentHistory(definition, changes[::-1], looks, conflicts, decisions, annotations)
+    return ExperimentHistory(definition, changes[::-1], looks, conflicts, late_parts, decisions, annotations)
+
+
+def _describe_conflict(entry: StoredPart) -> Conflict:
+    key = f"{format_hour(entry.key.hour)} {entry.key.source}-{entry.key.seq}"
+    return Conflict(entry.number, key, entry.digest[:SHORT_DIGITS], format_time(entry.received_at))
 
 
 def _format_setting(name: str, value: Any) -> str:

@@ -42,8 +42,10 @@ class StoredPart(NamedTuple):
     - "folded": the part counts, and is merged into its day.
     - "forgotten": the data of the part was deleted after the retention time.
     - "conflict": the key was posted before with different content, and nobody has decided which part counts.
-    - "refused": the part does not count. Another part with its key was accepted in its place, or the part was
-      rejected, voided or too late.
+    - "refused": the part does not count. Another part with its key was accepted in its place, or the part was rejected
+      or voided.
+    - "late": the part does not count. The part that counts under its key was merged into its day before an owner accepted
+      this one.
     """
 
     number: int
@@ -175,6 +177,11 @@ class PartStore:
         with self.database.read_transaction() as run:
             return _load_entries(run, experiment, " AND state = 'conflict'")
 
+    def late_parts(self, experiment: str) -> list[StoredPart]:
+        """Return the parts that can no longer be accepted, because the parts of their days are merged."""
+        with self.database.read_transaction() as run:
+            return _load_entries(run, experiment, " AND state = 'late'")
+
     def outline(self, experiment: str) -> PartOutline:
         """Return the components of the total of an experiment, read in one transaction."""
         with self.database.read_transaction() as run:
@@ -224,7 +231,8 @@ class PartStore:
         """
         with self.database.write_transaction() as run:
             _, epoch = lock_experiment(run, experiment)
-            conflicts = _load_entries(run, experiment, " AND number = ? AND state IN ('conflict', 'refused')", number)
+            where = " AND number = ? AND state IN ('conflict', 'refused', 'late')"
+            conflicts = _load_entries(run, experiment, where, number)
             if not conflicts:
                 raise InvalidInputError(f"experiment {experiment!r} has no conflict {number}")
             key = conflicts[0].key
@@ -260,7 +268,7 @@ class PartStore:
             if not conflicts:
                 raise InvalidInputError(f"experiment {experiment!r} has no open conflict {number}")
             key = conflicts[0].key
-            _refuse_parts(run, experiment, [number], epoch)
+            _exclude_parts(run, experiment, [number], epoch)
             change = f"rejected {conflicts[0].digest[:12]} for {key.text}"
             add_audit_entry(run, experiment, _add_reason(change, reason), by=by, at=at)
         return key
@@ -286,7 +294,7 @@ class PartStore:
             where = " AND hour = ? AND source = ? AND seq = ? AND state = 'conflict'"
             if _load_entries(run, experiment, where, key.hour, key.source, key.seq):
                 raise InvalidInputError(f"{key.text} has conflicts; accept or reject each of them first")
-            _refuse_parts(run, experiment, [counted.number], epoch)
+            _exclude_parts(run, experiment, [counted.number], epoch)
             change = f"voided {counted.digest[:12]} of {key.text}"
             add_audit_entry(run, experiment, _add_reason(change, reason), by=by, at=at)
 
@@ -301,7 +309,7 @@ class PartStore:
                 experiment,
             )
             if rows:
-                _refuse_parts(run, experiment, [number for (number,) in rows], epoch)
+                _exclude_parts(run, experiment, [number for (number,) in rows], epoch, "late")
                 change = f"closed {len(rows)} conflicts, because the parts of their days are merged"
                 add_audit_entry(run, experiment, change, by="server", at=at)
 
@@ -447,19 +455,22 @@ def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
     last[key.experiment] = number = last[key.experiment] + 1
     # A conflict can be accepted only until its day is merged. If a conflict arrives later, only its row in the ledger
     # is stored, and not its frame.
-    new_state = "current" if counted is None else "refused" if is_late else "conflict"
+    new_state = "current" if counted is None else "late" if is_late else "conflict"
     run(
         "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         key.experiment, number, key.hour, key.source, key.seq, part.digest, part.received_at, new_state, *part.row_counts,
     )  # fmt: skip
     if state == "current":
         run("INSERT INTO frames VALUES (?, ?, ?)", key.experiment, number, part.data)
-    return {"current": "stored", "refused": "late"}.get(new_state, new_state)
+    return "stored" if new_state == "current" else new_state
 
 
-def _refuse_parts(run: RunStatement, experiment: str, numbers: Sequence[int], epoch: int) -> None:
+def _exclude_parts(
+    run: RunStatement, experiment: str, numbers: Sequence[int], epoch: int, state: str = "refused"
+) -> None:
+    """Set the state of parts to a state in which they do not count, and increase the epoch."""
     for number in numbers:
-        run("UPDATE parts SET state = 'refused' WHERE experiment = ? AND number = ?", experiment, number)
+        run("UPDATE parts SET state = ? WHERE experiment = ? AND number = ?", state, experiment, number)
     run("UPDATE streams SET epoch = ? WHERE experiment = ?", epoch + 1, experiment)
 
 
