@@ -289,6 +289,19 @@ def test_the_history_of_a_definition():
     assert len(found.changes) == 8
 
 
+def test_another_good_direction_is_a_late_change():
+    definitions = [
+        experiment(better={"ctr": "high", "revenue_per_user": "high"}),
+        experiment(better={"ctr": "high", "revenue_per_user": "low"}),  # which does not decide
+        experiment(better={"ctr": "high", "revenue_per_user": "low", "log_loss": "low"}),  # as it is anyway
+        experiment(better={"ctr": "low", "revenue_per_user": "low", "log_loss": "low"}),
+    ]
+    versions = [DefinitionVersion(i + 1, "", "ann", (START + 10 * i) * HOUR) for i in range(4)]
+    (late,) = build_definition_history(versions, definitions, (START + 5) * HOUR).late
+    assert (late.version, late.needs_new_users) == (4, True)
+    assert late.sentence.startswith("better: changed from ctr high, ")
+
+
 def test_too_early_to_say():
     """The first hours of an experiment: an interval that is wider than the control is not a reading."""
     table = log(np.random.default_rng(5), users=300, rows=4, days=1)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from streammetrics.serve.api.auth import OWNER, READER, issue_token
 from streammetrics.serve.api.results import build_results
 from streammetrics.serve.dashboard import build_dashboard
 from streammetrics.serve.evaluation.experiment import Experiment
+from streammetrics.serve.journal import Journal
 from streammetrics.serve.page.history import ExperimentHistory, ShownAnnotation
 from streammetrics.serve.page.page_data import build_page
 from streammetrics.serve.page.view import View
@@ -116,6 +118,20 @@ def test_a_decision_names_an_arm_and_a_reason(world: World, fields: Any, words: 
     answer = world.client.post(f"{API}/decisions", json=fields, headers=world.owner)
     assert (answer.status_code, words in answer.json()["error"]) == (422, True)
     assert world.store.decisions("rank") == []
+
+
+def test_a_decision_says_what_was_changed_after_the_first_data(tmp_path: Path) -> None:
+    change = "primary: changed from auc to ctr (version 2, by ann, 2026), after the first data; accepted: a wrong log"
+    alerts = SimpleNamespace(announce_decision=lambda *decided: None)
+    evaluation = replace(ship(), experiment="rank", late_changes=[change])
+    board = SimpleNamespace(evaluation=lambda name: evaluation, alerts=alerts, mark_changed=lambda name: None)
+    with open_store(tmp_path / "a.db") as store:
+        journal = Journal(store, board, lambda one, sentence: sentence, lambda: NOW)
+        arms = {"arms": {"control": 1, "treatment": 1}, "control": "control"}
+        one = Experiment.from_dict({"id": "rank"} | TAGGED | arms)
+        journal.decide(one, "treatment", REASON, by="eve")
+        (decision,) = store.decisions("rank")
+    assert decision.verdict == f"{evaluation.verdicts[0].sentence} {change}."
 
 
 def test_only_owners_decide_and_annotate(world: World) -> None:

@@ -18,6 +18,8 @@ DECIDING_FIELDS = ("primary", "users", "guardrails")
 class LateChange(NamedTuple):
     """A change to the primary metric, the planned users or the guardrails after the first data.
 
+    A change of the good direction of the primary metric or of a guardrail counts, too.
+
     Parameters
     ----------
     version : int
@@ -25,9 +27,9 @@ class LateChange(NamedTuple):
     sentence : str
         The change, its time and its author.
     needs_new_users : bool
-        Whether the change could favour a result that was already visible. This is the case if the primary metric was
-        replaced, or if a guardrail was loosened or removed. After such a change, only users who were exposed later may
-        decide the verdict.
+        Whether the change could favour a result that was already visible. This is so if the primary metric was
+        replaced, a guardrail was loosened or removed, or the good direction of one of them was changed. After such a
+        change, only users who were exposed later may decide the verdict.
     reason : str
         The reason with which an owner has accepted the change; empty if nobody has.
     """
@@ -83,8 +85,11 @@ def build_definition_history(
     tuned_users = definitions[0].users
     for version, old, new in zip(versions[1:], definitions, definitions[1:], strict=False):
         sentences, is_late = describe_changes(old, new), version.at >= first_data_at
-        deciding = [one for one in sentences if one.startswith(tuple(f"{name}:" for name in DECIDING_FIELDS))]
-        needs_new_users = is_late and (old.primary != new.primary or _has_looser_guardrail(old, new))
+        is_turned = _has_other_direction(old, new)
+        names = (*DECIDING_FIELDS, "better") if is_turned else DECIDING_FIELDS
+        deciding = [one for one in sentences if one.startswith(tuple(f"{name}:" for name in names))]
+        is_easier = old.primary != new.primary or _has_looser_guardrail(old, new) or is_turned
+        needs_new_users = is_late and is_easier
         if version.at >= last.start * HOUR:
             changes += sentences
         if needs_new_users or (version.at >= last.start * HOUR and old.arms != new.arms):
@@ -100,6 +105,13 @@ def build_definition_history(
 
 def _has_looser_guardrail(old: Experiment, new: Experiment) -> bool:
     return any(new.guardrails.get(name, float("inf")) > margin for name, margin in old.guardrails.items())
+
+
+def _has_other_direction(old: Experiment, new: Experiment) -> bool:
+    """Return whether a metric that decides before and after a change has the opposite good direction since."""
+    deciding = {old.primary, *old.guardrails} & {new.primary, *new.guardrails}
+    # A direction that only one version names is usually the direction that the metric has anyway.
+    return any(old.better[name] != new.better[name] for name in deciding & {*old.better} & {*new.better})
 
 
 def _format_time(at: float) -> str:
