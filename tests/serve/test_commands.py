@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any, NamedTuple
 
 import httpx
 import numpy as np
+import posted
 import pytest
 from serve.fakes import NOW
 from serve.running import running
@@ -21,11 +24,13 @@ import streammetrics as sm
 from streammetrics.cli import main
 from streammetrics.cli.messages import UsageError
 from streammetrics.cli.serve import parse_auth, parse_groups
-from streammetrics.serve.api.auth import issue_token
+from streammetrics.serve.api.auth import OWNER, issue_token
 from streammetrics.serve.dashboard import build_dashboard
+from streammetrics.serve.evaluation.experiment import Experiment
 from streammetrics.serve.evaluation.totals import Totals
+from streammetrics.serve.part_keys import PartKey, PostedPart, format_hour
 from streammetrics.serve.settings import ServerSettings
-from streammetrics.serve.store import open_store
+from streammetrics.serve.store import Store, open_store
 
 HOUR = "2026-06-01T09"
 TOML = 'arms = {A = 1, B = 1}\ncontrol = "A"\nprimary = "ctr"\nslices = ["country"]\nstart = "2026-06-01T00"\n'
@@ -240,6 +245,71 @@ def test_the_audit_log_and_a_backup_by_commands(tmp_path: Path, command: Command
     assert "there is no file" in command("serve", "backup", tmp_path / "c", "--store", tmp_path / "none").err
     assert not (tmp_path / "c").exists()
     assert "--reader NAME" in command("serve", "token", "rank", "--tag", "x", "--store", path).err
+
+
+@pytest.mark.slow
+def test_a_backup_is_restored_on_another_port(tmp_path: Path, command: Command) -> None:
+    """The copy of a server that runs gives the same answers, and takes the posts after the backup."""
+    path, copy = tmp_path / "a.db", tmp_path / "b.db"
+    parts = [posted.part(PartKey("rank", "job", posted.FIRST + hour), hour) for hour in range(3)]
+    with open_store(path) as store:
+        owner = issue_token(store, OWNER, "eve", by="test", at=NOW)
+        store.define("rank", json.dumps(Experiment.from_toml(TOML, id="rank").to_dict()), by="eve", at=NOW)
+    with open_store(path) as store, running(_dashboard_of(store)) as url:
+        assert [_post(url, owner, part) for part in parts[:2]] == ["stored", "stored"]
+        _wait_for_parts(url, owner, 2)
+        decision = {"arm": "B", "reason": "it is better"}
+        assert _call("POST", f"{url}{API}/decisions", owner, json=decision).status_code == 201
+        assert command("serve", "backup", copy, "--store", path).code == 0
+        assert _post(url, owner, parts[2]) == "stored"  # the backup does not have it
+    with open_store(copy) as store:
+        evaluation, looks = store.evaluation("rank"), store.looks("rank")
+        assert evaluation is not None
+        assert {look["treatment"] for _, text in looks for look in json.loads(text)} == {"B"}
+        with running(_dashboard_of(store)) as url:
+            answers = {address: _call("GET", f"{url}{address}", owner) for address in ANSWERS}
+            assert store.evaluation("rank") == evaluation
+            assert store.looks("rank") == looks
+            assert [_post(url, owner, part) for part in parts] == ["same", "same", "stored"]
+            _wait_for_parts(url, owner, 3)
+    with open_store(path) as store, running(_dashboard_of(store)) as url:
+        _wait_for_parts(url, owner, 3)
+        restored = answers[f"{API}/results"].json()
+        assert restored["data"]["parts"] == 2
+        assert restored["decisions"] == _call("GET", f"{url}{API}/results", owner).json()["decisions"]
+        for same in (f"{API}/decisions", f"{API}/audit", "/experiments/rank/decisions/1"):
+            assert _without_nonce(answers[same]) == _without_nonce(_call("GET", f"{url}{same}", owner)), same
+    assert "it is better" in answers["/experiments/rank/decisions/1"].text
+
+
+API = "/v1/experiments/rank"
+ANSWERS = f"{API}/results", f"{API}/decisions", f"{API}/audit", "/experiments/rank/decisions/1"
+
+
+def _dashboard_of(store: Store) -> Any:
+    return build_dashboard(store, ServerSettings(clock=lambda: NOW, public_read=True), every=0.05)
+
+
+def _call(method: str, url: str, owner: str, **given: Any) -> httpx.Response:
+    return httpx.request(method, url, headers={"authorization": f"Bearer {owner}"}, timeout=60, **given)
+
+
+def _post(url: str, owner: str, part: PostedPart) -> str:
+    query = f"hour={format_hour(part.key.hour)}&source={part.key.source}"
+    return str(_call("POST", f"{url}{API}/states?{query}", owner, content=part.data).json()["state"])
+
+
+def _wait_for_parts(url: str, owner: str, count: int) -> None:
+    for _ in range(600):
+        if _call("GET", f"{url}{API}/results", owner).json()["data"]["parts"] == count:
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"{count} parts were not evaluated within a minute")
+
+
+def _without_nonce(answer: httpx.Response) -> str:
+    assert answer.status_code == 200, answer.text
+    return re.sub(r'nonce="[^"]*"', "", answer.text)
 
 
 def test_rights_of_groups_are_checked() -> None:
