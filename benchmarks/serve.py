@@ -7,6 +7,8 @@ seconds, so that old parts are folded to days as they would be. Then the first p
 slices, cold and warm. Then 100 experiments on one server: the CPU time of a start, of a minute without news, and of
 one new part; and, with the URL of an empty PostgreSQL database, the same experiments on two servers, which must divide
 them, show the same evaluations, and write each look once.
+
+With fewer than 60 seconds, the other lines are smaller, too: 8 experiments, 5 seconds without news, and 2 days.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -44,6 +46,8 @@ LATENCY, GROWTH = 0.1, 1.15  # seconds, of 99 in 100; the most memory since a th
 LONG = 900.0  # seconds until hours and days have taken the room that they may: before, memory grows
 COLD, WARM = 1.0, 0.1  # seconds
 MANY, PARTS = 100, 6  # experiments, and parts of each before the measurement
+FULL = 60.0  # seconds of posts from which on all lines have their full size
+WAIT = 600.0  # seconds until a server that does not evaluate is given up
 # CPU seconds: of a start, and of an experiment in a minute without news, and for one new part; seconds until news is seen.
 RESTART, IDLE, PART, NEWS = 5.0, 0.05, 0.5, 60.0
 LEAST_SHARE = 0.3  # of the work, that each of two servers must do
@@ -240,6 +244,7 @@ def page(port: int, experiment: str, until: bytes | None = None) -> float:
         writer.close()
         return found
 
+    deadline = time.monotonic() + WAIT
     while True:
         began = time.perf_counter()
         found = asyncio.run(ask())
@@ -247,6 +252,8 @@ def page(port: int, experiment: str, until: bytes | None = None) -> float:
         assert found.startswith(b"HTTP/1.1 200"), found[:200]
         if until is None or until in found:
             return took
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the page of {experiment} did not say {until!r} within {WAIT:g} s")
         time.sleep(0.2)
 
 
@@ -326,8 +333,11 @@ def many_experiments(database: str, servers: int, experiments: int = MANY, idle_
 
 def wait_for_parts(store: Any, names: list[str], parts: int) -> None:
     """Wait until every experiment has a stored evaluation of so many parts."""
+    deadline = time.monotonic() + WAIT
     for name in names:
         while json.loads(store.evaluation(name) or "{}").get("parts") != parts:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{name} was not evaluated within {WAIT:g} s")
             time.sleep(0.2)
 
 
@@ -390,18 +400,24 @@ def report_many(found: Shared, experiments: int = MANY) -> None:
 
 
 def main(seconds: float = 60.0, postgres: str = "") -> None:
+    is_full = seconds >= FULL
+    large = LARGE if is_full else replace(LARGE, days=2)
+    experiments, idle_seconds = (MANY, 60.0) if is_full else (8, 5.0)
     with tempfile.TemporaryDirectory() as folder:
         report(under_load(seconds, folder))
-        cold, warm = first_pages(folder)
+        cold, warm = first_pages(folder, large)
     rows = [
         ["cold", f"{1000 * cold:.0f} ms", f"{1000 * COLD:.0f} ms", verdict("cold page", cold < COLD)],
         ["warm", f"{1000 * warm:.0f} ms", f"{1000 * WARM:.0f} ms", verdict("warm page", warm < WARM)],
     ]
-    table("The first page of 720 hours x 4 arms x 20 slices", ["", "measured", "limit", ""], rows)
+    table(
+        f"The first page of {large.end - large.start} hours x 4 arms x 20 slices", ["", "measured", "limit", ""], rows
+    )
     with tempfile.TemporaryDirectory() as folder:
-        report_many(many_experiments(f"{folder}/many.db", 1))
+        found = many_experiments(f"{folder}/many.db", 1, experiments, idle_seconds)
+        report_many(found, experiments)
     if postgres:
-        report_many(many_experiments(postgres, 2))
+        report_many(many_experiments(postgres, 2, experiments, idle_seconds), experiments)
 
 
 if __name__ == "__main__":
