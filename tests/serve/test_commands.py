@@ -291,7 +291,7 @@ def _dashboard_of(store: Store) -> Any:
 
 
 def _call(method: str, url: str, owner: str, **given: Any) -> httpx.Response:
-    return httpx.request(method, url, headers={"authorization": f"Bearer {owner}"}, timeout=60, **given)
+    return httpx.request(method, url, headers={"authorization": f"Bearer {owner}"}, timeout=300, **given)
 
 
 def _post(url: str, owner: str, part: PostedPart) -> str:
@@ -300,11 +300,11 @@ def _post(url: str, owner: str, part: PostedPart) -> str:
 
 
 def _wait_for_parts(url: str, owner: str, count: int) -> None:
-    for _ in range(600):
+    for _ in range(3000):
         if _call("GET", f"{url}{API}/results", owner).json()["data"]["parts"] == count:
             return
         time.sleep(0.1)
-    raise AssertionError(f"{count} parts were not evaluated within a minute")
+    raise AssertionError(f"{count} parts were not evaluated within five minutes")
 
 
 def _without_nonce(answer: httpx.Response) -> str:
