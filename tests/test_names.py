@@ -119,3 +119,15 @@ def test_no_two_classes_share_a_name() -> None:
         for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.MULTILINE):
             owners.setdefault(name, []).append(str(path.relative_to(ROOT)))
     assert not {name: paths for name, paths in owners.items() if len(paths) > 1}
+
+
+def test_help_texts_have_names_of_their_own() -> None:
+    """A name that is assigned twice gives the first option the help text of the second."""
+    names = [
+        target.id
+        for node in ast.parse((ROOT / "cli/help_texts.py").read_text()).body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    ]
+    assert len(names) == len(set(names))

@@ -256,7 +256,7 @@ WATCH = (
 AUTH = "How to authenticate readers: login (with a token), or proxy-header=NAME, a header that a proxy sets."
 CATALOG = "TOML file with the metrics that definitions may name, a table for each metric. By default, any metric."
 GROUPS = "Header in which the proxy sends the groups of a user, separated by commas."
-GROUP = (
+GROUP_RIGHTS = (
     "Rights of a group of the proxy: GROUP=owner, GROUP=reader, or GROUP=tag:TAG for the experiments with a tag. "
     "Repeat the option for several groups."
 )

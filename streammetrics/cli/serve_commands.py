@@ -36,7 +36,7 @@ def _serve(
     watch: Annotated[Text, option("FOLDER", texts.WATCH, envvar="STREAMMETRICS_WATCH")] = None,
     auth: Annotated[str, option("login|proxy-header=NAME", texts.AUTH, envvar="STREAMMETRICS_AUTH")] = "login",
     groups_header: Annotated[Text, option("NAME", texts.GROUPS, envvar="STREAMMETRICS_GROUPS_HEADER")] = None,
-    group: Annotated[Texts, option("GROUP=RIGHTS", texts.GROUP, envvar="STREAMMETRICS_GROUP")] = None,
+    group: Annotated[Texts, option("GROUP=RIGHTS", texts.GROUP_RIGHTS, envvar="STREAMMETRICS_GROUP")] = None,
     public_read: Annotated[
         bool,
         option("", "Let everybody read all experiments.", "--public-read", envvar="STREAMMETRICS_PUBLIC_READ"),
