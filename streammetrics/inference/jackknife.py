@@ -172,13 +172,12 @@ def describe_shortage(
     names = np.broadcast_to(what, event_count.shape).reshape(-1)
 
     def describe(i: int) -> str:
-        summary = (
-            f"{event_count.reshape(-1)[i]:g} {names[i]} in {shards_with_events.reshape(-1)[i]} of {len(counts)} groups of "
-            f"units"
-        )
+        count, occupied = event_count.reshape(-1)[i], shards_with_events.reshape(-1)[i]
+        name = names[i].removesuffix("s") if count == 1.0 else names[i]
+        summary = f"{count:g} {name} in {occupied} of {len(counts)} groups of units"
         # Counting with FEW_SHARDS shards helps only if there are enough events, and at least FEW_SHARDS / 2 shards have
         # some of them.
-        is_enough = event_count.reshape(-1)[i] >= fewest and shards_with_events.reshape(-1)[i] >= FEW_SHARDS // 2
+        is_enough = count >= fewest and occupied >= FEW_SHARDS // 2
         cure = f"{MORE_UNITS}, or count with shards={FEW_SHARDS}" if is_enough else MORE_UNITS
         return f"too few: {summary}; {fewest} {names[i]} in {needed} groups are needed; {cure}"
 
@@ -222,7 +221,7 @@ def _collect_reasons(replicates: Replicates, occupied: NDArray[np.bool_], effect
     add_reasons(
         reasons,
         undefined.any(axis=0),
-        lambda i: f"the value is undefined {_format_missing_shard(undefined, i)}: {TOO_LITTLE}",
+        lambda i: f"the value is undefined without one group of units: {TOO_LITTLE}",
     )
     outside = occupied & ~link.holds(replicates.leave_one_out)
 
@@ -241,7 +240,7 @@ def _collect_reasons(replicates: Replicates, occupied: NDArray[np.bool_], effect
     return reasons
 
 
-TOO_LITTLE = f"the other shards have too little data; {MORE_UNITS}"
+TOO_LITTLE = f"the other groups of units have too little data; {MORE_UNITS}"
 CONSTANT = (
     "nothing varies: the value stays the same if units are left out, so the variation cannot be estimated; "
     + MORE_UNITS
@@ -250,7 +249,7 @@ CONSTANT = (
 
 def _describe_uneven(effective: float) -> str:
     return (
-        f"the effective number of shards is {effective:.1f}, and {MIN_SHARDS} are needed: "
+        f"the effective number of groups of units is {effective:.1f}, and {MIN_SHARDS} are needed: "
         f"there are too few units, or one unit has most of the weight; {MORE_UNITS}, or limit the rows of each unit"
     )
 
@@ -258,10 +257,6 @@ def _describe_uneven(effective: float) -> str:
 def _select_cell(values: Any, i: int) -> Any:
     """Return the values of the i-th cell in all shards."""
     return values.reshape(len(values), -1)[:, i]
-
-
-def _format_missing_shard(undefined: NDArray[np.bool_], i: int) -> str:
-    return f"without shard {_select_cell(undefined, i).argmax()}"
 
 
 def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) -> Contrast:
@@ -289,7 +284,7 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
     add_reasons(
         reasons,
         undefined.any(axis=0),
-        lambda i: f"the value of one side is undefined {_format_missing_shard(undefined, i)}; {MORE_UNITS}",
+        lambda i: f"the value of one side is undefined without one group of units; {MORE_UNITS}",
     )
     df = _degrees_of_freedom(first, second, np.count_nonzero(occupied, axis=0))
     result_scale = "relative" if relative else "natural"

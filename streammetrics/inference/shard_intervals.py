@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -41,7 +43,16 @@ def compute_shard_intervals(sample: Sample, confidence: float) -> Interval:
             quantile_interval(metric.q, shards.below, shards.weights, build_quantile_function(sample), confidence),
         )
     scale = about_of(metric).interval_scale
-    return _include_values(sample.values, interval(jackknife(build_replicates(sample), scale=scale), confidence))
+    limits = interval(jackknife(build_replicates(sample), scale=scale), confidence)
+    least, most = _find_range(metric)
+    limits = limits._replace(low=np.maximum(limits.low, least), high=np.minimum(limits.high, most))
+    return _include_values(sample.values, limits)
+
+
+def _find_range(metric: Any) -> tuple[float, float]:
+    """Return the smallest and the largest possible value of a metric; infinite where it has no limit."""
+    low, high = getattr(metric, "interval_within", about_of(metric).value_range)
+    return -np.inf if low is None else float(low), np.inf if high is None else float(high)
 
 
 def _include_values(values: NDArray[np.float64], interval: Interval) -> Interval:

@@ -92,7 +92,7 @@ def test_a_bad_unit_changes_nothing():
 def test_few_units_have_no_interval_and_say_why():
     found = sm.Sharded(sm.CTR(), unit="user").update(y_true=[0, 1, 1, 0], user=[1, 1, 2, 3]).interval()
     assert np.isnan(found.low)
-    assert "effective number of shards" in found.reason
+    assert "effective number of groups of units" in found.reason
 
 
 @pytest.mark.parametrize(

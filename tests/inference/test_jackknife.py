@@ -87,11 +87,11 @@ def test_shards_that_weigh_nothing_count_for_nothing():
 @pytest.mark.parametrize(
     ("replicates", "scale", "reason"),
     [
-        (Replicates(0.5, [0.5] * 5, [1] * 5), "natural", "number of shards is 5.0"),
-        (Replicates(0.5, np.linspace(0.4, 0.6, 64), [1000, *[1] * 63]), "natural", "number of shards is 1.1"),
-        (Replicates(0.5, [], []), "natural", "number of shards is 0.0"),
+        (Replicates(0.5, [0.5] * 5, [1] * 5), "natural", "number of groups of units is 5.0"),
+        (Replicates(0.5, np.linspace(0.4, 0.6, 64), [1000, *[1] * 63]), "natural", "number of groups of units is 1.1"),
+        (Replicates(0.5, [], []), "natural", "number of groups of units is 0.0"),
         (Replicates(math.nan, np.linspace(0.4, 0.6, 9), [1] * 9), "natural", "is undefined"),
-        (Replicates(0.5, [math.nan, *np.linspace(0.4, 0.6, 8)], [1] * 9), "natural", "without shard 0"),
+        (Replicates(0.5, [math.nan, *np.linspace(0.4, 0.6, 8)], [1] * 9), "natural", "without one group of units"),
         (Replicates(0.1, [0.0, *np.linspace(0.1, 0.2, 8)], [1] * 9), "log", "the value is 0 without some of the units"),
         (
             Replicates(0.9, [1.0, *np.linspace(0.8, 0.9, 8)], [1] * 9),
@@ -199,7 +199,9 @@ def test_a_side_without_units_in_a_shard():
     deleted[3], weights[3] = b.value, 0.0
     assert jackknife(subtract_replicates(a, Replicates(b.value, deleted, weights))).reason is None
     deleted[3] = np.nan
-    assert "without shard 3" in jackknife(subtract_replicates(a, Replicates(b.value, deleted, weights))).reason
+    assert (
+        "without one group of units" in jackknife(subtract_replicates(a, Replicates(b.value, deleted, weights))).reason
+    )
 
 
 def test_welch_is_that_of_scipy():

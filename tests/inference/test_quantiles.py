@@ -68,7 +68,7 @@ def test_coverage_alone_and_of_arms():
 def test_refused():
     below, weights, at = shards(np.random.default_rng(3))
     assert "end of the data" in quantile_interval(1.0, below, weights, at).reason
-    assert "effective number of shards" in quantile_interval(0.9, below[:5], weights[:5], at).reason
+    assert "effective number of groups of units" in quantile_interval(0.9, below[:5], weights[:5], at).reason
     assert math.isnan(jackknife(quantile_replicates(0.9, below[:5], weights[:5], at)).standard_error)
     with pytest.raises(InvalidInputError, match="must lie between 0 and"):
         quantile_interval(0.9, weights + 1, weights, at)

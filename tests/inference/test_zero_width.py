@@ -23,6 +23,21 @@ def arm(metrics: Any, first: int, rows_per_user: int = 1, **columns: Any) -> Any
     return sm.Sharded(metrics, unit="user").update(user=users, **repeated)
 
 
+def test_limits_are_in_the_range_of_the_metric() -> None:
+    """Of 50 queries, three have the relevant document second: an interval without limits would end above 1."""
+    query, relevant = np.repeat(np.arange(50), 2), np.tile([1, 0], 50)
+    columns = {"y_true": relevant, "y_score": np.where(query < 3, 1 - relevant, relevant), "query": query}
+    found = sm.Sharded(sm.MeanReciprocalRank(), unit="query").update(**columns).interval()
+    assert found.estimate == pytest.approx(0.97)
+    assert 0.9 < found.low < found.estimate < found.high == 1.0
+
+
+def test_one_event_is_not_called_events() -> None:
+    one = sm.Sliced(sm.Sharded(sm.CTR(), unit="user"), by="arm")
+    one.update(y_true=np.arange(400) == 7, user=np.arange(400), arm=np.arange(400) % 2)
+    assert "too few: 1 positive in 1 of" in sm.compare(one[1], one[0]).reason
+
+
 @pytest.mark.parametrize("rows_per_user", [1, 50])
 def test_arms_without_a_failure_are_not_certainly_equal(rows_per_user: int) -> None:
     revenue = {"revenue": sm.Mean(), "click": sm.CTR()}
