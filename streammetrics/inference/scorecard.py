@@ -38,7 +38,7 @@ from .sample_ratio import SampleRatio, sample_ratio_mismatch
 from .sentences import name_sides
 from .sequential import p_from_e
 from .user_shares import MOST_USERS, add_user_shares
-from .verdict import MetricEffect, Progress, Verdict, build_verdict, is_not_worse, is_worse
+from .verdict import TOO_EARLY, MetricEffect, Progress, Verdict, build_verdict, is_not_worse, is_worse
 
 __all__ = ["Scorecard", "scorecard"]
 
@@ -365,9 +365,10 @@ class Scorecard(Plottable):
         is_bad = is_worse(compared, progress, alpha / guardrail_count, margin) & passes
         is_good = is_not_worse(compared, progress, alpha, margin) & (guardrail or passes)
         out = np.full(p.shape, neither, object)
-        # Before the planned number of users, the interval for a single look is not valid, so every cell stays undecided.
-        if not progress.is_early:
-            out[is_good], out[is_bad] = good, bad
+        out[is_good], out[is_bad] = good, bad
+        # Before the planned number of users, the interval for a single look is not valid.
+        if progress.is_early:
+            out[:] = TOO_EARLY
         unknown = np.isnan(reading.p_values) & ~has_reason(reading.notes)
         out[unknown | has_reason(reading.differences.reasons)] = "not shown" if guardrail else "too few"
         words: list[str] = out.tolist()
@@ -450,7 +451,7 @@ def scorecard(
 
     The decision is "ship" if the primary metric is better and every guardrail is met, and "do not" (ship) if the
     primary metric is worse or a guardrail is breached. Otherwise it is "keep running", with the number of users and
-    days to go, or, at the end of the experiment, "nothing shown". A decision needs `planned`, `final` or `sequential`.
+    days to go, or, at the end of the experiment, "inconclusive". A decision needs `planned`, `final` or `sequential`.
     Without them, it is "one look": the intervals are valid only if you look once.
 
     Parameters
@@ -501,7 +502,7 @@ def scorecard(
     Returns
     -------
     Scorecard
-        `verdicts` by treatment, each with its `decision` ("ship", "do not", "keep running", "nothing shown", "one look" or
+        `verdicts` by treatment, each with its `decision` ("ship", "do not", "keep running", "inconclusive", "one look" or
         "withheld"), `sentence`, users and days to go; `table()` and `slices(adjust=)`, the numbers; `exit_code`, 3 if a
         guardrail of any treatment is breached, otherwise 0.
 

@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 BETTER = ("high", "low", "one")
+TOO_EARLY = "too early"
 POWER_QUANTILE = normal_quantile(0.8)
 """The normal quantile for 80 % power.
 
@@ -164,7 +165,8 @@ class ComparisonReading(NamedTuple):
     name : str
         Name of the metric.
     word : str
-        "better", "worse", "unclear" or "too few"; for a guardrail "held", "breached", "undecided" or "not shown".
+        "better", "worse", "unclear" or "too few"; for a guardrail "held", "breached", "undecided" or "not shown". Before
+        the planned number of users of an experiment that is not sequential, the word is "too early".
     interval : Interval
         Interval of the change; for a breached guardrail, its confidence is corrected for the number of guardrails.
     reason : str or None
@@ -183,7 +185,7 @@ class Verdict(NamedTuple):
     Parameters
     ----------
     decision : str
-        "ship", "do not", "keep running", "nothing shown" (at the end), "one look" (if it is not stated how the experiment
+        "ship", "do not", "keep running", "inconclusive" (at the end), "one look" (if it is not stated how the experiment
         is looked at), or "withheld".
     sentence : str
         The decision in words, with the numbers that decide.
@@ -354,7 +356,7 @@ def interpret_effect(
     good, bad, neither = ("better", "worse", "unclear") if guardrails is None else ("held", "breached", "undecided")
     # With a planned number of users, the interval for a single look is valid only at this number.
     if progress.is_early:
-        return ComparisonReading(effect.name, neither, shown)
+        return ComparisonReading(effect.name, TOO_EARLY, shown)
     # A single breached guardrail decides "do not ship", so alpha is divided by the number of guardrails (Bonferroni).
     # "Ship" requires that all guardrails are met, so "held" needs no correction.
     strict = alpha / (guardrails or 1)
@@ -396,7 +398,7 @@ def build_verdict(
     -------
     Verdict
         The decision is "ship" if the primary metric is better and every guardrail is met, and "do not" if the primary
-        metric is worse or a guardrail is breached. Otherwise it is "keep running", or "nothing shown" at the end. With
+        metric is worse or a guardrail is breached. Otherwise it is "keep running", or "inconclusive" at the end. With
         `planned` alone, it is always "keep running" before the planned number of users. It is "one look" if `progress`
         does not state how the experiment is looked at.
 
@@ -444,7 +446,7 @@ def build_verdict(
     return Verdict(decision, sentence, primary_reading, guardrail_readings, users, days)
 
 
-OPEN_WORDS = ("unclear", "undecided", "too few", "not shown")
+OPEN_WORDS = ("unclear", "undecided", "too few", "not shown", TOO_EARLY)
 
 
 def _choose_decision(primary: ComparisonReading, guardrails: tuple[ComparisonReading, ...], progress: Progress) -> str:
@@ -456,7 +458,7 @@ def _choose_decision(primary: ComparisonReading, guardrails: tuple[ComparisonRea
         return "do not"
     if primary.word == "better" and all(r.word == "held" for r in guardrails):
         return "ship"
-    return "nothing shown" if progress.is_finished else "keep running"
+    return "inconclusive" if progress.is_finished else "keep running"
 
 
 def _estimate_remaining(
@@ -543,9 +545,9 @@ def _describe_decision(
     what = f"{names[first]} {claims[first]}"
     if first:
         what = f"{primary.name} is {primary.word}, but {what}"
-    if decision == "nothing shown":
+    if decision == "inconclusive":
         end = "end" if progress.final else "planned end"
-        return f"Nothing shown for {treatment} at the {end}: {what}{_describe_detectable(primary, effects[0])}."
+        return f"Inconclusive for {treatment} at the {end}: {what}{_describe_detectable(primary, effects[0])}."
     if progress.is_early:
         what = (
             f"{progress.users:,.0f} of {progress.planned:,.0f} users so far, and a single look is valid only at the end"
@@ -571,7 +573,7 @@ def _format_guardrails(count: int) -> str:
 def _describe_detectable(primary: ComparisonReading, effect: MetricEffect) -> str:
     """Return a clause with the difference that is detected with 80 % power; "" unless the primary metric is unclear."""
     limits, change = primary.interval, effect.estimate
-    if limits.reason or primary.word != "unclear":
+    if limits.reason or effect.note or primary.word != "unclear":
         return ""
     scale = scale_of(change.scale)
     half = max(scale.point(limits.high) - change.point, change.point - scale.point(limits.low))

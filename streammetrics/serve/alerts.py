@@ -27,7 +27,7 @@ MAX_PENDING = 20  # the largest number of undelivered messages of a fault; if th
 MAX_AGE = 86400.0  # seconds after which an undelivered message is dropped
 TIMEOUT = 5.0
 DECISION_RECORDED = "decision recorded"
-FINAL_DECISIONS = ("ship", "do not", "nothing shown")
+FINAL_DECISIONS = ("ship", "do not", "inconclusive")
 FIRST_WAIT, LONGEST_WAIT = 1.0, 600.0  # seconds until the first and the last retry; the wait doubles after each failure
 log = logging.getLogger(__name__)
 

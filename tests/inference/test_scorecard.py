@@ -158,15 +158,15 @@ def test_users_and_time():
     assert early.verdicts["new"].sentence.startswith("Keep running new: 1,000 of 4,000 users")
     assert early.verdicts["new"].more_days == 6
     ended = sm.scorecard(sides, **asked, users={"old": 2_000, "new": 2_000}, planned=4_000)
-    assert ended.verdicts["new"].decision == "nothing shown"
+    assert ended.verdicts["new"].decision == "inconclusive"
     assert (
-        sm.scorecard(sides, **asked, final=True).verdicts["new"].sentence.startswith("Nothing shown for new at the end")
+        sm.scorecard(sides, **asked, final=True).verdicts["new"].sentence.startswith("Inconclusive for new at the end")
     )
     always = sm.scorecard(sides, **asked, users=1_000, planned=4_000, sequential=True)
     assert "95 % always" in always.verdicts["new"].sentence
     assert always.verdicts["new"].sentence.startswith("Keep running new: ")
     over = sm.scorecard(sides, **asked, users=1_000, planned=4_000, sequential=True, final=True)
-    assert over.verdicts["new"].sentence.startswith("Nothing shown for new at the end: ")
+    assert over.verdicts["new"].sentence.startswith("Inconclusive for new at the end: ")
     assert list(over.table()) == list(always.table())
     # Without a plan, the interval is that of the constant, whatever the data are.
     untuned, tuned = (
@@ -257,7 +257,7 @@ def test_what_is_not_decided_breaks_nothing():
     assert sm.scorecard(two, **ask).exit_code == 3
     early = sm.scorecard(two, **ask, users=1_000, planned=10_000)
     assert early.exit_code == 0
-    assert {r["word"] for r in early.table()} == {"unclear", "undecided"}
+    assert {r["word"] for r in early.table()} == {"too early"}
     assert sm.scorecard(two, **ask, users=10_000, planned=10_000).exit_code == 3
     users = {"old": 10_000, "new": 13_000}
     uneven = sm.scorecard(two, **ask, users=users, sample_ratio={"old": 0.5, "new": 0.5})

@@ -76,7 +76,7 @@ def test_a_breach_is_shown_at_alpha_by_guardrails_and_a_hold_is_not():
 
 def test_treatments_share_alpha():
     assert build_verdict(metric(0.0225), progress=FINAL).decision == "ship"
-    assert build_verdict(metric(0.0225), progress=FINAL, treatments=2).decision == "nothing shown"
+    assert build_verdict(metric(0.0225), progress=FINAL, treatments=2).decision == "inconclusive"
     assert build_verdict(metric(0.0225), treatments=2).primary.interval.confidence == 0.975
 
 
@@ -89,17 +89,17 @@ def test_treatments_share_alpha():
         (0.05, (0.0, 0.0), Progress(50_000, per_day=5_000), "one look"),
         (0.05, (0.0, -0.05), UNTUNED, "keep running"),
         (0.05, (0.0, -0.05), Progress(), "one look"),
-        (0.05, (0.0, -0.05), ENDED, "nothing shown"),
+        (0.05, (0.0, -0.05), ENDED, "inconclusive"),
         (0.05, (0.0, -0.2), FINAL, "do not"),
         (0.05, (0.0, -0.2), Progress(), "one look"),
         (-0.05, (0.0,), FINAL, "do not"),
         (-0.05, (0.0,), Progress(), "one look"),
         (-0.05, (0.0,), ENDED, "do not"),
         (0.0, (0.0,), UNTUNED, "keep running"),
-        (0.0, (0.0,), UNTUNED._replace(final=True), "nothing shown"),
-        (0.0, (0.0,), RUNNING._replace(final=True), "nothing shown"),
-        (0.0, (0.0,), FINAL, "nothing shown"),
-        (0.0, (0.0,), ENDED, "nothing shown"),
+        (0.0, (0.0,), UNTUNED._replace(final=True), "inconclusive"),
+        (0.0, (0.0,), RUNNING._replace(final=True), "inconclusive"),
+        (0.0, (0.0,), FINAL, "inconclusive"),
+        (0.0, (0.0,), ENDED, "inconclusive"),
         (0.0, (-0.2,), ENDED, "do not"),
         (0.5, (), RUNNING, "ship"),
         (0.5, (), UNTUNED, "ship"),
@@ -143,7 +143,7 @@ def test_too_little_data_is_an_answer():
     refused = MetricEffect("m", ScaledEstimate(0.5, 0.5, math.nan, math.nan, reason="nothing varies"))
     assert (
         build_verdict(refused, progress=ENDED).sentence
-        == "Nothing shown for treatment at the planned end: m has no interval: nothing varies."
+        == "Inconclusive for treatment at the planned end: m has no interval: nothing varies."
     )
     guarded = build_verdict(metric(0.5), [MetricEffect("g", refused.change, margin=0.1)], UNTUNED)
     assert guarded.decision == "keep running"
@@ -189,10 +189,10 @@ def test_sentences():
         "look once."
     )
     assert build_verdict(metric(0.001, name="ctr"), progress=FINAL).sentence.startswith(
-        "Nothing shown for treatment at the end: ctr is unclear, +0.1 % (95 % -1.8 % to +2.1 %); a difference over "
+        "Inconclusive for treatment at the end: ctr is unclear, +0.1 % (95 % -1.8 % to +2.1 %); a difference over "
     )
     assert build_verdict(metric(0.0005, 0.001, name="ctr"), progress=ENDED).sentence == (
-        "Nothing shown for treatment at the planned end: ctr is unclear, +0.05 % (95 % -0.15 % to +0.25 %); "
+        "Inconclusive for treatment at the planned end: ctr is unclear, +0.05 % (95 % -0.15 % to +0.25 %); "
         "a difference over 0.28 % would most likely have been detected."
     )
     latency = metric(0.12, better="low", margin=0.05, name="latency")
@@ -319,7 +319,7 @@ def test_a_verdict_always_follows_its_readings(primary, guards, error, progress,
         assert found.primary.interval.low > 0.0
     if found.decision == "do not":
         assert found.primary.word == "worse" or "breached" in words
-    if found.decision == "nothing shown":
+    if found.decision == "inconclusive":
         assert progress.is_finished
     assert (found.decision == "one look") == (not progress.allows_decision)
     if found.decision == "keep running":
@@ -403,7 +403,7 @@ def test_of_a_calibration_both_contrasts_are_adjusted():
 
 def test_certified_bounds_are_part_of_the_verdict():
     assert build_verdict(metric(0.03), progress=ENDED).decision == "ship"
-    assert build_verdict(metric(0.03, slack=(0.02, 0.0)), progress=ENDED).decision == "nothing shown"
+    assert build_verdict(metric(0.03, slack=(0.02, 0.0)), progress=ENDED).decision == "inconclusive"
     held = metric(-0.02, margin=0.05)
     assert interpret_effect(held, Progress(), guardrails=1).word == "held"
     assert interpret_effect(held._replace(slack=(0.02, 0.0)), Progress(), guardrails=1).word == "undecided"
@@ -419,7 +419,15 @@ def test_certified_bounds_are_part_of_the_verdict():
 def test_one_look_says_nothing_before_the_end():
     early = Progress(10_000, 100_000)
     found = build_verdict(metric(0.9), [metric(-0.9, margin=0.01)], early)
-    assert (found.decision, found.primary.word, found.guardrails[0].word) == ("keep running", "unclear", "undecided")
+    assert (found.decision, found.primary.word, found.guardrails[0].word) == ("keep running", "too early", "too early")
+
+
+def test_equal_quantiles_have_no_detectable_difference():
+    """The interval of such a difference has no width, so the sentence does not say that 0.0 % would be detected."""
+    equal = metric(0.0, note="the value is 3 on both sides")
+    assert build_verdict(equal, progress=FINAL).sentence == (
+        "Inconclusive for treatment at the end: m is unclear: the value is 3 on both sides."
+    )
 
 
 def test_too_few_is_not_about_no_users():

@@ -169,10 +169,10 @@ def test_an_end_without_a_verdict_says_what_would_have_shown():
     assert running.verdicts[0].sentence == "Keep running new: it is too early to say how ctr differs."
     assert running.verdicts[0].more_days is None
     ended = evaluated(same, one)
-    assert (ended.state, ended.verdicts[0].decision) == ("ended", "nothing shown")
+    assert (ended.state, ended.verdicts[0].decision) == ("ended", "inconclusive")
     assert "would most likely have been detected" in ended.verdicts[0].sentence
     reached = evaluated(same, experiment(guardrails={}, users=1_000))
-    assert (reached.state, reached.verdicts[0].decision) == ("ended", "nothing shown")
+    assert (reached.state, reached.verdicts[0].decision) == ("ended", "inconclusive")
 
 
 @pytest.mark.slow
@@ -321,7 +321,7 @@ def test_the_end_is_when_all_rows_are_final():
     one = experiment(mature_after=30, guardrails={}, end=END - 4)
     found = [evaluated(table, one, now=(END + h) * HOUR, folds=(hours, days)) for h in (0, 27)]
     assert [look.state for look in found] == ["ended", "ended"]
-    assert [look.verdicts[0].decision for look in found] == ["keep running", "nothing shown"]
+    assert [look.verdicts[0].decision for look in found] == ["keep running", "inconclusive"]
 
 
 @pytest.mark.slow

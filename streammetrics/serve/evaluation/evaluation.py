@@ -43,7 +43,7 @@ def is_too_wide(low: float | None, high: float | None) -> bool:
 class TreatmentVerdict(NamedTuple):
     """The verdict on one treatment: a decision, and a sentence that explains it.
 
-    The decision is "ship", "do not", "keep running", "nothing shown" or "withheld". `more_users` and `more_days`
+    The decision is "ship", "do not", "keep running", "inconclusive" or "withheld". `more_users` and `more_days`
     estimate how many more users and days are needed for a decision.
     """
 

@@ -349,7 +349,7 @@ def _summarize_verdicts(evaluation: Evaluation) -> tuple[str, str]:
         return "The arms are not comparable.", "withheld"
     if evaluation.withheld or not evaluation.verdicts:
         return typeset(evaluation.withheld) or "No verdict yet.", "no verdict yet"
-    order = {"do not": 0, "ship": 1, "nothing shown": 2}
+    order = {"do not": 0, "ship": 1, "inconclusive": 2}
     worst = min(evaluation.verdicts, key=lambda t: order.get(t.decision, 3))
     more = len(evaluation.verdicts) - 1
     rest = f" And {more} more treatment{'s' if more > 1 else ''}." if more else ""
