@@ -332,7 +332,8 @@ class SideComparison:
             )
         if self.card is not None:
             together = format_confidence(self.options.confidence)
-            return [figures(self.collect_changes(), self.control, confidence, together)]
+            verdicts = self.card.verdicts.values()
+            return [figures(self.collect_changes(), self.control, confidence, together, verdicts)]
         return [
             build_difference_grid([c for c in self.collect_changes() if c.treatment == n], self.control, confidence)
             for n in self.comparisons
@@ -341,7 +342,8 @@ class SideComparison:
     def collect_changes(self) -> list[NumberChange]:
         """Return the rows of the table of differences."""
         if self.card is not None:
-            changes = collect_card_changes(self.card.slices(SLICE_CORRECTION) if self.title else self.card.table())
+            table = self.card.slices(SLICE_CORRECTION) if self.title else self.card.table()
+            changes = collect_card_changes(self.card, table)
         else:
             changes = [
                 one

@@ -234,7 +234,7 @@ def _list_comparisons(one: SideComparison) -> Iterator[Record]:
                 "difference_high": row["high"],
                 **{name: row[name] for name in ("relative", "relative_low", "relative_high", "p_value", "adjusted")},
                 "better": None
-                if word in ("unclear", "undecided", "too few", "not shown")
+                if word in ("unclear", "undecided", "too few", "not shown", "too early", "withheld")
                 else sides.get(row["better"]),
                 "word": word,
                 "limited_by": row["limited_by"],
@@ -248,7 +248,7 @@ def _list_verdicts(one: SideComparison) -> Iterator[Record]:
         for treatment, sentence in zip(one.treatments, one.sentences, strict=True):
             yield {"treatment": treatment, "control": one.control, "sentence": sentence}
         return
-    rows = [row for row in one.card.table() if row["role"]]
+    changes = one.collect_changes()
     for treatment, verdict in one.card.verdicts.items():
         yield {
             "treatment": treatment,
@@ -258,9 +258,9 @@ def _list_verdicts(one: SideComparison) -> Iterator[Record]:
             "more_users": verdict.more_users,
             "more_days": verdict.more_days,
             "metrics": {
-                row["metric"]: {"role": row["role"], "word": row["word"]}
-                for row in rows
-                if row["treatment"] == treatment
+                each.metric: {"role": each.role, "word": each.word}
+                for each in changes
+                if each.treatment == str(treatment)
             },
         }
 

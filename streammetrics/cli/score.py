@@ -396,7 +396,7 @@ def _describe_disbelief(options: ComparisonOptions, sides: Sequence[SideComparis
     """Return a warning if the number in --users is not used, because the log has more users; otherwise no warning."""
     if options.users is None or not sides or sides[0].users == options.users:
         return []
-    counted = " and ".join(f"{users:,.0f} users in {arm}" for arm, users in sides[0].options.counted.items())
+    counted = ", ".join(f"{users:,.0f} in {arm}" for arm, users in sides[0].options.counted.items())
     return [
         f"--users {options.users:,.0f} is not used, because the log has more users: {counted}; leave out this option"
     ]

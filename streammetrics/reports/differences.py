@@ -9,9 +9,13 @@ from typing import Any, NamedTuple
 from ..inference.comparison import Comparisons
 from ..inference.interpretation import BOUND
 from ..inference.number_format import choose_format, format_p_value
+from ..inference.questions import Question
+from ..inference.scorecard import Scorecard
+from ..inference.verdict import Verdict
 from ..numerics.slice_keys import format_atom
 from ..reading.interval import Interval
 from ..reading.table import Table, format_value
+from .headline import format_limit
 from .text_table import Cell, Grid
 
 __all__ = [
@@ -21,6 +25,7 @@ __all__ = [
     "build_slice_grid",
     "collect_card_changes",
     "collect_model_changes",
+    "describe_breach_confidence",
     "describe_joint_confidence",
 ]
 
@@ -50,9 +55,11 @@ class NumberChange(NamedTuple):
         The p-value, after the multiplicity correction if there is one.
     word : str
         Conclusion: "better" or "worse"; "held", "breached" or "not shown" for a guardrail; "too few" for too little
-        data; or empty.
+        data; "too early" before the planned number of users; "withheld" after a sample ratio mismatch; or empty.
     reason : str or None
         Why there is no interval.
+    limit : str
+        What a guardrail allows, such as "≥ -5 % (0.0931)"; empty for other metrics.
     """
 
     key: tuple[Any, ...]
@@ -67,6 +74,7 @@ class NumberChange(NamedTuple):
     p: float
     word: str
     reason: str | None
+    limit: str = ""
 
 
 def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[NumberChange]:
@@ -81,8 +89,12 @@ def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[Numb
     return changes
 
 
-def collect_card_changes(table: Table) -> list[NumberChange]:
-    """Return a `NumberChange` for each row in the table of a scorecard; slices that only one arm has are left out."""
+def collect_card_changes(card: Scorecard, table: Table) -> list[NumberChange]:
+    """Return a `NumberChange` for each row of a table of a scorecard; slices that only one arm has are left out.
+
+    `table` has the rows of all data, or of the slices.
+    """
+    question_of = {one.name: one for one in card.options.questions}
     changes = []
     for row in table:
         if not row["role"]:
@@ -99,11 +111,19 @@ def collect_card_changes(table: Table) -> list[NumberChange]:
             percent=row["relative"],
             relative=None,
             p=row["adjusted"],
-            word=row["word"],
+            word="withheld" if card.verdicts[row["treatment"]].decision == "withheld" else row["word"],
             reason=row["reason"],
+            limit=_format_limit(question_of[row["metric"]], row),
         )
         changes.append(one)
     return changes
+
+
+def _format_limit(question: Question, row: Mapping[str, Any]) -> str:
+    """Return what a guardrail allows, with the characters that terminals use for minus signs and spaces."""
+    control = float(row["control_value"])
+    limit = format_limit(question.role, question.better, question.margin, row["relative"], control)
+    return limit.replace("−", "-").replace("\u202f", " ")
 
 
 def build_difference_grid(changes: Sequence[NumberChange], control: str, share: str) -> Grid:
@@ -139,21 +159,43 @@ def describe_joint_confidence(treatments: int, control: str, confidence: str) ->
     return f"{treatments} comparisons with {control} are valid together at {confidence}"
 
 
-def build_scorecard_grid(changes: Sequence[NumberChange], control: str, share: str, confidence: str) -> Grid:
+def describe_breach_confidence(verdicts: Iterable[Verdict]) -> str:
+    """Return why verdicts show a breached guardrail with a wider interval than tables do; "" if they show none."""
+    breached = [
+        (100.0 * reading.interval.confidence, len(verdict.guardrails))
+        for verdict in verdicts
+        for reading in verdict.guardrails
+        if reading.word == "breached" and len(verdict.guardrails) > 1
+    ]
+    if not breached:
+        return ""
+    level, count = breached[0]
+    return (
+        f"the verdict gives the {level:.3g} % interval of a breached guardrail, because any one of {count} guardrails can "
+        f"stop the treatment"
+    )
+
+
+def build_scorecard_grid(
+    changes: Sequence[NumberChange], control: str, share: str, confidence: str, verdicts: Iterable[Verdict]
+) -> Grid:
     """Return the table of a scorecard: one row for each metric and treatment, the primary metric first.
 
     `control` is the name of the control. `share` is the heading of the column of intervals, such as "97.5 %", and
-    `confidence` is the level of the intervals of all treatments together, such as "95 %".
+    `confidence` is the level of the intervals of all treatments together, such as "95 %". `verdicts` are the verdicts on
+    all treatments.
     """
     treatments = {one.treatment for one in changes}
-    several = len(treatments) > 1
-    heads = [*(["treatment"] if several else []), "metric", "role", control, "value", "change", share, "p", ""]
+    several, has_limits = len(treatments) > 1, any(one.limit for one in changes)
+    heads = [*(["treatment"] if several else []), "metric", "role", control, "value", "change", share]
+    heads += [*(["limit"] if has_limits else []), "p", ""]
     rows: list[list[Cell] | None] = []
     for one in changes:
         named = [Cell(one.treatment)] if several else []
         cells = [
             *_build_value_cells(one),
             *_build_interval_cells(one.change, one.percent, one.word),
+            *([Cell(one.limit)] if has_limits else []),
             Cell(format_p_value(one.p)),
             Cell(one.word),
         ]
@@ -163,7 +205,8 @@ def build_scorecard_grid(changes: Sequence[NumberChange], control: str, share: s
     left = 2 + several
     title = "change" if several else f"{changes[0].treatment} against {control}" if changes else ""
     joint = describe_joint_confidence(len(treatments), control, confidence)
-    remarks = [*([f"{share} intervals, because {joint}"] if several else []), *_describe_reasons(changes)]
+    remarks = [f"{share} intervals, because {joint}"] if several else []
+    remarks += [text for text in [describe_breach_confidence(verdicts)] if text] + _describe_reasons(changes)
     return Grid(title, heads, rows, left, left, remarks)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -213,10 +214,28 @@ class TestArms:
         assert run("eval", users, *ONE, *UNIT, *self.ARMS[:-1], "calibration=0.99", *kept).code == 0
 
     @pytest.mark.slow
+    def test_the_table_says_what_guardrails_allow(self, run, users):
+        asked = ("eval", users, *ONE, *UNIT, *self.ARMS, "--final")
+        ran = run(*asked, "--guardrail", "log_loss=0.05")
+        lines = {line.split()[1]: line for line in ran.out.splitlines() if " guardrail " in line}
+        control = float(lines["log_loss"].split()[3])
+        allowed = re.search(r" ≤ \+5 % \(([\d.]+)\) ", lines["log_loss"])
+        assert float(allowed[1]) == pytest.approx(1.05 * control, rel=1e-3)
+        assert re.search(r" 0\.\d+ to 1\.\d+ ", lines["calibration"])
+        # With two guardrails and two treatments, the verdict on a guardrail has another interval than the table.
+        assert "(98.8 % " in ran.out.splitlines()[1]
+        remark = "the verdict gives the 98.8 % interval of a breached guardrail, because any one of 2 guardrails can stop"
+        assert remark in ran.out
+        assert "of a breached guardrail" not in run(*asked).out
+        absolute = run(*asked, "--guardrail", "log_loss=0.05", "--absolute").out
+        assert any(" ≤ +0.05 " in line for line in absolute.splitlines())
+        assert " limit " not in run("eval", users, *ONE, *UNIT, *self.ARMS[:-2], "--final").out
+
+    @pytest.mark.slow
     def test_each_of_several_treatments_is_named(self, run, users):
         unclear = run("eval", users, *ONE, *UNIT, "--arm", "arm", "--control", "A", "--primary", "log_loss",
                       "--final")  # fmt: skip
-        assert [line[:16] for line in unclear.out.splitlines()[:2]] == ["Nothing shown fo", "Do not ship C: l"]
+        assert [line[:16] for line in unclear.out.splitlines()[:2]] == ["Inconclusive for", "Do not ship C: l"]
 
     @pytest.mark.slow
     def test_the_control_of_a_flag_is_spelled_as_programs_print_it(self, run, rows, tmp_path):
@@ -276,6 +295,8 @@ class TestArms:
         assert [v["decision"] for v in early.verdicts] == ["keep running", "keep running"]
         assert early.verdicts[0]["sentence"].startswith("Keep running B: 1,000 of 1,001 users so far")
         assert early.verdicts[0]["more_users"] == 1
+        assert {m["word"] for v in early.verdicts for m in v["metrics"].values()} == {"too early"}
+        assert {(r["word"], r["better"]) for r in early.comparisons} == {("too early", None)}
         reached = run(*arms, "--planned", 1000, "--format", "json")
         assert reached.code == 3
         assert "keep running" not in [v["decision"] for v in reached.verdicts]
@@ -390,7 +411,7 @@ class TestSaved:
         assert (final.code, final.verdicts[0]["decision"]) == (3, "do not")
         assert final.verdicts[0]["sentence"].startswith("Do not ship C: the guardrail calibration is breached")
         # Without guardrails, --final and --sequential give a decision, too.
-        assert run("compare", *files, "--final", "--format", "json").verdicts[0]["decision"] == "nothing shown"
+        assert run("compare", *files, "--final", "--format", "json").verdicts[0]["decision"] == "inconclusive"
         always = run("compare", *files, "--sequential", "--users", 1000, "--format", "json")
         assert always.verdicts[0]["decision"] == "keep running"
         assert run("compare", *files, "--sequential").code == 2
@@ -685,7 +706,7 @@ class TestUserSplit:
             assert ran.err == ""
         wrong = run("eval", log, *given, "--users", 100, "--format", "json")
         assert "1,000 of 5,000 users so far" in wrong.verdicts[0]["sentence"]
-        assert wrong.err.startswith("--users 100 is not used, because the log has more users: 500 users in new and 500")
+        assert wrong.err.startswith("--users 100 is not used, because the log has more users: 500 in new, 500 in")
         assert "--users 100 is not used" in run("eval", log, *given, "--users", 100).out
         assert "9,000 of 5,000 users" not in run("eval", log, *given, "--users", 9000).out
         looks = run("eval", log, *given, "--sequential", "--format", "json")
@@ -757,6 +778,8 @@ class TestUserSplit:
         assert [(r["arm"], r["users"]) for r in found] == [("new", 300), ("old", 300)]
         absent = run("eval", log, *self.GIVEN, "--shares", "old=1,new=1,c=1", "--format", "json")
         assert absent.verdicts[0]["decision"] == "withheld"
+        assert {r["word"] for r in absent.comparisons} == {"withheld"}
+        assert {m["word"] for m in absent.verdicts[0]["metrics"].values()} == {"withheld"}
 
     @pytest.mark.parametrize(
         ("given", "message"),
