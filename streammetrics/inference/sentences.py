@@ -14,6 +14,8 @@ from .verdict import POWER_QUANTILE
 
 __all__ = ["NamedComparison", "choose_primary", "describe_comparison", "name_sides"]
 
+MAX_NAMES = 6  # the largest number of metrics that a sentence names
+
 
 def name_sides(text: str, a: str, b: str) -> str:
     """Replace "the first side" and "the second side" in a sentence or reason with the names of the sides."""
@@ -112,5 +114,12 @@ def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), 
     for word, side in (("better", "a"), ("worse", "b")):
         names = [o.name for o in rest if o.better == side]
         also = "also " if names and primary.better == side else ""
-        text += f"; {also}{word}: {', '.join(names)}" if names else ""
+        text += f"; {also}{word}: {_list_names(names)}" if names else ""
     return name_sides(f"{text}.", a, b)
+
+
+def _list_names(names: Sequence[str]) -> str:
+    """Return the names of metrics as text. Of many names, the text has the first few and the number of the others."""
+    if len(names) <= MAX_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more metrics"

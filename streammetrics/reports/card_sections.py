@@ -18,7 +18,7 @@ from ..inference.questions import Question
 from ..inference.scorecard import Scorecard
 from ..numerics.slice_keys import format_atom
 from .curve_charts import CHARTS_NOTE, build_charts, build_top_rows
-from .differences import describe_joint_confidence
+from .differences import describe_breach_confidence, describe_joint_confidence
 from .headline import build_scorecard_headline, format_confidence
 from .measure_rows import (
     build_forest,
@@ -32,7 +32,7 @@ from .measure_rows import (
     read_tag,
     shorten_reason,
 )
-from .numbers import format_count, typeset
+from .numbers import end_sentence, format_count, typeset
 from .page_model import Forest, MeasureRow, NamedSide, Page, PagePart
 from .records import is_sliced, merge_cells, remove_shards
 from .scorecard_rows import FOREST, ScorecardRow, build_scorecard_row, build_scorecard_table
@@ -88,7 +88,7 @@ def add_scorecards(
             )
             page.sides = tuple(NamedSide(format_atom(a), n) for a, n in colours.items())
             page.badge = _format_badge(card)
-            page.joint = _describe_joint_confidence(card)
+            page.joint = _describe_confidence(card)
         if is_new:
             page.parts.append(build_arm_part(split or _find_split(card), rows_of, colour_of))
         for arm, rows in figures.items() if is_new else ():
@@ -129,13 +129,13 @@ def _format_badge(card: Scorecard) -> str:
     )
 
 
-def _describe_joint_confidence(card: Scorecard) -> str:
-    """Return a sentence that says why each interval has a higher level than requested; "" for a single treatment."""
-    if len(card.progress) == 1:
-        return ""
+def _describe_confidence(card: Scorecard) -> str:
+    """Return sentences that say why intervals have higher levels than requested; "" if no interval has."""
     together = format_confidence(card.options.confidence, False)
     joint = describe_joint_confidence(len(card.progress), format_atom(card.control), together)
-    return f"Each interval has this level because {joint}."
+    sentences = [f"Each interval has this level because {joint}."] if len(card.progress) > 1 else []
+    breach = describe_breach_confidence(card.verdicts.values())
+    return " ".join([*sentences, *([end_sentence(breach)] if breach else [])])
 
 
 def _build_row(
@@ -248,7 +248,7 @@ def build_arm_part(
         side = NamedSide(name, colours.get(name, i % COLOURS))
         rows.append((side, [*counts, *map(typeset, texts.get(name, empty))]))
     remarks = [] if split is None else split.list_remarks()
-    data = {"heads": heads, "rows": rows, "remarks": [f"{r[0].upper()}{r[1:]}." for r in remarks]}
+    data = {"heads": heads, "rows": rows, "remarks": list(map(end_sentence, remarks))}
     return PagePart("arms", "Arms", "arms", data, "" if split is None else f"{split.total:,.0f} users so far.")
 
 

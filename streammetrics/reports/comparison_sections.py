@@ -128,15 +128,17 @@ def _add_treatment(
     the primary difference.
     """
     sides, pairs = compared.sides, compared.pairs
-    overall = [c for _, some in pairs for c in list_comparisons(some) if not c.keys]
-    several = sum(any(not c.keys for c in list_comparisons(some)) for _, some in pairs) > 1
+    equal = _find_equal_metrics([c for _, some in pairs for c in list_comparisons(some)], compared.primary)
+    listed = [(name, some, [c for c in list_comparisons(some) if c.name not in equal]) for name, some in pairs]
+    overall = [c for _, _, shown in listed for c in shown if not c.keys]
+    several = sum(any(not c.keys for c in shown) for _, _, shown in listed) > 1
     prefixed = [
         replace(c, name=f"{name}/{c.name}") if name and several else c
-        for name, some in pairs
-        for c in list_comparisons(some)
+        for name, _, shown in listed
+        for c in shown
         if not c.keys
     ]
-    groups = [(_name_slices(name, some), [c for c in list_comparisons(some) if c.keys]) for name, some in pairs]
+    groups = [(_name_slices(name, some), [c for c in shown if c.keys]) for name, some, shown in listed]
     forests = _build_forests([g for g in groups if g[1]], overall, sides, compared.primary)
     by_cutoff = _select_by_cutoff(prefixed)
     unmatched = _describe_unmatched(pairs, sides)
@@ -161,12 +163,30 @@ def _add_treatment(
             [OWN_SCALE, *collect_reasons(rows), *unmatched],
         )
         page.parts.append(PagePart("scorecard", f"Scorecard{title}", "score", card))
+    if ranked := build_cutoff_table(list(by_cutoff.values()), sides):
+        page.parts.append(PagePart("ranking", f"Ranking by cut-off{title}", "ranking", ranked))
     if forests:
         note = " ".join([FOREST_NOTE, *([] if overall else unmatched)])
         page.parts.append(PagePart("forests", f"Where it differs{title}", "slices", forests, note))
-    if ranked := build_cutoff_table(list(by_cutoff.values()), sides):
-        page.parts.append(PagePart("ranking", f"Ranking by cut-off{title}", "ranking", ranked))
     return build_comparison_headline(overall, compared.primary, sides, forests, warnings, _collect_notes(pairs, sides))
+
+
+def _find_equal_metrics(comparisons: Sequence[Comparison], primary: str | None) -> set[str]:
+    """Return the names of metrics that certainly have the same values on both sides, except the metric that decides.
+
+    Examples are the click rates of two models on one log. The result is empty if this holds for all metrics.
+    """
+    if not comparisons:
+        return set()
+    by_name: dict[str, list[Comparison]] = {}
+    for one in comparisons:
+        by_name.setdefault(one.name, []).append(one)
+    equal = {
+        name
+        for name, some in by_name.items()
+        if all(c.a == c.b for c in some) and any(c.difference.low == c.difference.high == 0.0 for c in some)
+    }
+    return equal - {choose_primary(comparisons, primary).name} if len(equal) < len(by_name) else set()
 
 
 def _collect_notes(pairs: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[Note]:

@@ -21,7 +21,7 @@ from .comparison_sections import format_badge, list_comparisons
 from .curve_charts import CHARTS_NOTE, build_charts, build_top_rows
 from .headline import format_confidence
 from .measure_rows import format_subtitle
-from .numbers import choose_decimals, format_bound, format_count, format_fixed, typeset
+from .numbers import choose_decimals, end_sentence, format_bound, format_count, format_fixed, typeset
 from .page_model import Fact, Headline, NamedSide, Page, PagePart, ValueCell, ValueGrid
 from .per_class import build_class_grids
 from .records import (
@@ -164,7 +164,7 @@ def build_grid(
         "heads": list(heads),
         "left": left_columns,
         "rows": table,
-        "remarks": [r.replace("NaN:", "–:", 1) for r in remarks],
+        "remarks": [end_sentence(r.replace("NaN:", "–:", 1)) for r in remarks],
     }
 
 

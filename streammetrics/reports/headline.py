@@ -13,10 +13,12 @@ from ..inference.interpretation import BOUND
 from ..inference.questions import GUARDRAIL
 from ..inference.scorecard import Scorecard
 from ..inference.sentences import choose_primary, describe_comparison
+from ..inference.verdict import TOO_EARLY
 from ..numerics.slice_keys import format_atom
 from .measure_rows import build_measure_row, describe_slices
-from .numbers import format_bound, format_fixed, format_number, format_share, typeset
+from .numbers import end_sentence, format_bound, format_fixed, format_number, typeset
 from .page_model import Fact, Forest, Headline, MeasureRow, NamedSide
+from .user_split import UserSplit
 
 __all__ = [
     "build_comparison_headline",
@@ -111,7 +113,9 @@ def _describe_errors(main: Comparison, row: MeasureRow, badge: str) -> list[Fact
     unclear = f" A difference larger than {_find_furthest_limit(row)} is ruled out." if row.word == "unclear" else ""
     half = (main.difference.high - main.difference.low) / 2
     times = f", {half / main.bound:,.0f} times less than chance" if 0.0 < main.bound < half / 2 else ""
-    bounded = f"Rounding of scores may change the difference by {row.proof}{times}." if rounded else EXACT
+    bounded = f"Rounding of scores may change the difference by {row.proof}{times}."
+    if not rounded:
+        bounded = f"Rounding of scores does not change {row.name}: its values are exact."
     return [Fact("ci", badge, sentence + unclear), Fact("proof", "certified", bounded)]
 
 
@@ -252,9 +256,9 @@ def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fac
             continue
         held_count = sum(r.word == "held" for r in guarded)
         rest = [f"{r.name} is {r.word}: {r.change}{f', {r.between}' if r.between else ''}; the limit is {r.limit}"
-                for r in guarded if r.word not in ("held", "too early", "")]  # fmt: skip
+                for r in guarded if r.word not in ("held", TOO_EARLY, "")]  # fmt: skip
         # If no guardrail has a conclusion yet, it is too early for a remark about this treatment.
-        if not any(r.word for r in guarded):
+        if all(r.word in ("", TOO_EARLY) for r in guarded):
             continue
         who = f"{arm}: " if len(figures) > 1 else ""
         is_breached = any(r.word == "breached" for r in guarded)
@@ -266,11 +270,8 @@ def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fac
 def _describe_sample_ratio(card: Scorecard) -> list[Fact]:
     if card.ratio is None:
         return []
-    planned = card.ratio.planned
-    parts = ", ".join(f"{format_atom(a)} {format_share(v, 2)} of the users, {format_share(planned[a], 2)} planned"
-                      for a, v in card.ratio.shares.items())  # fmt: skip
     kind = "but" if card.ratio.alarm else "tag"
-    return [Fact(kind, "health", f"Sample ratio: {parts}; {card.ratio.evidence}.")]
+    return [Fact(kind, "users", end_sentence(UserSplit(card.ratio, is_tested=True).describe_test()))]
 
 
 def describe_next_step() -> list[Fact]:

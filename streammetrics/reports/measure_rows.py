@@ -23,6 +23,7 @@ __all__ = [
     "count_shown_slices",
     "describe_average",
     "describe_slices",
+    "format_direction",
     "format_key",
     "format_subtitle",
     "is_percent",
@@ -39,15 +40,16 @@ RELATIVE = (*RATES, "log_loss", "normalized_entropy", "brier_score", "average_pr
 # exact.
 FEW = 1e-12
 WORDS = ("better", "held", "unclear", "undecided", "too few", "too early", "not shown", "worse", "breached")
+ONE_IS_BEST = "→ 1 is best"
 MAX_SLICES = 200  # the largest number of slices per group in a forest plot
 
 
 def format_direction(best: Any) -> str:
     """Return text that says which values of a metric are better, such as "↑ higher is better".
 
-    `best` is "high", "low", or 1 for metrics that are best at 1.
+    `best` is "high", "low", or 1 (in scorecards "one") for metrics that are best at 1.
     """
-    return {"high": "↑ higher is better", "low": "↓ lower is better"}.get(str(best), "→ 1 is best" if best else "")
+    return {"high": "↑ higher is better", "low": "↓ lower is better"}.get(str(best), ONE_IS_BEST if best else "")
 
 
 def describe_average(metric: Any) -> str:
@@ -251,6 +253,9 @@ def build_shared_axis(
     low, high = low - room, high + room
     direction = -1.0 if rows and all(r.direction < 0 for r in rows) else 1.0
     scale = linear_axis(low, high, percent=percent, sign=True, most=steps)
+    # A single label, such as 0, would not show how large the differences are.
+    if len(scale.ticks) < 2:
+        scale = linear_axis(low, high, percent=percent, sign=True, most=2.0 * steps)
     ticks = [((v - low) / (high - low) * 100.0, _flip_sign(text) if direction < 0 else text) for v, text in scale.ticks]
     return RowAxis(title, ticks), low, high
 
@@ -346,5 +351,7 @@ def shorten_reason(reason: str) -> str:
 
 
 def collect_reasons(rows: Sequence[MeasureRow]) -> list[str]:
-    """Return the reasons why rows have no interval, each with the name of its metric."""
-    return list(dict.fromkeys(f"{r.name}: {r.reason}." for r in rows if r.reason))
+    """Return the reasons why rows have no interval or no conclusion, each with the name of its metric."""
+    ratios = [r.name for r in rows if ONE_IS_BEST in r.sub and r.word == "unclear" and r.bold]
+    unclear = [f"{', '.join(ratios)}: the values differ, but it is unclear which one is closer to 1."] if ratios else []
+    return [*unclear, *dict.fromkeys(f"{r.name}: {r.reason}." for r in rows if r.reason)]

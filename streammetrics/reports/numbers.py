@@ -7,6 +7,7 @@ from decimal import ROUND_UP, Decimal
 
 __all__ = [
     "choose_decimals",
+    "end_sentence",
     "format_bound",
     "format_count",
     "format_fixed",
@@ -25,6 +26,14 @@ LARGE = 1e12  # numbers from here on are shown with an exponent
 def typeset(text: str) -> str:
     """Return the text with true minus signs and non-breaking thin spaces before percent signs."""
     return text.replace("-", "−").replace(" %", f"{NARROW}%")
+
+
+def end_sentence(text: str) -> str:
+    """Return a remark as a sentence, with a capital letter and a period.
+
+    Hyphens remain, because remarks name options such as `--shares`.
+    """
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}".replace(" %", f"{NARROW}%")
 
 
 def choose_decimals(half: float, most: int = MAX_DECIMALS) -> int | None:

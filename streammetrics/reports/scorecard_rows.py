@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..inference.questions import GUARDRAIL, PRIMARY, SECONDARY
 from .headline import format_finite_bound, format_limit
-from .measure_rows import build_shared_axis, collect_reasons, place_rows
+from .measure_rows import build_shared_axis, collect_reasons, format_direction, place_rows
 from .numbers import choose_decimals, format_fixed, format_p_value, format_signed
 from .page_model import MeasureRow, MeasureTable, NamedSide, RowAxis, RowGroup
 
@@ -102,7 +102,7 @@ def build_scorecard_row(
     clear = some and (row.low - beyond > 0.0 or row.high + beyond < 0.0) and not row.p > 1.0
     return MeasureRow(
         row.name,
-        "; ".join(t for t in (_format_direction(row.better), row.note) if t),
+        "; ".join(t for t in (format_direction(row.better), row.note) if t),
         format_fixed(row.after, digits, row.rate),
         format_fixed(row.before, digits, row.rate),
         format_signed(row.change, decimals, row.relative),
@@ -124,10 +124,6 @@ def build_scorecard_row(
         is_upper_limit=is_upper_limit,
         rows=row.rows,
     )
-
-
-def _format_direction(better: str) -> str:
-    return {"high": "↑ higher is better", "low": "↓ lower is better"}.get(better, "→ 1 is best")
 
 
 def _choose_value_decimals(row: ScorecardRow, half: float, decimals: int) -> int:

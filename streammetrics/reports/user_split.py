@@ -69,7 +69,7 @@ class UserSplit:
     def list_remarks(self) -> list[str]:
         """Return remarks about the result of the test, and about limits of the user counts, such as sampling."""
         ratio = self.ratio
-        remarks = [self._describe_test()]
+        remarks = [self.describe_test()]
         if ratio.share < 1.0:
             kept = math.fsum(ratio.users.values()) * ratio.share
             remarks.append(
@@ -83,7 +83,8 @@ class UserSplit:
             remarks.append(EXPOSED if self.exposed else RETURNING)
         return remarks
 
-    def _describe_test(self) -> str:
+    def describe_test(self) -> str:
+        """Return the result of the test: whether users are split as planned; without planned shares, ask for them."""
         ratio = self.ratio
         if not self.is_tested:
             example = ",".join(f"{arm}={100.0 / len(ratio.users):.3g}" for arm in ratio.users)

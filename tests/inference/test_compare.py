@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import streammetrics as sm
 from streammetrics.errors import InvalidInputError
 from streammetrics.inference.jackknife import describe_shortage
 from streammetrics.inference.multiple import e_benjamini_hochberg
+from streammetrics.inference.sentences import describe_comparison
 from streammetrics.inference.sequential import Look, e_value
 from streammetrics.inference.shard_counts import choose_count
 
@@ -509,3 +511,13 @@ def test_refusals_name_the_cure():
     assert describe_shortage(positives).endswith("; collect more units, or count with shards=16")
     assert describe_shortage(positives / 10.0).endswith("; collect more units")
     assert describe_shortage(50.0 * positives[:16] * (np.arange(16) < 5)).endswith("; collect more units")
+
+
+def test_a_sentence_names_few_metrics():
+    rng = np.random.default_rng(1)
+    a, b = (some(rng, "auc", AUC, rate, 1) for rate in (0.3, 0.1))
+    one = sm.compare(Side(a), Side(b))["auc"]
+    assert one.better is not None
+    for count, end in ((6, "m4, m5."), (9, "m4, m5 and 3 more metrics.")):
+        text = describe_comparison(one, [replace(one, name=f"m{i}") for i in range(count)])
+        assert text.endswith(f"; also {'better' if one.better == 'a' else 'worse'}: m0, m1, m2, m3, {end}")

@@ -111,19 +111,47 @@ def test_the_verdict_is_read_first() -> None:
 def test_the_scorecard_has_the_numbers_of_the_comparison() -> None:
     found = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))
     rows = rows_of(tree(render(found, "x", sides=("new", "old"))), class_="score")
-    assert list(rows) == [c.name for c in found.values()]
-    for one in found.values():
+    # Two models of one log have the same click rate, so the page does not compare it.
+    assert list(rows) == [c.name for c in found.values() if c.name != "ctr"]
+    for one in (found[name] for name in rows):
         b, a, change, _, between, p, proof, word = rows[one.name]
-        percent = one.name == "ctr"
-        ours = one.relative if percent else one.difference
+        ours = one.difference
         assert says(a, one.a)
         assert says(b, one.b)
         assert says(parts(change)[0], ours.estimate)
         assert all(says(t, v) for t, v in zip(between.split(" to "), (ours.low, ours.high), strict=True))
-        assert word == {"a": "better", "b": "worse", None: "" if one.name == "ctr" else "unclear"}[one.better]
-        assert p == "1.00" if one.name == "ctr" else "<0.001"
+        assert word == {"a": "better", "b": "worse", None: "unclear"}[one.better]
+        assert p == "<0.001"
         certified = proof.removeprefix("certified ")
         assert certified == "exact" if one.bound <= 1e-12 else number(certified)[0] >= one.bound  # rounded up
+
+
+@pytest.mark.slow
+def test_equal_models_are_compared_in_full() -> None:
+    same = sm.compare(models("old").task("old"), models("old").task("old"))
+    assert list(rows_of(tree(render(same, "x")), class_="score")) == [m().name for m in METRICS]
+
+
+@pytest.mark.slow
+def test_a_ratio_that_is_not_clearly_closer_to_one_is_explained() -> None:
+    """Predictions 2 % too high and 2 % too low differ, and it is unclear which are better."""
+    rng = np.random.default_rng(3)
+    p = 0.1 + 0.1 * rng.random(20_000)
+    rows = {"click": rng.random(20_000) < p, "user": rng.integers(0, 2000, 20_000), "high": 1.02 * p, "low": 0.98 * p}
+    sides = {n: sm.Task(sm.Calibration(), y_true="click", y_score=n) for n in ("high", "low")}
+    page = tree(render(sm.Sharded(sides, unit="user").update(rows), "x"))
+    assert rows_of(page, class_="score")["calibration"][-1] == "unclear"
+    assert "calibration: the values differ, but it is unclear which one is closer to 1." in page.text
+    assert "closer to 1" not in read(render(models("old", "new"), "x"))
+
+
+def test_axes_have_two_numbers_or_more() -> None:
+    from streammetrics.reports.measure_rows import build_shared_axis
+    from streammetrics.reports.page_model import MeasureRow
+
+    for far in np.geomspace(1e-4, 10.0, 60):
+        axis, _, _ = build_shared_axis([MeasureRow("m", ends=(-far, 0.1 * far, 1.2 * far))], "", True, steps=2.5)
+        assert 2 <= len(axis.ticks) <= 6
 
 
 @pytest.mark.slow
@@ -131,15 +159,16 @@ def test_slices_have_their_numbers_the_largest_impact_first() -> None:
     found = sm.compare(by_shop("old", "new").task("new"), by_shop("old", "new").task("old"))
     page = tree(render(found, "x", sides=("new", "old")))
     tables = page.all("table", class_="slices")
-    assert len(tables) == len(METRICS)
-    for metric, table in zip([m().name for m in METRICS], tables, strict=True):
+    compared = [m().name for m in METRICS if m is not sm.CTR]
+    assert len(page.all("div", class_="closed")[0].all("details")) == len(compared) - 1
+    for metric, table in zip(compared, tables, strict=True):
         mine = {c.keys[0]: c for c in found.values() if c.name == metric}
         total = sum(c.rows for c in mine.values())
         shown = {r.all("th")[0].children[0].strip(): r for r in table.all("tr") if r.attrs.get("data-few")}
         assert set(shown) == {k if k is not None else "null" for k in mine}
         for key, one in mine.items():
             cells = [c.text for c in shown[key if key is not None else "null"].all("td")]
-            ours = one.relative if metric == "ctr" else one.difference
+            ours = one.difference
             assert says(parts(cells[0])[-1], one.rows / total)
             assert says(parts(cells[2])[0], ours.estimate) or math.isnan(ours.estimate)
             old, new = cells[3].split(" → ")
@@ -204,7 +233,10 @@ def test_words_are_explained_once() -> None:
         assert page.text.count("95\u202f% is the confidence interval.") == 1
         assert page.text.count("certified is the bound on rounding.") == 1
     assert "The p-value is the probability" in two.text
-    assert "The difference of a rate, such as ctr, is in percent of old." in two.text
+    rate = "The difference of a rate, such as ctr, is in percent of old."
+    assert rate not in two.text
+    between = sm.compare(arms()["new"].total, arms()["old"].total)
+    assert rate in tree(render(between, "x", sides=("new", "old"))).text
     # On a phone, the values of several models have the names of the models.
     labels = [[c.attrs.get("data-l") for c in page.all("table", class_="values")[0].all("td")] for page in (one, two)]
     assert set(labels[0]) == {None}
@@ -237,6 +269,36 @@ def test_arms_that_are_not_comparable_have_no_reading() -> None:
 
 
 @pytest.mark.slow
+def test_the_result_of_the_sample_ratio_test_is_read_first() -> None:
+    results = {20_000: "Users are split as planned (p = ", 200: "Too few users to tell whether they are split as planned"}
+    for count, result in results.items():
+        users = {"old": count, "new": count + 10}
+        ratio = sample_ratio_mismatch(users, sequential=False)
+        facts = tree(render(card(sample_ratio=ratio, users=users), "x")).all("dl", class_="facts")[0]
+        terms = dict(zip([t.text for t in facts.all("dt")], [d.text for d in facts.all("dd")], strict=True))
+        assert terms["users"].startswith(result)
+
+
+@pytest.mark.slow
+def test_before_the_planned_number_of_users_it_is_too_early() -> None:
+    page = tree(render(card(planned=5000, users=3000), "x"))
+    assert {c.text for c in page.all("table", class_="score")[0].all("td", class_="verd")} == {"too early"}
+    assert "“Too early” means that the planned number of users is not reached." in page.text
+    assert "guardrails" not in [t.text for t in page.all("dl", class_="facts")[0].all("dt")]
+    assert "“Too early”" not in read(render(card(), "x"))
+
+
+@pytest.mark.slow
+def test_the_level_of_a_breached_guardrail_is_explained() -> None:
+    guardrails = {"log_loss": 1e-4, "calibration": 1e-4}
+    one = card(guardrails=guardrails, final=True)
+    assert any(r.word == "breached" for r in one.verdicts["new"].guardrails)
+    explained = "The verdict gives the 97.5\u202f% interval of a breached guardrail, because any one of 2 guardrails can"
+    assert explained in read(render(one, "x"))
+    assert "of a breached guardrail" not in read(render(card(), "x"))
+
+
+@pytest.mark.slow
 def test_bold_is_what_leaves_zero_out_beyond_both_errors() -> None:
     from dataclasses import replace
 
@@ -258,7 +320,7 @@ def test_right_is_better_and_intervals_are_where_they_are() -> None:
 
     found = sm.compare(models("old", "new").task("new"), models("old", "new").task("old"))
     (card_,) = [p.data for p in assemble(found, "x").parts if p.kind == "scorecard"]
-    for row, one in zip(card_.groups[0].rows, found.values(), strict=True):
+    for row, one in zip(card_.groups[0].rows, [c for c in found.values() if c.name != "ctr"], strict=True):
         assert row.span.low <= row.span.mid <= row.span.high
         assert row.span.zero == pytest.approx(50.0)
         assert (row.span.low > 50.0) == (one.better == "a")
@@ -353,6 +415,7 @@ def test_ranking_is_metric_by_k() -> None:
     rows = rows_of(page, class_="rank")
     # A metric with one cut-off is in the table of all metrics, and so is the metric that decides.
     assert list(rows) == ["ndcg"]
+    assert [h.text for h in page.all("h2")][:2] == ["Scorecard", "Ranking by cut-off"]
     assert list(rows_of(page, class_="score")) == ["ndcg@1", "mrr@5"]
     found = sm.compare(both.task("b"), both.task("a"))
     for cell, k in zip(rows["ndcg"], (1, 3, 5), strict=False):
@@ -554,6 +617,18 @@ def test_notebooks_have_tables() -> None:
     html = sm.Sliced(sm.CTR(), by="k").update(y_true=[0, 1] * 500, k=list(range(1000))).table()._repr_html_()
     assert tree(html).all("caption")[0].text == "1,000 rows"
     assert len(tree(html).all("tr")) < 80
+
+
+def test_tables_of_few_slices_are_shown_in_full(browser: Any, tmp_path: Path) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    for count, cut in ((40, 0), (41, 1)):
+        slices = sm.Sliced(sm.CTR(), by="k").update(y_true=[0, 1] * count, k=[*range(count)] * 2)
+        path = tmp_path / "page.html"
+        path.write_text(render(slices, "x"), encoding="utf-8")
+        page.goto(path.as_uri())
+        boxes = "[...document.querySelectorAll('.scroll')].filter(e => e.scrollHeight > e.clientHeight + 1).length"
+        assert page.evaluate(boxes) == cut
+    page.close()
 
 
 @pytest.mark.parametrize("made", MADE)

@@ -40,9 +40,9 @@ COMMANDS = {
     "regression by arm": (*REGRESSION, "--score", "guess", "--arm", "arm", "--control", "control", "--by", "country"),
 }
 DECISIONS = {
-    "arms at the end": {"ship", "do not", "nothing shown"},
+    "arms at the end": {"ship", "do not", "inconclusive"},
     "arms before the end": {"keep running"},
-    "arms at the planned users": {"ship", "do not", "nothing shown"},
+    "arms at the planned users": {"ship", "do not", "inconclusive"},
     "arms at every look": {"ship", "do not", "keep running"},
     "arms at every look, with a plan": {"ship", "do not", "keep running"},
 }
@@ -477,7 +477,9 @@ def test_numbers_of_three_arms(way: str, run: Any, log: Path, table: dict[str, A
         tells(line, users[arm], one["share"], one["share_low"], one["share_high"])
     for (treatment, name), row in rows.items():
         line = next(line for line in lines if re.match(rf"{treatment} +{name} +{row['role']}", line))
-        tells(line, row["control_value"], row["value"], *change(treatment, name), max(row["p_value"], P_FLOOR))
+        limit = (0.02, 1.02 * row["control_value"]) if row["role"] == "guardrail" else ()
+        p_value = max(row["p_value"], P_FLOOR)
+        tells(line, row["control_value"], row["value"], *change(treatment, name), *limit, p_value)
     check_slices(printed, page, slices, table)
 
 

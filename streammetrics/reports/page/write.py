@@ -9,6 +9,7 @@ from typing import Any
 
 from ... import __version__
 from ...collect.files import atomic_write
+from ...inference.verdict import TOO_EARLY
 from ..assemble import assemble
 from ..page_model import MeasureRow, MeasureTable, NamedSide, Page
 from .templates import build_environment, read_safe
@@ -97,6 +98,7 @@ def render(objects: Any, title: str, **settings: Any) -> str:
         hero_sides=_select_sides(page),
         macro=any(word in text for text in _collect_subtitles(page) for word in AVERAGE_WORDS),
         rates=any(row.change.endswith("%") for row in _collect_rows(page)),
+        early=any(row.word == TOO_EARLY for row in _collect_rows(page)),
         one_scale=any(part.kind == "scorecard" and part.data.axis for part in page.parts),
         version=__version__,
         style=read_safe("page.css"),
