@@ -224,7 +224,9 @@ class TestArms:
         assert re.search(r" 0\.\d+ to 1\.\d+ ", lines["calibration"])
         # With two guardrails and two treatments, the verdict on a guardrail has another interval than the table.
         assert "(98.8 % " in ran.out.splitlines()[1]
-        remark = "the verdict gives the 98.8 % interval of a breached guardrail, because any one of 2 guardrails can stop"
+        remark = (
+            "the verdict gives the 98.8 % interval of a breached guardrail, because any one of 2 guardrails can stop"
+        )
         assert remark in ran.out
         assert "of a breached guardrail" not in run(*asked).out
         absolute = run(*asked, "--guardrail", "log_loss=0.05", "--absolute").out

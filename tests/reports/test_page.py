@@ -270,7 +270,10 @@ def test_arms_that_are_not_comparable_have_no_reading() -> None:
 
 @pytest.mark.slow
 def test_the_result_of_the_sample_ratio_test_is_read_first() -> None:
-    results = {20_000: "Users are split as planned (p = ", 200: "Too few users to tell whether they are split as planned"}
+    results = {
+        20_000: "Users are split as planned (p = ",
+        200: "Too few users to tell whether they are split as planned",
+    }
     for count, result in results.items():
         users = {"old": count, "new": count + 10}
         ratio = sample_ratio_mismatch(users, sequential=False)
@@ -293,9 +296,14 @@ def test_the_level_of_a_breached_guardrail_is_explained() -> None:
     guardrails = {"log_loss": 1e-4, "calibration": 1e-4}
     one = card(guardrails=guardrails, final=True)
     assert any(r.word == "breached" for r in one.verdicts["new"].guardrails)
-    explained = "The verdict gives the 97.5\u202f% interval of a breached guardrail, because any one of 2 guardrails can"
+    explained = (
+        "The verdict gives the 97.5\u202f% interval of a breached guardrail, because any one of 2 guardrails can"
+    )
     assert explained in read(render(one, "x"))
-    assert "of a breached guardrail" not in read(render(card(), "x"))
+    # With a single guardrail, the verdict has the interval of the table.
+    single = read(render(card(guardrails={"log_loss": 1e-4}, final=True), "x"))
+    assert "is breached" in single
+    assert "of a breached guardrail" not in single
 
 
 @pytest.mark.slow
