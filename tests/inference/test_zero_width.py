@@ -26,7 +26,7 @@ def arm(metrics: Any, first: int, rows_per_user: int = 1, **columns: Any) -> Any
 def test_limits_are_in_the_range_of_the_metric() -> None:
     """Of 50 queries, three have the relevant document second: an interval without limits would end above 1."""
     query, relevant = np.repeat(np.arange(50), 2), np.tile([1, 0], 50)
-    columns = {"y_true": relevant, "y_score": np.where(query < 3, 1 - relevant, relevant), "query": query}
+    columns = {"y_true": relevant, "y_score": np.where(query < 3, 0.5 - relevant, relevant), "query": query}
     found = sm.Sharded(sm.MeanReciprocalRank(), unit="query").update(**columns).interval()
     assert found.estimate == pytest.approx(0.97)
     assert 0.9 < found.low < found.estimate < found.high == 1.0
