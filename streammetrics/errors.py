@@ -44,7 +44,7 @@ class InvalidInputError(StreamMetricsError, ValueError):
 
 
 class IncompatibleStateError(StreamMetricsError, ValueError):
-    """Two states with different settings cannot be merged; both are unchanged."""
+    """Two states cannot be merged, for example because their settings differ; both are unchanged."""
 
 
 class StateFormatError(StreamMetricsError, ValueError):

@@ -112,7 +112,7 @@ def test_what_it_says() -> None:
         (lambda d: b"PAR1" + d[4:], "do not begin with SMET"),
         (lambda d: d[:4] + b"\x03" + d[5:], "newer release"),
         (lambda d: d[:4] + b"\x01" + d[5:], "never released"),
-        (lambda d: d[:6] + b"\x01" + d[7:], "newer release"),
+        (lambda d: d[:6] + b"\x02" + d[7:], "newer release"),
         (lambda d: d[:50] + b"#" + d[51:], "checksum"),
         (lambda d: d[:-20], "checksum|truncated"),
     ):

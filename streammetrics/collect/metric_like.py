@@ -21,7 +21,7 @@ from .plottable import Plottable
 
 __all__ = [
     "MetricLike", "answer_of", "coarsen", "columns_of", "empty_copy", "flat", "merge_and_consume", "nbytes",
-    "object_of_frame", "object_of_header", "seal", "states_of", "with_states",
+    "object_of_frame", "object_of_header", "seal", "states_of", "with_states", "without_block_ends",
 ]  # fmt: skip
 
 STATE = {"kind": "state"}
@@ -69,10 +69,16 @@ class MetricLike(Plottable):
         Raises
         ------
         IncompatibleStateError
-            The other object has a different type or different settings. The message names each difference. Both objects
+            The other object has a different type or different settings, or a query of ranking metrics is the last in one
+            object and the first in the other, so its rows are in both. The message names each difference. Both objects
             are unchanged.
         MemoryLimitError
             The merged state would exceed the memory limit.
+
+        Notes
+        -----
+        Other queries with rows in both objects, such as those of a shuffled log, are not detected; they count as two
+        queries each.
         """
         self._accumulator.merge(accumulator_of(other))
         return self
@@ -152,7 +158,11 @@ class MetricLike(Plottable):
         return self._accumulator.digest()
 
     def to_bytes(self) -> bytes:
-        """Return the settings and the content as bytes, which `streammetrics.from_bytes` reads."""
+        """Return the settings and the content as bytes, which `streammetrics.from_bytes` reads.
+
+        For ranking metrics, the bytes end with the IDs of the first and the last query that were counted (see `merge`),
+        unless the object was merged from several parts. To compare the content of two objects, compare their digests.
+        """
         return self._accumulator.to_bytes()
 
     def __eq__(self, other: object) -> bool:
@@ -228,13 +238,25 @@ def merge_and_consume(metrics: Sequence[Any]) -> Any:
     The result equals that of `merge`, but takes less time and memory. A cell, such as a slice, keeps its rows exactly
     only up to a limit. If a cell exceeds the limit in all metrics together, its rows move to histogram buckets without
     being sorted first. No other thread may use the metrics meanwhile. Afterwards, only the first metric may be used.
+
+    The result does not contain the first and the last query, because threads count the parts of a log in any order.
     """
     total, *others = metrics
     for first, *rest in zip(*(one._accumulator.updaters for one in metrics), strict=True):
         first.fold_jointly(rest)
     for other in others:
         total.merge(other)
-    return total
+    return without_block_ends(total)
+
+
+def without_block_ends(thing: Any) -> Any:
+    """Return an object with the same content, but without the first and the last query of ranking metrics.
+
+    If there are no ranking metrics, return the object itself.
+    """
+    if all(read.state.block_column is None for read in definition_of(thing).reads):
+        return thing
+    return with_states(thing, [state.with_block_ends(None) for state in thing._accumulator.all_states])
 
 
 def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:

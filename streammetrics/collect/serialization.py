@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, TypeVar, overload
 from ..errors import IncompatibleStateError, InvalidInputError, StateFormatError, StreamMetricsError
 from ..format import frame
 from ..format.frame import MAX_BYTES, Frame
+from ..state.block_ends import BlockEnds
 from ..state.state import State
 from . import files
 from .accumulator import definition_of
 from .collection import CollectionDefinition
 from .definition import Definition, whole_kinds
 from .metric_container import MetricContainer
-from .metric_like import MetricLike, object_of_frame, object_of_header
+from .metric_like import MetricLike, object_of_frame, object_of_header, states_of, with_states
 
 __all__ = ["from_bytes", "load", "merge", "save"]
 
@@ -154,16 +155,18 @@ def merge(parts: Iterable[Any], *more: Any, metrics: str = "same", max_bytes: in
     TypeError
         A part is not an object, bytes or path that can be merged, or the parts are not in one iterable.
     IncompatibleStateError
-        Two parts have different settings, or a file or an object is passed twice. The message names each difference,
-        and the file if there is one.
+        Two parts have different settings, a file or an object is passed twice, or a query of ranking metrics is the last
+        of one part and the first of another. The message names each difference, and the file if there is one.
     StateFormatError
         Bytes or a file do not contain a readable object.
 
     Notes
     -----
-    A state does not record which queries it contains. If the rows of a query are in two states of ranking metrics, the
-    query counts as two queries, and `merge` cannot detect it. Give each worker whole queries, or use `evaluate` of
-    `streammetrics.engines`, which brings the rows of a query together.
+    For ranking metrics, give each worker whole queries. If the rows of a query are in two parts, the merged state would
+    count the query twice. A state contains the first and the last query that it has counted, so `merge` raises an error
+    if the log was cut inside a query. It cannot detect other queries with rows in two parts, such as those of a shuffled
+    log; `evaluate` of `streammetrics.engines` brings the rows of a query together. An object that was merged from
+    several parts loses its first and last queries when it is saved, so merge all parts in one step.
 
     In addition to the result, at most 16,384 saved parts, and at most 64 MiB of them, are in memory at a time.
 
@@ -346,11 +349,21 @@ def _merge_frames(run: list[_SavedPart]) -> Any:
     """
     try:
         about, states = frame.merge_frames((one.frame for one in run), run[0].frame.limit)
-        return object_of_header(about, states)
+        return _join_ends(object_of_header(about, states), run)
     except StreamMetricsError:
         if all(one.path is None for one in run):
             raise
         return None
+
+
+def _join_ends(merged: Any, run: list[_SavedPart]) -> Any:
+    """Return the merged object of a run with the first and the last queries of its parts, after comparing them."""
+    ends = [one.frame.ends for one in run if one.frame.ends is not None]
+    if not ends or isinstance(merged, State):
+        return merged
+    by_read = zip(definition_of(merged).reads, *ends, strict=True)
+    joined = [BlockEnds.join(of_read, read.block_column) for read, *of_read in by_read]
+    return with_states(merged, [s.with_block_ends(e) for s, e in zip(states_of(merged), joined, strict=True)])
 
 
 @contextmanager

@@ -59,7 +59,7 @@ from .drafts import (
 )
 from .extra_calls import build_drop_calls, build_kernel_call, build_rounding_calls
 from .reads import MEMORY_ADVICE, MEMORY_LIMIT, Read
-from .state_changes import StateChange
+from .state_changes import StateChange, merge_log_parts
 from .total_weight import check_mass, collect_weights, max_weight, overflow_error
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class BatchUpdater:
             # begins with `reserve`, which drops the drafts. `has_moved` compares the arrays of kernels, so it says
             # nothing about a counter that counts in numpy.
             free_rows, live.free_rows[0] = live.free_rows[0], min(live.free_rows[0], 0)
-            states = tuple(c.state() for c in live.counters)
+            states = live.read_states()
             if not any(c.has_moved or counts_in_numpy(c.statistic) for c in live.counters):
                 live.free_rows[0] = free_rows
             self._content = states, live
@@ -168,12 +168,12 @@ class BatchUpdater:
         Raises
         ------
         IncompatibleStateError
-            When the change is applied: keys have different kinds, or both sides contain rows that must not be counted
-            twice, such as the same partition of groups.
+            When the change is applied: keys have different kinds, both sides contain rows that must not be counted
+            twice, such as the same partition of groups, or the rows of a query are on both sides.
         MemoryLimitError
             When the change is applied: the merged states exceed the memory limit.
         """
-        return StateChange(self, lambda ours: self._check_size([a.merge(b) for a, b in zip(ours, theirs, strict=True)]))
+        return StateChange(self, lambda ours: self._check_size(merge_log_parts(self.reads, ours, theirs)))
 
     def subtract_change(self, removed: Sequence[State]) -> StateChange:
         """Return a change that subtracts other states, for `apply_changes`.
@@ -214,7 +214,8 @@ class BatchUpdater:
             index = count.Index()
             assert states is not None
             counters = tuple(count.make_counter(s, index) for s in states)
-            live = LiveCounters(counters, index, np.array([max_weight(states), 0.0]), {}, {}, [0], [None])
+            ends = tuple(s.block_ends for s in states)
+            live = LiveCounters(counters, index, np.array([max_weight(states), 0.0]), {}, {}, {}, ends, [0], [None])
             self._content = states, live
         return live
 
@@ -523,6 +524,7 @@ class BatchUpdater:
         for i, rows in enumerate(prepared):
             if rows.n and rows.ids is not None:
                 extra.append(partial(live.recent.__setitem__, i, rows.ids))
+                extra.append(partial(live.first.setdefault, i, rows.ids[0].copy()))
         extra.append(partial(committed.append, True))
         self._content = None, live
         # None of these calls can fail: the columns are checked, and memory is reserved. None of them runs Python code,

@@ -27,6 +27,7 @@ from ..errors import InvalidInputError
 from ..numerics.kernel_registry import find_kernel
 from ..numerics.signal_safety import run_uninterrupted
 from ..numerics.slice_keys import SHARDS
+from ..state.block_ends import BlockEnds
 from ..state.state import State
 from ..statistics.groups.group_rows import GroupRows
 from ..statistics.step import NO_WEIGHTS, NOTHING, ColumnType, ShardPart, Step
@@ -125,6 +126,10 @@ class LiveCounters(NamedTuple):
     recent : dict
         The IDs of the queries in the last batch, for each state that counts queries. The keys are the indices of these
         states.
+    first : dict
+        The ID of the first query that was counted, likewise.
+    earlier_ends : tuple of BlockEnds or None
+        The ends of the states with which the counters started.
     free_rows : list of one int
         The number of rows that can be added without allocating memory; negative while arrays are being replaced.
     last : list of one LastBatch or None
@@ -136,8 +141,21 @@ class LiveCounters(NamedTuple):
     mass: Array
     drafts: dict[Any, Draft]
     recent: dict[int, Ints]
+    first: dict[int, Ints]
+    earlier_ends: tuple[BlockEnds | None, ...]
     free_rows: list[int]
     last: list[LastBatch | None]
+
+    def read_states(self) -> tuple[State, ...]:
+        """Return the counted rows as states, with the first and the last query of each state that counts queries."""
+        return tuple([c.state().with_block_ends(self._read_ends(i)) for i, c in enumerate(self.counters)])
+
+    def _read_ends(self, i: int) -> BlockEnds | None:
+        earlier, first = self.earlier_ends[i], self.first.get(i)
+        if first is None:
+            return earlier
+        ends = BlockEnds.of_part(first.tolist(), self.recent[i][-1].tolist())
+        return ends if earlier is None else earlier.extend(ends)
 
 
 class ArgumentColumns:

@@ -39,6 +39,11 @@ class Read(NamedTuple):
     latest: tuple[tuple[Axis, Latest], ...] = ()
 
     @property
+    def block_column(self) -> str:
+        """The name of the column of queries (or other blocks), for error messages."""
+        return str(self.binding.column(self.state.block_column or "query"))
+
+    @property
     def times(self) -> tuple[tuple[Axis, EventTime], ...]:
         """The axes of epochs (ranges of time or of steps), each with the `EventTime` that converts its column."""
         latest = dict(self.latest)

@@ -8,9 +8,11 @@ from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from ..numerics.signal_safety import run_with_locks, run_without_interrupt
+from ..state.block_ends import BlockEnds
 from ..state.state import State
+from .reads import Read
 
-__all__ = ["StateChange", "apply_changes", "replace_states"]
+__all__ = ["StateChange", "apply_changes", "merge_log_parts", "replace_states"]
 
 
 class LockedStates(Protocol):
@@ -27,6 +29,20 @@ class StateChange(NamedTuple):
 
     updater: LockedStates
     how: Callable[[tuple[State, ...]], Sequence[State]]
+
+
+def merge_log_parts(reads: Sequence[Read], ours: Sequence[State], theirs: Sequence[State]) -> list[State]:
+    """Merge the states of two parts of a log.
+
+    Raises
+    ------
+    IncompatibleStateError
+        The last query of one part is the first query of the other part, or another error of `State.merge`.
+    """
+    return [
+        a.merge(b).with_block_ends(BlockEnds.join([a.block_ends, b.block_ends], read.block_column))
+        for read, a, b in zip(reads, ours, theirs, strict=True)
+    ]
 
 
 def apply_changes(changes: Sequence[StateChange]) -> None:

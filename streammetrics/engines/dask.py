@@ -111,8 +111,8 @@ def states(data: Any, metrics: MetricLike) -> list[Delayed]:
 
     Notes
     -----
-    For ranking metrics, every partition must contain whole queries. A merge cannot detect that a query is in two
-    states, and would count it as two queries.
+    For ranking metrics, every partition must contain whole queries. A merge detects only a query that is the last of
+    one partition and the first of another, and would count all other queries in two partitions as two queries each.
     """
     return _count_parts(_split_parts(data, metrics), partial(fold_part, metrics=metrics), "partition {:,}")
 

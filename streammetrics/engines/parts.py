@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from ..batch.columns import ROLES, suggest_column
 from ..collect.collection import MetricCollection
 from ..collect.metric import Metric
-from ..collect.metric_like import MetricLike, answer_of, columns_of
+from ..collect.metric_like import MetricLike, answer_of, columns_of, without_block_ends
 from ..collect.query_columns import find_query_column
 from ..collect.serialization import from_bytes, merge
 from ..errors import InvalidInputError
@@ -75,8 +75,11 @@ def find_read_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]:
 
 
 def merge_results(states: Iterable[Any], metrics: H) -> H:
-    """Merge the states of workers, in any order, into a new object with the settings of `metrics`."""
-    merged: H = merge(itertools.chain([metrics.copy().reset()], warn_of_size(states)))
+    """Merge the states of workers, in any order, into a new object with the settings of `metrics`.
+
+    The result does not contain the first and the last query, because engines count the queries in any order.
+    """
+    merged: H = without_block_ends(merge(itertools.chain([metrics.copy().reset()], warn_of_size(states))))
     return merged
 
 

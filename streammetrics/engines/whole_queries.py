@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..batch.convert import as_columns, library_of
-from ..collect.metric_like import MetricLike, columns_of
+from ..collect.metric_like import MetricLike, columns_of, without_block_ends
 from ..collect.query_columns import compute_query_ids, find_query_column
 from ..collect.serialization import merge
 from ..errors import InvalidInputError
@@ -103,7 +103,8 @@ def fold_queries(part: Any, metrics: MetricLike) -> PartQueries:
     if last is not None:
         edges.append((_as_key(last), pending))
     edges = [(key, [_copy_arrow(piece) for piece in pieces]) for key, pieces in edges]
-    return PartQueries(copy.to_bytes(), ids, edges)
+    # The first and the last complete query are not the ends of the part, so the state must not contain them.
+    return PartQueries(without_block_ends(copy).to_bytes(), ids, edges)
 
 
 def merge_queries(parts: Iterable[PartQueries], metrics: H) -> H:

@@ -4,7 +4,7 @@ Reading and writing frames needs only the standard library and numpy, not pickle
 
 ::
 
-    "SMET" | u16 version | u16 flags | u32 header length | u32 packed length | header | table | bodies | u32 CRC-32
+    "SMET" | u16 version | u16 flags | u32 header length | u32 packed length | header | table | bodies | ends | u32 CRC-32
 
 The header is canonical JSON, compressed by deflate with a preset dictionary. Its member "about" describes the object that
 the states belong to, such as a metric or a collection. Its member "sections" contains the schema of each state (see
@@ -14,6 +14,8 @@ The table has one row for each state: u64 uncompressed length | u64 compressed l
 of the text of the schema, a zero byte and the uncompressed section. So a state has the same digest in every frame.
 
 There is one body for each state: its compressed section, then its noise (bytes that do not compress, see `section`).
+
+The ends are the first and the last query of each state (see `ends`). They are present if bit 0 of the flags is set.
 
 A state is decoded only when it is read. Many frames with equal headers are decoded in one pass.
 """
@@ -33,6 +35,7 @@ from ..errors import IncompatibleStateError, StateFormatError
 from ..numerics.canonical import canonical_json
 from ..state.retention import apply_retention
 from ..state.state import State
+from .ends import pack_ends, unpack_ends
 from .schema import Schema, build_schema, parse_schema
 from .section import PackedSection, Section
 from .section_header import estimate_section_memory
@@ -54,6 +57,8 @@ __all__ = [
 
 MAGIC, VERSION = b"SMET", 2
 PREFIX, ROW, CHECK = struct.Struct("<4sHHII"), struct.Struct("<QQ32s"), struct.Struct("<I")
+HAS_ENDS = 1
+"""The flag of a frame that contains the first and the last query of its states."""
 MAX_HEADER = 1 << 22
 MAX_CACHED_HEADER = 1 << 14
 """Parsed headers up to this size in bytes are cached, because many frames have equal headers."""
@@ -113,13 +118,15 @@ def write_frame(states: Sequence[State], about: Any = None) -> bytes:
     head = _deflate(text, WORDS)
     # Write into one buffer, because joining the parts of a large frame would take twice its memory.
     file = io.BytesIO()
-    file.write(PREFIX.pack(MAGIC, VERSION, 0, len(text), len(head)) + head)
+    ends = pack_ends(states)
+    file.write(PREFIX.pack(MAGIC, VERSION, HAS_ENDS if ends else 0, len(text), len(head)) + head)
     rows = file.tell()
     file.write(bytes(ROW.size * len(schemas)))
     table = [_write_section(file, state, schema) for state, schema in zip(states, schemas, strict=True)]
     file.seek(rows)
     file.write(b"".join(table))
     file.seek(0, io.SEEK_END)
+    file.write(ends)
     file.write(CHECK.pack(zlib.crc32(file.getbuffer())))
     return file.getvalue()
 
@@ -234,7 +241,7 @@ class Frame:
         The bytes are not a frame, or they are damaged, truncated, inconsistent, or written by a newer release.
     """
 
-    __slots__ = ("_kind", "bodies", "data", "head", "limit", "size", "table")
+    __slots__ = ("_kind", "bodies", "data", "ends", "head", "limit", "size", "table")
 
     def __init__(self, data: bytes | bytearray | memoryview, max_bytes: int = MAX_BYTES) -> None:
         if not isinstance(data, (bytes, bytearray, memoryview)):
@@ -242,7 +249,7 @@ class Frame:
         self.data = memoryview(data).cast("B") if not isinstance(data, bytes) else memoryview(data)
         self.limit = max_bytes
         self._kind: FrameKind | None = None
-        length, packed_length = self._prefix()
+        flags, length, packed_length = self._prefix()
         if HEADER_ROOM * length > max_bytes:
             raise StateFormatError(
                 f"reading the header takes {HEADER_ROOM * length:,} bytes, more than max_bytes allows; "
@@ -259,14 +266,17 @@ class Frame:
         for _, packed_bytes, _ in self.table:
             self.bodies.append((at, at + packed_bytes))
             at += packed_bytes
-        if at != len(self.data) - CHECK.size:
+        end = len(self.data) - CHECK.size
+        if at > end or (at < end and not flags & HAS_ENDS):
             raise StateFormatError("the state is corrupt: the lengths of its sections do not add up")
+        # The first and the last query of each state; None if no state has them.
+        self.ends = unpack_ends(self.data[at:end], sections) if flags & HAS_ENDS else None
         if sum(plain for plain, _, _ in self.table) > max_bytes:
             raise StateFormatError(
                 "the content of the state is larger than max_bytes allows; raise this limit if you trust the source"
             )
 
-    def _prefix(self) -> tuple[int, int]:
+    def _prefix(self) -> tuple[int, int, int]:
         data = self.data
         if len(data) < PREFIX.size + CHECK.size:
             raise StateFormatError(
@@ -275,7 +285,7 @@ class Frame:
         magic, version, flags, length, packed_length = PREFIX.unpack_from(data)
         if magic != MAGIC:
             raise StateFormatError("these bytes are not a streammetrics state: they do not begin with SMET")
-        if version > VERSION or flags:
+        if version > VERSION or flags & ~HAS_ENDS:
             raise StateFormatError(
                 f"the state was written by a newer release (format {version}, flags {flags}), but this release reads "
                 f"formats up to {VERSION}; upgrade streammetrics"
@@ -288,7 +298,7 @@ class Frame:
             raise StateFormatError("the state is corrupt: the header is damaged or truncated")
         if zlib.crc32(data[: -CHECK.size]) != CHECK.unpack_from(data, len(data) - CHECK.size)[0]:
             raise StateFormatError("the state is corrupt: the checksum is wrong, so the bytes are damaged or truncated")
-        return length, packed_length
+        return flags, length, packed_length
 
     @property
     def kind(self) -> FrameKind:
@@ -381,7 +391,7 @@ class Frame:
         for i in range(len(self.table)):
             room -= states[-1].nbytes if states else 0
             states.append(self.read_state(i, room))
-        return states
+        return states if self.ends is None else [s.with_block_ends(e) for s, e in zip(states, self.ends, strict=True)]
 
 
 def _check_memory(need: int, limit: int) -> None:

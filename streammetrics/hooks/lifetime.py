@@ -12,7 +12,7 @@ import numpy as np
 from ..batch.column_binding import PLAIN
 from ..collect.accumulator import Accumulator, accumulate, accumulator_of, definition_of
 from ..collect.definition import Definition, definition_of_header, number_of_states
-from ..collect.metric_like import MetricLike, answer_of, states_of, with_states
+from ..collect.metric_like import MetricLike, answer_of, states_of, with_states, without_block_ends
 from ..collect.serialization import merge
 from ..compose.axis_wrapper import AxisWrapper
 from ..compose.bundle import Bundle
@@ -47,7 +47,8 @@ class _WindowState(NamedTuple):
 
     def merge_all(self) -> MetricLike:
         """Return the metrics over all updates, as a new object."""
-        return self.earlier.copy().merge(self.panes[-1])
+        # Every epoch may count the same queries again, so do not compare the ends of the two.
+        return self.earlier.copy().merge(without_block_ends(self.panes[-1]))
 
     def add_pane(self) -> _WindowState:
         """Return a new state: drop the oldest pane, and append an empty one."""

@@ -123,7 +123,7 @@ def merge_leaves_other(case: Case) -> None:
     before = b.to_bytes()
     a.merge(b)
     expect(b.to_bytes() == before, "`other` to be as it was after a merge", "other bytes")
-    a.update(case.next_columns()).merge(case.build())
+    a.update(case.next_columns()).merge(case.build(case.next_columns(2)))
     expect(b.to_bytes() == before, "`other` to share no memory with the merged object", "other bytes")
 
 
@@ -146,7 +146,7 @@ def copy_is_independent(case: Case) -> None:
     """Updating a copy does not change the original, and updating the original does not change the copy."""
     a = case.build()
     before, b = a.to_bytes(), a.copy()
-    b.update(case.next_columns()).merge(case.build())
+    b.update(case.next_columns()).merge(case.build(case.next_columns(2)))
     expect(a.to_bytes() == before, "an update of a copy not to change the original", "other bytes")
     b = a.copy()
     a.update(case.next_columns()).reset()

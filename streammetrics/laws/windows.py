@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..collect.accumulator import definition_of
-from ..collect.metric_like import columns_of, states_of, with_states
+from ..collect.metric_like import columns_of, states_of, with_states, without_block_ends
 from ..compose.decayed import Decayed
 from ..compose.delta import Delta
 from ..compose.sharded import Sharded
@@ -67,7 +67,7 @@ def decay(case: Case) -> None:
     latest = int(epochs.max(initial=-(1 << 60)))
     expected = case.build(case.take([]))
     for epoch in sorted({e for e in epochs.tolist() if e > latest - keep}):
-        of_epoch = case.build(case.take(epochs == epoch))
+        of_epoch = without_block_ends(case.build(case.take(epochs == epoch)))
         for _ in range(min(epochs[epochs > latest - keep]), epoch):
             of_epoch.merge(of_epoch.copy())
         expected.merge(of_epoch)

@@ -49,8 +49,8 @@ class Journal(NamedTuple):
             raise InvalidInputError(f"arm: expected one of {', '.join(experiment.arms)}, found {str(arm)[:100]!r}")
         reason = check_text("reason", reason, MAX_REASON)
         evaluation, at = self.board.evaluation(experiment.id), self.clock()
-        said = [v.sentence for v in evaluation.verdicts if arm in (v.treatment, experiment.control)]
-        verdict = " ".join([*said, *(f"{change}." for change in evaluation.late_changes)])
+        sentences = [v.sentence for v in evaluation.verdicts if arm in (v.treatment, experiment.control)]
+        verdict = " ".join([*sentences, *(f"{change}." for change in evaluation.late_changes)])
         decision = Decision(0, at, by, arm, reason, evaluation.version, verdict)
         page = self.render(evaluation, f"{by} decided for {arm}: {reason}")
         decision = decision._replace(number=self.store.add_decision(experiment.id, decision, page))

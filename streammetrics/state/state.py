@@ -18,6 +18,7 @@ from ..errors import IncompatibleStateError, MemoryLimitError
 from ..numerics.canonical import canonical_json
 from ..numerics.settings import encode_setting, find_differing_settings
 from .axes import Axis, Vocabulary
+from .block_ends import BlockEnds
 from .cell_table import CellTable
 from .declare import FORMS, Array, Flat, StatePart
 from .fold import fold, regroup
@@ -44,6 +45,12 @@ class State(CellTable):
     """
 
     by_tag: ClassVar[dict[str, type[State]]] = {}
+
+    block_ends: ClassVar[BlockEnds | None] = None
+    """The first and the last block (such as a query) that were counted, which `with_block_ends` sets; None if unknown.
+
+    They are not part of the content. A state that is computed from another one does not have them, unless noted.
+    """
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -203,7 +210,15 @@ class State(CellTable):
                 if isinstance(ours, tuple) and ours != wanted and name != "dropped":
                     selected = selected.take([ours.index(w) for w in wanted or ()], axis=axis + 1)
             flats[name] = self._select_reasons(new, selected) if name == "dropped" else selected
-        return new.with_cells(replace(cells, flats=flats)).canonicalize()
+        return new.with_cells(replace(cells, flats=flats)).canonicalize().with_block_ends(self.block_ends)
+
+    def with_block_ends(self, ends: BlockEnds | None) -> Self:
+        """Return a state with the same content, and with these first and last blocks."""
+        if ends is self.block_ends:
+            return self
+        new = self.with_cells(self.cells)
+        new.__dict__["block_ends"] = ends
+        return new
 
     def _select_reasons(self, new: State, dropped: Array) -> Array:
         out = np.zeros((len(dropped), len(new.reasons)), np.int64)

@@ -229,3 +229,14 @@ class TestMistakes:
     def test_no_output(self, fails, tmp_path):
         assert "output" in fails("merge", tmp_path / "x").lower()
         assert "there is no folder" in fails("merge", tmp_path / "x", "-o", tmp_path / "no" / "y")
+
+
+def test_logs_that_are_cut_inside_a_query_do_not_merge(run, write, fails, tmp_path):
+    log = {"q": list("aabbbc"), "grade": [1, 0, 0, 1, 2, 1], "s": [0.5, 0.2, 0.9, 0.8, 0.1, 0.4]}
+    asked = ("--task-type", "ranking", "--label", "grade", "--score", "s", "--query", "q", "--k", 2)
+    for name, rows in (("one", slice(3)), ("two", slice(3, 6)), ("to b", slice(5)), ("c", slice(5, 6))):
+        path = write(f"{name}.parquet", **{column: values[rows] for column, values in log.items()})
+        assert run("eval", path, *asked, "--save", tmp_path / f"{name}.smet").code == 0
+    line = fails("merge", tmp_path / "one.smet", tmp_path / "two.smet", "-o", tmp_path / "merged.smet")
+    assert "two.smet: q: a query is the last of one part and the first of another" in line
+    assert run("merge", tmp_path / "to b.smet", tmp_path / "c.smet", "-o", tmp_path / "merged.smet").code == 0

@@ -18,7 +18,7 @@ from pyspark.sql.functions import arrow_udf
 
 from ...collect.accumulator import accumulate, definition_of
 from ...collect.metric import Metric
-from ...collect.metric_like import MetricLike, answer_of, seal, states_of
+from ...collect.metric_like import MetricLike, answer_of, seal, states_of, without_block_ends
 from ...collect.query_columns import find_query_column
 from ...collect.serialization import merge
 from ...compose.sliced import Sliced
@@ -261,7 +261,8 @@ def _build_result(counted: MetricLike, states: list[bytes], seals: bool) -> Eval
 
     `seals` tells whether the tasks have closed their groups.
     """
-    total = merge(warn_of_size(states)) if states else counted
+    # Spark has counted the queries in any order, so the first and the last one are not the ends of the log.
+    total = without_block_ends(merge(warn_of_size(states))) if states else counted
     definition = definition_of(counted)
     if seals:
         total, definition = seal(total, (0, 1)), definition.seal(1)

@@ -8,8 +8,7 @@ from typing import Any
 from ...collect.accumulator import accumulator_of, definition_of
 from ...collect.metric_container import MetricContainer
 from ...collect.metric_like import MetricLike, object_of_header, states_of, with_states
-from ...collect.serialization import merge
-from ...format.frame import Frame, merge_groups
+from ...format.frame import Frame, merge_frames, merge_groups
 
 __all__ = ["merge_parts", "merge_parts_by_group"]
 
@@ -37,7 +36,7 @@ def merge_parts(parts: Iterable[MetricLike | bytes]) -> Any:
     for part in parts:
         by_header.setdefault(None if isinstance(part, MetricLike) else Frame(part).kind.about, []).append(part)
     objects = by_header.pop(None, [])
-    return _merge_objects([*objects, *map(merge, by_header.values())])
+    return _merge_objects([*objects, *(object_of_header(*merge_frames(one)) for one in by_header.values())])
 
 
 def merge_parts_by_group(groups: Sequence[int], parts: Sequence[bytes]) -> dict[int, Any]:

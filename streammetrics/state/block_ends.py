@@ -1,0 +1,90 @@
+"""The first and the last block (such as a query) of the logs that a state has counted.
+
+If two workers each count a part of the rows of a query, the merged state counts the query twice. A log that is cut inside
+a query has this query at the end of one part and at the beginning of another, which `BlockEnds.join` detects.
+
+The ends depend on how a log was cut. They are therefore not part of the content of a state: values, equality and digests
+do not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..errors import IncompatibleStateError
+
+__all__ = ["BlockEnds"]
+
+Id = tuple[int, ...]
+"""The ID of a block: one integer, or two for the hash of a string."""
+
+MAX_ENDS = 1024
+"""The number of first and of last blocks that are kept after a merge of more parts than this."""
+
+
+@dataclass(frozen=True)
+class BlockEnds:
+    """The IDs of the first and the last blocks of the parts that a state has counted.
+
+    Parameters
+    ----------
+    firsts, lasts : frozenset of tuple of int
+        The IDs of the first and of the last block of each part. A state that has counted a single log has one ID in each
+        set.
+    """
+
+    firsts: frozenset[Id]
+    lasts: frozenset[Id]
+
+    @classmethod
+    def of_part(cls, first: Iterable[int], last: Iterable[int]) -> BlockEnds:
+        """Return the ends of a single part."""
+        return cls(frozenset([tuple(first)]), frozenset([tuple(last)]))
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the state has counted a single part rather than several merged ones."""
+        return len(self.firsts) == len(self.lasts) == 1
+
+    def extend(self, part: BlockEnds) -> BlockEnds:
+        """Return the ends after counting further rows, whose ends are `part`."""
+        if self.is_single:
+            return BlockEnds(self.firsts, part.lasts)
+        return BlockEnds(self.firsts | part.firsts, self.lasts | part.lasts)
+
+    @staticmethod
+    def join(parts: Iterable[BlockEnds | None], column: str) -> BlockEnds | None:
+        """Return the ends of all parts; None if no part has ends.
+
+        Two parts that were both merged from several parts are not compared. With many ends on both sides, a query that
+        is in both by chance, such as a user of two days, would often raise an error.
+
+        Raises
+        ------
+        IncompatibleStateError
+            The last block of one part is the first block of another. The message names the `column` of blocks.
+        """
+        firsts, lasts = set[Id](), set[Id]()
+        for one in parts:
+            if one is None:
+                continue
+            if one.is_single or len(firsts) == len(lasts) == 1:
+                for block in (one.firsts & lasts) | (one.lasts & firsts):
+                    raise IncompatibleStateError(
+                        f"{column}: {f'query {block[0]}' if len(block) == 1 else 'a query'} is the last of one part and "
+                        f"the first of another, so its rows are in both parts and would count as two queries; cut the "
+                        f"log between queries, or read the whole log with `evaluate` of streammetrics.engines or with "
+                        f"`streammetrics eval`, which bring the rows of each query together; if different queries share "
+                        f"an ID, pass another column as well, such as query=('day', 'query')"
+                    )
+            firsts |= one.firsts
+            lasts |= one.lasts
+        return BlockEnds(_take_sample(firsts), _take_sample(lasts)) if firsts else None
+
+
+def _take_sample(blocks: set[Id]) -> frozenset[Id]:
+    """Return the blocks, or a sample of them if there are more than twice MAX_ENDS."""
+    # The hash decides, so a block that is in the sample of the first blocks of one part is likely to be in the sample of
+    # the last blocks of another part as well.
+    return frozenset(blocks if len(blocks) <= 2 * MAX_ENDS else sorted(blocks, key=hash)[:MAX_ENDS])
