@@ -178,8 +178,9 @@ WARNINGS = {
 
 
 def marks(engine: str) -> list[Any]:
-    slow = [pytest.mark.slow] if engine != "by hand" else []
-    return [*slow, *map(pytest.mark.filterwarnings, WARNINGS.get(engine, []))]
+    # The engines start servers; "by hand" only imports Arrow.
+    speed = pytest.mark.slow if engine != "by hand" else pytest.mark.cpu_limit(3)
+    return [speed, *map(pytest.mark.filterwarnings, WARNINGS.get(engine, []))]
 
 
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
