@@ -38,7 +38,16 @@ from .sample_ratio import SampleRatio, sample_ratio_mismatch
 from .sentences import name_sides
 from .sequential import p_from_e
 from .user_shares import MOST_USERS, add_user_shares
-from .verdict import TOO_EARLY, MetricEffect, Progress, Verdict, build_verdict, is_not_worse, is_worse
+from .verdict import (
+    TOO_EARLY,
+    MetricEffect,
+    Progress,
+    Verdict,
+    build_verdict,
+    choose_missing_word,
+    is_not_worse,
+    is_worse,
+)
 
 __all__ = ["Scorecard", "scorecard"]
 
@@ -370,7 +379,9 @@ class Scorecard(Plottable):
         if progress.is_early:
             out[:] = TOO_EARLY
         unknown = np.isnan(reading.p_values) & ~has_reason(reading.notes)
-        out[unknown | has_reason(reading.differences.reasons)] = "not shown" if guardrail else "too few"
+        reasons = reading.differences.reasons
+        for i in np.flatnonzero(unknown | has_reason(reasons)):
+            out[i] = "not shown" if guardrail else choose_missing_word(reasons[i])
         words: list[str] = out.tolist()
         return words
 

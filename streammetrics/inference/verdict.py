@@ -32,6 +32,7 @@ __all__ = [
     "Progress",
     "Verdict",
     "build_verdict",
+    "choose_missing_word",
     "compute_evidence",
     "interpret_effect",
 ]
@@ -157,6 +158,11 @@ class Progress(NamedTuple):
         return not self.sequential and self.users is not None and self.planned is not None and not self.is_finished
 
 
+def choose_missing_word(reason: object) -> str:
+    """Return the word for a metric without an interval: "too few" if more data would help, and "not shown" otherwise."""
+    return "too few" if any(words in str(reason) for words in ("too few", "more units", "more users")) else "not shown"
+
+
 class ComparisonReading(NamedTuple):
     """The conclusion about one metric: a word such as "better", and the interval that supports it.
 
@@ -165,8 +171,9 @@ class ComparisonReading(NamedTuple):
     name : str
         Name of the metric.
     word : str
-        "better", "worse", "unclear" or "too few"; for a guardrail "held", "breached", "undecided" or "not shown". Before
-        the planned number of users of an experiment that is not sequential, the word is "too early".
+        "better", "worse", "unclear", or without an interval "too few" or "not shown"; for a guardrail "held", "breached",
+        "undecided" or "not shown". Before the planned number of users of an experiment that is not sequential, the word
+        is "too early".
     interval : Interval
         Interval of the change; for a breached guardrail, its confidence is corrected for the number of guardrails.
     reason : str or None
@@ -352,7 +359,8 @@ def interpret_effect(
     shown = _compute_interval(effect.estimate, progress, alpha)
     total = effect.change.log_sum.reason if isinstance(effect.change, CalibrationContrasts) else None
     if reason := effect.too_few_reason or shown.reason or total:
-        return ComparisonReading(effect.name, "too few" if guardrails is None else "not shown", shown, reason)
+        word = choose_missing_word(reason) if guardrails is None else "not shown"
+        return ComparisonReading(effect.name, word, shown, reason)
     good, bad, neither = ("better", "worse", "unclear") if guardrails is None else ("held", "breached", "undecided")
     # With a planned number of users, the interval for a single look is valid only at this number.
     if progress.is_early:

@@ -16,6 +16,7 @@ from ..inference.compare import collect_samples, collect_slice_columns
 from ..inference.multiple import SLICE_CORRECTION
 from ..inference.questions import Question
 from ..inference.scorecard import Scorecard
+from ..inference.verdict import choose_missing_word
 from ..numerics.slice_keys import format_atom
 from .curve_charts import CHARTS_NOTE, build_charts, build_top_rows
 from .differences import describe_breach_confidence, describe_joint_confidence
@@ -156,7 +157,7 @@ def _build_row(
         question.better,
         question.margin,
         *(before, after, change, low, high, bound, p),
-        word=str(record["word"] or "too few"),
+        word=str(record["word"] or choose_missing_word(record["reason"])),
         reason=name_sides(str(record["reason"] or ""), _name_sides(card, record["treatment"])),
         rows=int(record["rows"]),
         relative=bool(record["relative"]),

@@ -11,7 +11,7 @@ from ..inference.interpretation import BOUND
 from ..inference.number_format import choose_format, format_p_value
 from ..inference.questions import Question
 from ..inference.scorecard import Scorecard
-from ..inference.verdict import Verdict
+from ..inference.verdict import Verdict, choose_missing_word
 from ..numerics.slice_keys import format_atom
 from ..reading.interval import Interval
 from ..reading.table import Table, format_value
@@ -81,7 +81,9 @@ def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[Numb
     """Return a `NumberChange` for each comparison of two models; side a of the comparisons is `treatment`."""
     changes = []
     for one in comparisons.values():
-        word = "too few" if one.reason else {"a": "better", "b": "worse"}.get(one.better or "", "")
+        word = (
+            choose_missing_word(one.reason) if one.reason else {"a": "better", "b": "worse"}.get(one.better or "", "")
+        )
         if not word and one.limited_by == BOUND:
             word = f"within the bound: {one.cure}"
         about = one.difference, False, one.relative, one.adjusted, word, one.reason or one.note

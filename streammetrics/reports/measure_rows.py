@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..inference.comparison import Comparison
+from ..inference.verdict import choose_missing_word
 from ..numerics.slice_keys import format_atom
 from ..reading.about import best_of
 from .charts import linear_axis
@@ -152,12 +153,12 @@ def choose_common_decimals(halves: Iterable[float], percent: bool) -> int:
 
 
 def choose_word(one: Comparison) -> str:
-    """Return the conclusion about side a: "better", "worse", "unclear" or "too few".
+    """Return the conclusion about side a: "better", "worse", "unclear", "too few" or "not shown".
 
     The result is empty if neither high nor low values of the metric are better.
     """
     if one.reason is not None or math.isnan(one.difference.low):
-        return "too few"
+        return choose_missing_word(one.reason)
     if best_of(one.metric) is None:
         return ""
     return {"a": "better", "b": "worse"}.get(str(one.better), "unclear")

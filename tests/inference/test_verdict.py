@@ -294,7 +294,7 @@ def test_calibrations_from_shards():
     broken = Replicates(math.nan, a.leave_one_out, a.weights)
     assert (
         interpret_effect(MetricEffect("calibration", calibration_contrasts(a, broken), "one"), Progress()).word
-        == "too few"
+        == "not shown"
     )
 
 

@@ -293,15 +293,20 @@ def test_before_the_planned_number_of_users_it_is_too_early() -> None:
 
 @pytest.mark.slow
 def test_the_level_of_a_breached_guardrail_is_explained() -> None:
-    guardrails = {"log_loss": 1e-4, "calibration": 1e-4}
-    one = card(guardrails=guardrails, final=True)
-    assert any(r.word == "breached" for r in one.verdicts["new"].guardrails)
+    def swapped(**guardrails: float) -> Any:
+        """A card in which the calibration of the treatment is breached."""
+        return sm.scorecard(
+            arms(), control="new", primary="ctr", better={"ctr": "high"}, guardrails=guardrails, final=True
+        )
+
+    one = swapped(calibration=1e-4, log_loss=1e-4)
+    assert any(r.word == "breached" for r in one.verdicts["old"].guardrails)
     explained = (
         "The verdict gives the 97.5\u202f% interval of a breached guardrail, because any one of 2 guardrails can"
     )
     assert explained in read(render(one, "x"))
     # With a single guardrail, the verdict has the interval of the table.
-    single = read(render(card(guardrails={"log_loss": 1e-4}, final=True), "x"))
+    single = read(render(swapped(calibration=1e-4), "x"))
     assert "is breached" in single
     assert "of a breached guardrail" not in single
 
