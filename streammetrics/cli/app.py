@@ -113,6 +113,7 @@ def _eval(
     pos_label: Annotated[Text, option("VALUE", texts.POSITIVE, panel=COLUMNS_PANEL)] = None,
     score: Annotated[Texts, option("COLUMN", texts.SCORE, panel=COLUMNS_PANEL)] = None,
     pred: Annotated[Texts, option("COLUMN", texts.PRED, panel=COLUMNS_PANEL)] = None,
+    value: Annotated[Text, option("COLUMN", texts.VALUE, panel=COLUMNS_PANEL)] = None,
     task_type: Annotated[
         Type, typer.Option(help="Type of the prediction task.", rich_help_panel=METRICS_PANEL)
     ] = Type.binary,
@@ -235,6 +236,7 @@ def _eval(
             "pos-label": pos_label,
             "score": score,
             "pred": pred,
+            "value": value,
             "classes": classes,
             "query": query,
             "group": group,
@@ -255,7 +257,7 @@ def _eval(
             )
         specs, file_slices, file_options = read_task_file(task, bits)
         sets = sets or file_slices
-    elif label is None:
+    elif label is None and value is None:
         raise missing_label_error(log or [f"sql:{sql}"], reading)
     else:
         specs = {
@@ -264,6 +266,7 @@ def _eval(
                 pos_label=pos_label,
                 score=tuple(score or ()),
                 pred=tuple(pred or ()),
+                value=value,
                 task_type=task_type.value,
                 classes=parse_classes(classes),
                 query=query,

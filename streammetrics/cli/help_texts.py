@@ -22,6 +22,10 @@ SCORE = (
 POSITIVE = "Value of the positive label, such as yes, if it is not 1; all other values are negative."
 PRED = "Column of decisions (0 or 1) or of predicted classes, instead of --score."
 CLASSES = "Number of classes or labels, or their names: cat,dog. The default is the number of score columns."
+VALUE = (
+    "Column of values, such as revenue, for metrics of values such as mean and quantile@0.9. Without other metrics, "
+    "--label is not needed."
+)
 GROUP = "Column of groups, such as users, for metrics by group (group_auc). A comma combines several columns."
 QUERY = "Column of queries or users; the rows of each query form one ranking."
 WHERE = (

@@ -189,7 +189,7 @@ class EvalRequest:
 
 
 def missing_label_error(paths: Sequence[str], reading: Mapping[str, Any]) -> UsageError:
-    """Return the error for a missing --label. Its message lists the columns of the log.
+    """Return the error for a missing --label or --value. Its message lists the columns of the log.
 
     `reading` contains the arguments of `Log` other than the paths.
     """
@@ -199,7 +199,8 @@ def missing_label_error(paths: Sequence[str], reading: Mapping[str, Any]) -> Usa
     hint = f"; {log.suggest_delimiter()}" if log.suggest_delimiter() else ""
     columns = f"the columns are: {format_names(log.columns)}"
     return UsageError(
-        convert_keywords(f"expected a column of labels; name it with --label, or use --task FILE.toml; {columns}{hint}")
+        f"expected a column of labels; name it with --label, or a column of values for metrics such as mean with --value, "
+        f"or use --task FILE.toml; {convert_keywords(columns + hint)}"
     )
 
 
@@ -224,7 +225,7 @@ def score_log(request: EvalRequest) -> int:
         )
     if request.push is not None:
         request.push.check(request.arm, sets, request.window)
-    if hint and not any(spec.label in log.schema.names for spec in specs.values()):
+    if hint and not any((spec.label or spec.value) in log.schema.names for spec in specs.values()):
         raise UsageError(convert_keywords(f"{log.files[0]}: {hint}"))
     outputs = {"save": request.save, "report": request.report, "checkpoint": request.checkpoint}
     check_not_input(outputs, log.files)

@@ -36,7 +36,7 @@ _FILE_OPTIONS: dict[str, Any] = {
     "shares": dict,
 }
 """Keys of a task file that apply to all its tasks, and their types."""
-_TEXT_KEYS = ("label", "weight", "scale", "corrects", "task_type", "query", "group")
+_TEXT_KEYS = ("label", "value", "weight", "scale", "corrects", "task_type", "query", "group")
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class TaskSpec:
 
     Parameters
     ----------
-    label : str
-        The column of labels.
+    label : str, optional
+        The column of labels. Metrics such as the mean need no labels.
     score : tuple of str
         The score column of each model. A pattern such as `score_*` combines several columns into a matrix.
     pred : tuple of str
@@ -55,6 +55,8 @@ class TaskSpec:
         One of `task_types.TASK_TYPES`.
     classes : int or tuple, optional
         Number of classes (or labels), or the names of classes.
+    value : str, optional
+        The column of values, such as revenue, for metrics such as the mean.
     query, group : str, optional
         The columns whose values identify a query or a user. A comma combines several columns.
     k : tuple of int, optional
@@ -81,11 +83,12 @@ class TaskSpec:
         Whether to add the metrics for the charts of a report.
     """
 
-    label: str
+    label: str | None = None
     score: tuple[str, ...] = ()
     pred: tuple[str, ...] = ()
     task_type: str = "binary"
     classes: int | tuple[Any, ...] | None = None
+    value: str | None = None
     query: str | None = None
     group: str | None = None
     k: tuple[int, ...] | None = None
@@ -172,7 +175,9 @@ class TaskSpec:
         if isinstance(self.classes, tuple):
             models = [model.order_by_class(self.classes) for model in models]
         label = (
-            find_model(self.label, schema).column if TASK_TYPES[self.task_type].output_kind == "labels" else self.label
+            find_model(self.label, schema).column
+            if self.label is not None and TASK_TYPES[self.task_type].output_kind == "labels"
+            else self.label
         )
         if not models:
             metrics = self._make_metrics({}, schema)
@@ -232,11 +237,13 @@ class TaskSpec:
             # With this setting, a metric reads decisions (`y_pred`), not scores.
             shared["threshold"] = None
         default_metrics, cutoffs = kind.decision_metrics if self.pred else kind.default_metrics, self.k or kind.cutoffs
+        if self.label is None:
+            default_metrics = ("mean",)
         if not default_metrics and self.metrics is None:
             raise UsageError(f"--pred: --task-type {self.task_type} has no decisions; name the column with --score")
         if self.group is not None and self.task_type == "binary" and self.score:
             default_metrics += ("group_auc",)
-        if self.report:
+        if self.report and self.label is not None:
             default_metrics += tuple(
                 name for name in kind.report_metrics if name.partition("@")[2] not in map(str, cutoffs)
             )
@@ -255,12 +262,17 @@ class TaskSpec:
             # The specification of a metric can set a scale that differs from the scale of the task.
             if metrics[name].settings.get("scale", self.scale) == "probability":
                 self._check_threshold(name, type(metrics[name]), threshold)
-        for role, whose in (("group", "users"), ("query", "queries")):
+        labelled = [name for name, roles in needs.items() if "y_true" in roles]
+        if self.label is None and labelled and schema is not None and "y_true" not in schema.names:
+            raise UsageError(f"{', '.join(labelled)}: expected a column of labels; name it with --label")
+        for role, whose in (("group", "users"), ("query", "queries"), ("value", "values")):
             readers, column = [name for name, roles in needs.items() if role in roles], getattr(self, role)
             if column is not None and not readers:
                 hint = "set --task-type ranking"
                 if role == "group":
                     hint = "add group_auc to --metrics"
+                elif role == "value":
+                    hint = "add a metric of values, such as mean or quantile, to --metrics"
                 elif self.task_type == "ranking":
                     hint = "add a metric of lists, such as ndcg, to --metrics"
                 raise UsageError(
@@ -335,6 +347,7 @@ class TaskSpec:
             return Task(
                 metrics,
                 y_true=label,
+                value=self.value,
                 sample_weight=self.weight,
                 where=row_filter.name if (row_filter := self.filter(schema)) else next(iter(self.where), None),
                 labels=self.labels,
@@ -415,7 +428,7 @@ def read_task_file(path: str, bits: int | None) -> TaskFile:
         [tasks.ctr]
         label = "click"
         score = ["pctr_a", "pctr_b"]        # or one column
-        metrics = ["auc", "log_loss"]       # all keys but label are optional
+        metrics = ["auc", "log_loss"]       # all keys but label (or value) are optional
         negative_rate = 0.1
         corrects = "both"
 
@@ -477,7 +490,7 @@ def _make_spec(place: str, entries: dict[str, Any], bits: int | None) -> TaskSpe
     for key in entries:
         if key not in keys:
             raise UsageError(f"{place}: {unknown_name_error('key', key, keys)}")
-    if "label" not in entries:
+    if not {"label", "value"} & set(entries):
         raise UsageError(f"{place}: expected a column of labels; add label = ...")
     settings = {"bits": bits} | entries
     for key in _TEXT_KEYS:

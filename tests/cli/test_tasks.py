@@ -100,6 +100,34 @@ def test_correction(run, write, toml):
     assert run("eval", path, "--task", toml(text), "--format", "json").values["a/ctr"] == pytest.approx(1 / 11)
 
 
+def test_values_need_no_label(run, write, toml):
+    path = write(revenue=[1.0, 2.0, 6.0], click=[0, 1, 1], p=[0.2, 0.3, 0.9])
+    assert run("eval", path, "--value", "revenue", "--format", "json").values == {"mean": 3.0}
+    both = run(
+        "eval", path, "--value", "revenue", "--label", "click", "--metrics", "quantile@0.5,ctr", "--format", "json"
+    )
+    assert both.values == {"quantile@0.5": 2.0, "ctr": 2 / 3}
+    task = toml('[tasks.a]\nvalue = "revenue"\n')
+    assert run("eval", path, "--task", task, "--format", "json").values == {"a/mean": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        (["--value", "revenue", "--metrics", "mean,auc"], "auc: expected a column of labels; name it with --label"),
+        (["--label", "click", "--metrics", "mean"], "mean: expected a column of values; name it with --value"),
+        (
+            ["--value", "revenue", "--label", "click", "--score", "p"],
+            "add a metric of values, such as mean or quantile",
+        ),
+        (["--value", "revenues"], "there is no column 'revenues'; did you mean 'revenue'?"),
+    ],
+)
+def test_bad_values(fails, write, options, part):
+    path = write(revenue=[1.0, 2.0, 6.0], click=[0, 1, 1], p=[0.2, 0.3, 0.9])
+    assert part in fails("eval", path, *options)
+
+
 @pytest.mark.parametrize(
     ("text", "part"),
     [
