@@ -31,7 +31,8 @@ __all__ = [
     "factorize_integers",
 ]
 
-# The code of a row whose class is missing or is not among the known classes. Such a row is invalid.
+# The code of a row is the position of its class among the known classes. A row whose class is missing or unknown has
+# the code NONE and is invalid.
 NONE = -1
 # The code of a row whose class the user ignores (`ignore_class=`). Such a row is left out without an error.
 IGNORED = -2
@@ -143,7 +144,7 @@ class Classes(Kind):
         return known.index(self.ignore) if self.ignore in known else IGNORED
 
     def _mark_ignored(self, codes: NDArray[np.int64], is_ignored: Any) -> NDArray[np.int64]:
-        """Return the codes with `IGNORED` in the ignored rows. Any other negative code becomes `NONE`."""
+        """Return `codes` with `IGNORED` where `is_ignored` is true, and `NONE` in place of any other negative code."""
         return np.where(is_ignored, IGNORED, np.maximum(codes, NONE))
 
     def find_skipped(self, column: Column) -> Mask | None:
@@ -262,7 +263,7 @@ def _find_positions(values: Array, names: Sequence[int]) -> NDArray[np.int64]:
 WORDS = 6
 KINDS = ("integer", "string", "bytes")  # Saved states contain positions in this tuple: never reorder it.
 LONGEST = 8 * (WORDS - 1)
-# The largest difference between the largest and the smallest integer for which `factorize_integers` avoids a sort.
+# `factorize_integers` avoids a sort if the largest and the smallest integer differ by less than this number.
 SPAN = 1 << 12
 
 

@@ -33,7 +33,8 @@ class Binding:
     Parameters
     ----------
     columns : tuple of (role, column)
-        The columns of the roles that the user has bound. Every other role reads the column of the same name.
+        The roles for which the user has named a column, each with this column. Every other role reads the column that
+        has the name of the role.
     where : str, optional
         A 0/1 column that selects rows. Rows with 0 are left out, and the state counts how many.
     labels, pos_label : optional
@@ -101,7 +102,7 @@ class Binding:
 
     @cached_property
     def columns_by_role(self) -> dict[str, Any]:
-        """A mapping from each role that the user has bound to its column."""
+        """A mapping from each role for which the user has named a column to this column."""
         return dict(self.columns)
 
     @property
@@ -128,8 +129,8 @@ class Binding:
     def header(self) -> dict[str, Any]:
         """Return the binding as plain data for the header of a saved state."""
         head: dict[str, Any] = {k: encode_setting(v) for k, v in self.options.items()}
-        # Record that only the order of the scores matters, for programs that read the header but do not have the class
-        # of the metric.
+        # The class of the metric says whether only the order of the scores matters. The header repeats it for programs
+        # that do not have this class.
         head |= {"ranks": True} if self.ranks else {}
         return head | ({"columns": dict(self.columns)} if self.columns else {})
 
@@ -155,7 +156,7 @@ class Binding:
         return need
 
     def _with_label_names(self, kind: Kind) -> Kind | None:
-        """Return a kind of labels or soft labels that accepts the label values of the binding; None for other kinds."""
+        """Return `kind` with the label values of this binding if it describes labels or soft labels, or else None."""
         label = Label(self.labels, self.pos_label)
         return label if isinstance(kind, Label) else Target(label) if isinstance(kind, Target) else None
 

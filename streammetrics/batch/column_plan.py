@@ -104,8 +104,8 @@ def _plan_score(dtype: np.dtype[Any], source: str) -> FlatColumn | None:
         return FlatColumn(None, dtype, source)
     if dtype == np.float16:
         return FlatColumn(_make_kernel_converter("convert:convert_half_floats", U2, F4), F4, source)
-    # float64 represents integers of up to 32 bits exactly. For 64-bit integers this depends on the values, so there is
-    # no plan.
+    # float64 represents all integers of up to 32 bits exactly, but not all 64-bit integers. Whether it can represent
+    # those of a column depends on the values, so there is no plan.
     return FlatColumn(_as_float64, F8, source) if dtype.itemsize < 8 else None
 
 

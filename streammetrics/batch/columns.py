@@ -59,8 +59,8 @@ class Column:
         The values: one for each row, or, in a matrix, several for each row.
     source : str
         The name of the dtype that the user passed. It decides how thresholds are rounded before scores are compared
-        with them, and how scores are clipped away from 0 and 1. Scores that were corrected for down-sampling are
-        float64; their source has the prefix `CORRECTED`, and only clipping still follows the original dtype.
+        with them, and how far scores are clipped away from 0 and 1. The source of scores that were corrected for
+        down-sampling has the prefix `CORRECTED`. These scores are float64, but are clipped as in the original dtype.
     """
 
     values: Array
@@ -88,7 +88,7 @@ class Kind:
     """Whether some valid values, such as an ignored class, exclude their row. If so, `find_skipped` finds them."""
 
     def read(self, batch: Batch, name: str) -> Column:
-        """Return a column of a batch as kernels read it. A value that cannot be converted becomes an invalid value."""
+        """Return column `name` in the form that kernels read. A value that cannot be converted becomes invalid."""
         try:
             values = batch.array(name, self.ndim)
         except InvalidInputError as error:
@@ -306,15 +306,15 @@ class Batch:
         return self._cache[key]
 
     def column(self, name: Any, kind: Kind) -> Column:
-        """Return a column as kernels read it, without checking its values."""
+        """Return a column in the form that kernels read, without checking its values."""
         column: Column = self.memoize((name, kind), lambda: kind.read(self, name))
         return column
 
     def check(self, name: str, kind: Kind, all_columns: Sequence[tuple[str, Any, Kind]] = ()) -> None:
-        """Raise InvalidInputError if a value is invalid. The error names the column, first bad row, count and a remedy.
+        """Raise InvalidInputError if a value is invalid.
 
-        `all_columns` lists (role, name, kind) for all columns that the state reads. They help to find the most likely
-        remedy.
+        The message names the column, the first invalid row and the number of invalid rows, and suggests a remedy.
+        `all_columns` lists (role, name, kind) for all columns that the state reads: the remedy may depend on them.
         """
         column = self.column(name, kind)
         if self.memoize((name, kind, "ok"), lambda: kind.ok(column)):

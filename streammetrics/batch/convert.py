@@ -144,7 +144,7 @@ def _from_library(raw: Any, name: str) -> Array:
     check_column(raw, name)
     convert = _from_list if isinstance(raw, (list, tuple)) else _FROM.get(library)
     if convert is None:
-        # Do not catch errors from an unknown library. Only errors from known libraries become InvalidInputError.
+        # Only errors from known libraries become InvalidInputError. An error from an unknown library is not caught.
         return _from_anything(raw)
     try:
         return convert(raw)
@@ -204,7 +204,7 @@ def find_missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
 
 
 def is_null(column: Any, row: int) -> bool:
-    """Return whether a value in a column is null. After `as_array`, nulls can no longer be told from NaN."""
+    """Return whether a value in the user's column is null rather than NaN; `as_array` converts nulls to NaN."""
     with contextlib.suppress(TypeError, IndexError, KeyError):
         # An integer selects an element of a pandas series by label, not by position.
         value = (column.iloc if hasattr(column, "iloc") else column)[row]
@@ -341,7 +341,7 @@ def _from_arrow(raw: Any) -> Array:
         kind = str(raw.type)
     if kind == "bool" and raw.null_count:
         raw = raw.cast("uint8")
-    # The cast via strings rounds each decimal only once, to the nearest float64.
+    # A direct cast may round a decimal more than once. The cast via strings returns the nearest float64.
     if kind.startswith("decimal"):
         raw = raw.cast("string").cast("float64")
     return arrow_values(raw)
@@ -396,7 +396,7 @@ _FROM: dict[str, Callable[[Any], Array]] = {
 
 
 def format_value(value: Any) -> str:
-    """Return a value as a string; for a time outside the years that Python supports, a number and its unit."""
+    """Return a value as a string. A time outside the years that Python supports is shown as a number and its unit."""
     try:
         return str(value)
     # numpy 2.5 and later raise this error for a time outside the years that Python supports. Show its number and unit.
@@ -405,7 +405,7 @@ def format_value(value: Any) -> str:
 
 
 def to_python_time(value: Any) -> Any:
-    """Return a numpy time as a Python time, or None if it does not fit into 64 bits as microseconds."""
+    """Return a numpy time as a Python time, or None if its number of microseconds does not fit into 64 bits."""
     try:
         return value.astype("M8[us]").item()
     # numpy 2.5 and later raise this error for a time that does not fit into 64 bits as microseconds.
@@ -446,7 +446,7 @@ def as_columns(table: Any) -> Mapping[str, Any] | None:
 
 
 def _of_events(events: Sequence[Any]) -> Mapping[str, Any]:
-    """Return a list of events as columns. An event is a mapping from name to value; missing names give None."""
+    """Return a list of events, which are mappings from name to value, as columns. Absent values become None."""
     other = next((i for i, event in enumerate(events) if not isinstance(event, Mapping)), None)
     if other is not None:
         kind = type(events[other]).__name__

@@ -27,7 +27,7 @@ class DiscoveredKeys(DiscoveredClasses):
     Parameters
     ----------
     missing, missing_values
-        The same as for `Ids`.
+        See `Ids`, which has the same parameters.
     """
 
     expected = Ids.expected

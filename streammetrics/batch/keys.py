@@ -56,7 +56,8 @@ SLOTS = 1 << 12
 # Up to this many strings are encoded by Python, which takes less time than compiling the kernel.
 FEW_TEXTS = 256
 
-# Categories are cached for at most this many categorical columns, and only if there are at most this many categories.
+# The largest number of categorical columns whose categories are cached, and the largest number of categories that such
+# a column may have.
 MOST_CATEGORICALS, MOST_CATEGORIES = 64, 1 << 20
 
 KEYS = "integers, strings, bytes, booleans, dates, timestamps or decimals"
@@ -309,10 +310,10 @@ def number_texts(data: NDArray[np.uint8], starts: Ints, stops: Ints) -> tuple[In
 
 
 def _concatenate_fixed_width(values: NDArray[Any]) -> EncodedTexts | None:
-    """Do for an array what `_concatenate_texts` does for a list; return None if a string has no UTF-8 encoding."""
+    """Return the concatenated bytes of strings and the position where each begins; None if one cannot be encoded."""
     is_unicode = values.dtype.kind == "U"
     texts = values.view(np.uint32 if is_unicode else np.uint8).reshape(len(values), -1)
-    # A code point takes at most four bytes in UTF-8.
+    # numpy stores a code point in four bytes, and UTF-8 needs at most four, so `nbytes` bytes are always enough.
     data, offsets = np.empty(values.nbytes, np.uint8), np.empty(len(values) + 1, np.int64)
     is_invalid = find_kernel("keys:write_texts")(texts, is_unicode, data, offsets)
     return None if is_invalid else (data[: offsets[-1]], offsets)

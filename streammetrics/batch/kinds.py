@@ -1,4 +1,4 @@
-"""Kinds of columns, such as labels, scores, grades and weights, and `Need`, with which a state declares a column."""
+"""Kinds of columns, such as labels, scores and weights, and `Need`, which declares that a state reads a column."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ class Label(Kind):
     def _look_up_labels(self, values: Array, name: str) -> NDArray[np.uint8]:
         """Return labels as 0, 1 or 2 (invalid).
 
-        Raises an error if the values and the label values of the task differ in kind, such as numbers and strings.
+        Raises an error if the types do not match, for example if the column contains strings, but the task names
+        numbers as its label values.
         """
         named = self.labels if self.labels is not None else (self.pos_label,)
         objects = values.dtype.kind in "OT"

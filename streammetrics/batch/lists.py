@@ -27,8 +27,8 @@ _QUERIES = itertools.count()
 class ListedRows(Batch):
     """A batch with one row for each document, made from a batch with one row for each query, or from a padded batch.
 
-    A 0 in the column `mask` marks padding, which is removed. A query without any document keeps one row with `mask` 0.
-    This row counts as not retrieved and not relevant, so the query still counts, as a query without results.
+    A 0 in the column `mask` marks padding, which is removed. A query without any document keeps one row with `mask` 0,
+    which counts as a document that is neither retrieved nor relevant. The metric thus counts a query without results.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class ListedRows(Batch):
         super().__init__({}, parent, np.zeros(0, np.int64))
         owner = np.repeat(np.arange(len(sizes)), sizes)
         self._is_document: Mask | None = None
-        # If there is neither padding nor an empty list, the documents are already in the right order.
+        # If there is neither padding nor an empty list, each row is a document, and no row needs to be moved.
         if "mask" not in parent and sizes.all():
             self._index = owner
             return
@@ -277,8 +277,8 @@ def ranked_lists(
 def _check_lists(sides: Mapping[str, Sequence[Any]]) -> None:
     """Raise InvalidInputError if a row is not a list of documents.
 
-    Python would read a string as a list of letters. If the user passed two dicts, the rows are their keys, which are
-    often strings or numbers, so the message also says how to convert dicts.
+    A string is not accepted, because Python would iterate over its letters. The user may have passed two dicts by
+    mistake, whose iteration yields keys, not lists, so the message also says how to convert dicts.
     """
     for side, rows in sides.items():
         for i, row in enumerate(rows):

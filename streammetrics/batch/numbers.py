@@ -1,4 +1,4 @@
-"""Columns of numbers, such as targets and predictions. Their size is bounded, so that sums of products can be exact."""
+"""Columns of numbers, such as targets. Bounds on the absolute values make exact sums of products possible."""
 
 from __future__ import annotations
 

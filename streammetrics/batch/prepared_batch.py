@@ -140,8 +140,8 @@ def prepare(
 def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batch) -> None:
     """Raise InvalidInputError if states declare columns with `Need.either`, and a batch has none of these columns.
 
-    `requests` has the binding and the needs of each state. A state may find none of its columns, provided that another
-    state finds one.
+    `requests` contains the binding and the needs of each state. The batch may lack all columns of one state if it has
+    a column of another.
     """
     names = list(dict.fromkeys(binding.column(n.role) for binding, needs in requests for n in needs if n.either))
     if names and not any(name in batch for name in names):

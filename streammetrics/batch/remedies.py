@@ -44,8 +44,8 @@ class Remedy(NamedTuple):
     def format(self, bad: int, rows: int) -> str:
         """Return the text of the remedy, given the number of invalid rows and the total number of rows.
 
-        The text also suggests dropping the invalid rows if it is possible that only these are wrong (`single`), unless
-        they are more than half of several rows.
+        If `single` is true, the text also suggests dropping the invalid rows. It does not do so if more than half of
+        the rows are invalid, unless there is only one row.
         """
         if not self.single or (rows > 1 and 2 * bad > rows):
             return self.text
