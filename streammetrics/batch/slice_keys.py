@@ -95,9 +95,9 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _convert_times(values: Array, missing: Any, name: str, exact: bool) -> KindAndContent:
-    """Convert numpy dates and times to a kind of key ("date" or "timestamp") and days or microseconds since 1970.
+    """Return the kind of numpy dates or times, "date" or "timestamp", and their days or microseconds since 1970.
 
-    `exact` is as in `read_slice_keys`.
+    For `exact` see `read_slice_keys`.
     """
     # A column that contains only NaT may have no unit, so it is handled before the unit is read.
     if not len(values) or (missing is not None and missing.all()):
@@ -195,8 +195,8 @@ def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | Non
     if kind is None:
         return None
     words = [_encode_object(v, name) for v in present]
-    # In Python, a `datetime` is also a `date`, so a column that mixes dates and timestamps has passed as dates up to
-    # this check.
+    # In Python, a `datetime` is also a `date`. So the search for `kind` above takes a mixture of dates and timestamps
+    # for dates, and only this check detects it.
     if {k for k, _ in words} != {kind}:
         return None
     if kind == "timestamp" and exact:

@@ -1,7 +1,7 @@
 """Read columns of strings row by row.
 
-`keys.read_keys` first numbers the distinct strings of a column. This step costs more than it saves if a hash of each
-string is enough, as for finding the slice of each row or computing its id.
+`keys.read_keys` first numbers the distinct strings of a column. This step takes more time than it saves if the caller
+needs only a hash of each string, for example to find the slice of each row.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Te
 def _convert_column(raw: Any, name: str) -> Any:
     """Convert a column of keys as `key_column` does, but without copying the short strings of a polars series."""
     is_text = type(raw).__module__.startswith("polars.") and str(getattr(raw, "dtype", "")) == "String"
-    # If polars is installed without pyarrow, or is too old for views, `key_column` converts the series.
+    # If polars is installed without pyarrow, or is too old to export string views, `key_column` converts the series.
     if is_text and find_spec("pyarrow") is not None and hasattr(polars := import_module("polars"), "CompatLevel"):
         views = raw.to_arrow(compat_level=polars.CompatLevel.newest())
         has_values = str(views.type) == "string_view" and views.null_count < len(views)
@@ -119,7 +119,7 @@ def _read_offsets(column: Any) -> Texts | None:
 
 
 def _read_views(column: Any) -> Texts | None:
-    """Return the strings of an Arrow array of type string_view; None if a string has more than 12 bytes."""
+    """Return the strings of an Arrow string_view array; None if a string is too long to be stored inside its view."""
     views, (starts, stops) = _view_words(column), np.empty((2, len(column)), np.int64)
     first = VIEW_BYTES * column.offset + PREFIX_BYTES
     longest = find_kernel("keys:find_view_bounds")(views, first, VIEW_BYTES, starts, stops)
@@ -127,7 +127,7 @@ def _read_views(column: Any) -> Texts | None:
 
 
 def _view_words(column: Any) -> NDArray[np.int32]:
-    """Return a row of four integers for each view of an Arrow array; the first is the number of bytes of the string."""
+    """Return the views of an Arrow string_view array as rows of four integers, which begin with the length."""
     views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, VIEW_BYTES // 4)
     return views[column.offset : column.offset + len(column)]
 

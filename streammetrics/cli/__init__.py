@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 class _TolerantFile(io.FileIO):
-    """Standard output whose reader, such as `head`, may close it early. Any further output is discarded.
+    """An output stream whose reader, such as `head`, may close it early. Any further output is then discarded.
 
     A closed reader changes neither the files that a command writes nor its exit code.
     """
@@ -125,7 +125,7 @@ def _print_version() -> int:
 
 
 def _announce_compilation() -> None:
-    """If the output is a terminal, print that kernels are being compiled, to explain why the command seems to hang."""
+    """If stderr is a terminal, print that kernels are being compiled, to explain why the command seems to hang."""
     if sys.stderr.isatty():
         _print_error("compiling the kernels for this processor, which takes up to a minute; later runs start faster")
 

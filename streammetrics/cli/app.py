@@ -88,7 +88,7 @@ def run(arguments: Sequence[str]) -> int:
 
 def _explain_option(message: str) -> str:
     """Return an error message of the option parser; for an unknown option such as `--json`, suggest `--format json`."""
-    # Some versions of typer put these words, which come from pydantic, before the reason. Remove the words.
+    # Some versions of typer put the words "Value error", which come from pydantic, before the reason. Remove them.
     message = message.replace(": Value error, ", ": ")
     name = message.removeprefix("No such option: --").split(" ")[0]
     return f"there is no option --{name}; did you mean --format {name}?" if name in list(Format) else message
@@ -228,7 +228,7 @@ def _eval(
     )
     names = None if metrics is None else parse_names(metrics)
     sets = list(by or [])
-    # Options from a task file, which command-line options override.
+    # The options in the task file. An option on the command line overrides the same option in the file.
     file_options: dict[str, Any] = {}
     if task is not None:
         task_options: dict[str, object] = {

@@ -202,7 +202,7 @@ class SideComparison:
         return {name: compare_side(name) for name in self.treatments}
 
     def _pair_covariates(self, treatment: str) -> list[tuple[MetricLike, MetricLike]]:
-        """Return each covariate as a pair of metrics, for the treatment and for the control; none for slices."""
+        """Return each covariate as a pair of metrics, of the treatment and of the control; none for slices."""
         covariates = () if self.title else self.options.covariates
         for sides in covariates:
             if missing := [name for name in (treatment, self.control) if name not in sides]:
@@ -213,9 +213,9 @@ class SideComparison:
 
     @property
     def users(self) -> float | Mapping[str, float] | None:
-        """The number of users: one number for two compared arms together, or the number of each arm.
+        """The number of users: one number for both compared arms together, or a number for each arm.
 
-        The number that the user states is preferred to the numbers in the log, unless the log has more users.
+        The number in the options (`--users`) takes precedence over those counted in the log, unless the log has more.
         """
         stated, counted = self.options.users, self.options.counted
         if not self.sides.keys() <= counted.keys():
@@ -410,7 +410,7 @@ def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) 
             f"--arm {sliced.by[0]}: expected at least two arms, found only {options.control}; score a log that contains "
             f"the rows of the other arms, too"
         )
-    # The exposures may have no users in an arm of the log. Count 0 users for such an arm.
+    # The table of exposures may list no user of an arm that is in the log. Such an arm has 0 users.
     counted = {arm: options.counted.get(arm, 0.0) for arm in sides} if options.counted else {}
     options = replace(options, experiment=True, counted=counted)
     return SideComparison(sides, str(options.control), options, **_describe_axis(sliced.total, order))
@@ -431,8 +431,8 @@ def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
 def select_slices(piece: AxisWrapper, top: int | None = None, **shown_how: Any) -> dict[tuple[Any, ...], int]:
     """Return the keys of the slices to show in a table, in order, and the number of rows of each.
 
-    `top` is the maximum number of slices, and `shown_how` contains the options `sort` and `min_rows`. If a limit has
-    merged slices into one, this merged slice is left out.
+    `top` is the maximum number of slices, and `shown_how` contains the options `sort` and `min_rows`. The slice that
+    pools the rows of all slices beyond the limit on stored slices is left out.
     """
     rows: dict[tuple[Any, ...], int] = {}
     for record in build_slice_records(piece, top, **shown_how):
@@ -566,7 +566,7 @@ def expand_metric_names(options: ComparisonOptions, names: Iterable[str]) -> Com
 
 
 def check_metric_names(options: ComparisonOptions, metrics: Mapping[str, Any], side: str = "") -> None:
-    """Raise UsageError if an option names a metric that does not exist, or whose better direction is unknown.
+    """Raise UsageError if an option names a metric that does not exist or that has no known better direction.
 
     `metrics` contains the known metrics by name, and `side` is the name of the side that has them.
     """

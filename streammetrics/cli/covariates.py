@@ -62,7 +62,7 @@ def load_arm_covariates(
     arm : str
         The column of the arms.
     exposures : str or None
-        The path of the table of exposures.
+        The path of the table of exposures, which lists the users of each arm.
     users : Sliced or None
         The users by arm in this table.
     columns : collection of str

@@ -244,8 +244,8 @@ def _by_variant(folder: Path, spec: TaskSpec) -> dict[str, Record]:
 def _color_errors(row: list[Cell] | None) -> list[Cell] | None:
     """Color a row of the table that compares the full log, the sample, and the corrected sample.
 
-    A value of the sample is red if it differs from the full log by more than 2 %. If so, the corrected value next to it
-    is green if it differs by less than 2 %.
+    A value of the sample is red if it differs from the value of the full log by more than 2 %. Next to a red value, the
+    corrected value is green if it differs from the value of the full log by less than 2 %.
     """
     if row is None or row[0].text in ("rows", "positives"):
         return row

@@ -73,7 +73,7 @@ def show_power_table(file: str, metric: str | None, options: dict[str, Any]) -> 
 
 
 def _build_cell(record: dict[str, Any]) -> Cell:
-    """Return a cell with the number of users in a row of `power_table`; notes give the mean number and the days."""
+    """Return a table cell with the required number of users; its notes give the mean number and the number of days."""
     if record["reason"]:
         return Cell("")
     notes = [f"{math.ceil(record['mean_users']):,} on average"] if record["mean_users"] < record["users"] else []

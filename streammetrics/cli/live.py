@@ -65,9 +65,9 @@ class LiveDemo:
         self.server: Any = None
 
     def clock(self) -> float:
-        """Return the simulated time in seconds: the end of the last posted hour plus the run time.
+        """Return the simulated time in seconds: the end of the last posted hour plus the age of the demo in real time.
 
-        The real time for which the demo has run is added so that the clock also advances between two posted hours.
+        Without the second term, the clock would stand still between two posted hours.
         """
         return self.hour * HOUR + time.monotonic() - self.began
 

@@ -95,9 +95,9 @@ def unknown_name_error(
 ) -> UsageError:
     """Return the error for an unknown name; it suggests a similar name, the names that contain it, or all names.
 
-    `what` says what the name stands for, and `place` where it is unknown. If there are too many names for one message,
-    `list_command` is the command that lists all of them. In that case, the message contains only names with a word
-    that begins like the unknown name.
+    `what` says what the name stands for, such as "metric", and `place` where the name is unknown. If there are too many
+    names for one message, `list_command` is the command that lists them. The message then shows only those names in
+    which a word begins like the unknown name.
     """
     by_lower = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)
@@ -114,9 +114,9 @@ def unknown_name_error(
 
 
 def _find_shared_beginning(name: str, names: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the longest beginning of `name` that also begins a word in one of `names`, and all names with such a word.
+    """Return the longest prefix of `name` with which a word in one of `names` begins, and all names with such a word.
 
-    The beginning has at least two characters. The list is empty if there are no such names, or more than 12.
+    The prefix has at least two characters. The list is empty if there are no such names, or more than 12.
     """
     for length in range(len(name) - 1, 1, -1):
         part = name[:length].rstrip("_-@ ")

@@ -81,7 +81,7 @@ def find_model(pattern: str, schema: Any) -> LoggedModel:
 
 
 def _ends_with_class(column: str, name: str) -> bool:
-    """Whether a column name ends with the name of a class as a separate word: `p_female` does not end with "male"."""
+    """Return whether `column` ends with a class name as a separate word: `p_female` does not end with "male"."""
     before = column[: -len(name)] if name and column.endswith(name) else None
     return before is not None and not (before[-1:].isalnum() and name[0].isalnum())
 

@@ -47,7 +47,7 @@ def show_name(library: str, name: str) -> None:
     calls = [_format_peer_call(line) for line in lines]
     last = ""
     for line, call in zip(lines, calls, strict=True):
-        # One call of another library may have several equivalents here, for different kinds of data.
+        # One call of another library may have several equivalents in this library, for different kinds of data.
         data = DATA_WORDS.get(line.data, "") if calls.count(call) > 1 else ""
         head = f"{PEERS[peer]}  {call}{data and f', {data}'}"
         if head != last:

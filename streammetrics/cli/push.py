@@ -25,8 +25,8 @@ class PushTarget:
     experiment, hour : str or None
         The command-line options with the same names.
     source : str
-        Name of the sender. If several machines share a name, scoring a log again on another of these machines replaces
-        the states that were posted for the log before.
+        Name of the sender. Several machines may share a name. If one of them scores a log that another has posted
+        before, the new states replace the old ones.
     seq : int
         Number of this log within the hour, if the hour has several logs.
     """

@@ -106,7 +106,7 @@ def _name_slices(wrapper: AxisWrapper) -> str:
 def _list_inner_axes(wrapper: AxisWrapper) -> Iterator[AxisWrapper]:
     """Yield nested slices or windows, then their total over the outermost axis, over the two outermost axes, and so on.
 
-    For slices with windows, for example, these are the slices and then the windows of all rows.
+    For example, yield slices that contain windows, and then the windows of all rows.
     """
     yield wrapper
     while isinstance(wrapper.inner, AxisWrapper):
@@ -266,7 +266,7 @@ def _list_verdicts(one: SideComparison) -> Iterator[Record]:
 
 
 def _add_notes(records: Iterable[Record], one: SideComparison, sides: Sequence[SideComparison]) -> Iterator[Record]:
-    """Yield the records of the verdicts, with the notes on each treatment: first on all rows, then on slices."""
+    """Yield the records of the verdicts, each with its notes; notes about all rows precede those about slices."""
     related = [one, *(other for other in sides if other.overall is one)]
     for record in records:
         notes = [note.sentence for each in related for note in each.notes.get(record["treatment"], [])]
@@ -289,7 +289,7 @@ def _convert_to_json(value: Any) -> Any:
 def write_csv(result: Any, display: DisplayOptions) -> None:
     """Print a CSV table: `model` (or task), `slice` (such as country=br; empty for all rows), and the columns of `Table`.
 
-    One column for each slicing column follows. NaN is empty, and null is "null".
+    One column for each slicing column follows. NaN is written as an empty cell, and a null key as "null".
     """
     records = list(_list_records(result, display))
     columns = list(dict.fromkeys(name for record in records for name in record["by"]))

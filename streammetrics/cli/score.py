@@ -156,7 +156,7 @@ class EvalRequest:
 
     @property
     def _interval_options(self) -> dict[str, bool]:
-        """Whether each option that has no effect without `--unit` is set, by the name of the option."""
+        """A mapping from the options that have no effect without `--unit` to whether the user has set them."""
         options = self.options
         values: dict[str, Any] = {
             "primary": options.primary,
@@ -178,7 +178,7 @@ class EvalRequest:
 
     @property
     def _slice_options(self) -> dict[str, bool]:
-        """Whether each option that has no effect without `--by` is set, by the name of the option."""
+        """A mapping from the options that have no effect without `--by` to whether the user has set them."""
         is_set = {"limit": self.limit is not None, "keep": self.keep is not None}
         return is_set | {"sort": self.sort is not None, "min-rows": self.min_rows > 0}
 
@@ -299,7 +299,7 @@ def score_log(request: EvalRequest) -> int:
 
 
 def _resolve_options(request: EvalRequest, metrics: Any) -> ComparisonOptions:
-    """Return the comparison options with full names of metrics; raise UsageError if models or metrics do not exist."""
+    """Return the comparison options with full names of metrics; raise UsageError if a model or metric is unknown."""
     if request.unit is None:
         return request.options
     from streammetrics.reports.records import collect_entries, group_comparable_tasks
@@ -364,7 +364,7 @@ def _parse_window(request: EvalRequest, metrics: Any, sets: Sequence[tuple[str, 
 
 
 def _split_users(request: EvalRequest, users: Any) -> UserSplit | None:
-    """Return the users by arm, and the test of their shares; None if the pass did not count users."""
+    """Return the users by arm, and the test of whether their shares are as planned; None if users were not counted."""
     if users is None:
         return None
     shares = parse_shares(request.planned_shares)
@@ -394,7 +394,7 @@ def _compare_sides(request: EvalRequest, saved: Any, split: UserSplit | None) ->
 
 
 def _describe_disbelief(options: ComparisonOptions, sides: Sequence[SideComparison]) -> list[str]:
-    """Return a warning if the number in --users is not used, because the log has more users; otherwise no warning."""
+    """Return a list of one warning if --users is not used, because the log has more users, or else an empty list."""
     if options.users is None or not sides or sides[0].users == options.users:
         return []
     counted = ", ".join(f"{users:,.0f} in {arm}" for arm, users in sides[0].options.counted.items())

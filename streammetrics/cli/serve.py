@@ -167,7 +167,7 @@ def make_token(
 
 
 def list_tokens(url: str, experiment: str | None) -> None:
-    """Print the names of all tokens of owners and readers, and of one experiment; None means all experiments."""
+    """Print the names of the tokens of owners, of readers and of `experiment`, or of all experiments if it is None."""
     with _open_store(url) as store:
         rows = [("owner", row.name) for row in store.tokens(OWNER)] + [
             ("reader", row.name) for row in store.tokens(READER)
@@ -190,7 +190,7 @@ def revoke_token(url: str, whose: str, name: str) -> None:
 
 
 def read_catalog(path: str | None) -> MetricCatalog | None:
-    """Read a catalog of metrics; return None without a path."""
+    """Read a catalog of metrics; return None if `path` is None."""
     if path is None:
         return None
     try:
@@ -200,7 +200,7 @@ def read_catalog(path: str | None) -> MetricCatalog | None:
 
 
 def check_folder(folder: str, catalog: str | None) -> None:
-    """Print whether the definitions in a folder are valid, and exit with status 1 unless all of them are."""
+    """Print how many definitions in a folder are valid; exit with status 1 unless all are."""
     if not Path(folder).is_dir():
         raise UsageError(f"there is no folder {folder}")
     valid, errors = check_definitions(folder, read_catalog(catalog))

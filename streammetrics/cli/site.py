@@ -151,7 +151,7 @@ def build_site(output: Path) -> None:
 
 
 def _escape_bars(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Escape the bars of absolute values in formulas; a pair of bars means a substitution in reStructuredText."""
+    """Escape the bars of absolute values in formulas, because reStructuredText takes two bars for a substitution."""
     lines[:] = [line if ">>>" in line else line.replace("|", "\\|") for line in lines]
 
 

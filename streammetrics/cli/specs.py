@@ -76,8 +76,8 @@ def make_metrics(
     Parameters
     ----------
     specs : iterable of str, optional
-        `tag`, `tag@number`, or `tag` followed by `:setting=value` for each setting. None selects the default metrics
-        that support the scale.
+        Each is the name of a metric, such as `auc`, which may be followed by `@number` and by `:setting=value` for each
+        setting. None selects the default metrics that support the scale.
     default_metrics : iterable of str
         The default metrics.
     cutoffs : sequence of int
@@ -106,7 +106,7 @@ def make_metrics(
 
 
 def _expand_cutoffs(spec: str, cutoffs: Sequence[int]) -> list[str]:
-    """Return one specification for each cutoff, if the metric has a cutoff and the specification does not set it."""
+    """Return one specification for each cutoff; only `spec` itself if its metric has no cutoff or `spec` sets it."""
     head, colon, settings = spec.partition(":")
     is_open = head in METRICS and "@" not in head and not re.search(r"\bk=", settings)
     if not cutoffs or not is_open or find_at_setting(METRICS[head]) != "k":
