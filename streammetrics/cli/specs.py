@@ -174,15 +174,15 @@ def _resolve_tag(tag: str) -> tuple[str, dict[str, Any]]:
 
 
 def unknown_metric_error(name: str) -> UsageError:
-    """Return the error for an unknown metric, with its equivalent from another library, or a similar name."""
+    """Return the error for an unknown metric. For a name from another library, it suggests the equivalent metric."""
     if isinstance(_parse_value(name), (int, float)):
         return UsageError(
             f"expected the name of a metric, found {name!r}; a comma separates metrics, so write each threshold with its "
             f"metric, such as precision@0.05,precision@0.1"
         )
     suggestion = find_suggestion(name, metric_names())
-    # If the unknown name is a part of a name in this library, as "rank" is, the user more likely means that name than a
-    # similar name in another library.
+    # If the unknown name is a part of the name of a metric of this library, as "rank" is, the user more likely means
+    # this metric than a metric of another library.
     is_part = any(name.lower() in tag for tag in metric_names())
     if suggestion is None or (is_part and normalize_name(suggestion.name) not in ("", normalize_name(name))):
         return unknown_name_error("metric", name, metric_names(), list_command="streammetrics catalog")

@@ -260,8 +260,7 @@ def _describe_progress(content: Any) -> str:
 
 def _format_rows(content: Any) -> str:
     piece = split_pieces(content)[0][1]
-    # Every state of the collection stores the number of rows. Read it from the smallest state, which takes the least
-    # time.
+    # All states of the collection have counted the same rows. Reading their number is fastest from the smallest state.
     state = min(states_of(piece), key=lambda s: s.nbytes)
     rows = state.without_axes.facts().get("rows")
     return "" if rows is None else f"{rows:,} rows, "

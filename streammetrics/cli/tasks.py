@@ -158,7 +158,7 @@ class TaskSpec:
     def tasks(self, schema: Any = None) -> dict[str, Task]:
         """Return a task for each model, by the name of the model.
 
-        If there are no scores, the only task has the name "".
+        Without columns of scores or decisions, the only task has the name "".
 
         Parameters
         ----------
@@ -259,7 +259,7 @@ class TaskSpec:
             if metric.settings.get("threshold") is not None
         }
         for name, threshold in thresholds.items():
-            # The specification of a metric can set a scale that differs from the scale of the task.
+            # Check the scale of the metric, because its specification may set another scale than that of the task.
             if metrics[name].settings.get("scale", self.scale) == "probability":
                 self._check_threshold(name, type(metrics[name]), threshold)
         labelled = [name for name, roles in needs.items() if "y_true" in roles]
@@ -326,10 +326,10 @@ class TaskSpec:
             ) from None
 
     def check_unread_columns(self, names: Collection[str], read: Collection[str]) -> None:
-        """Raise UsageError if a score column that no metric reads is not in the log.
+        """Raise UsageError if a column of --score or --pred that no metric reads is not in the log.
 
-        If a column that metrics read is missing, reading the log raises an error. `names` contains the columns of the
-        log, and `read` contains the columns that metrics read.
+        The check leaves out the columns that metrics read, because reading the log checks these. `names` contains the
+        columns of the log, and `read` the columns that metrics read.
         """
         for column in (*self.score, *self.pred):
             if column not in (*names, *read) and not re.search(r"[*?]", column):

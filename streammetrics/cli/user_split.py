@@ -50,7 +50,7 @@ def build_user_counter(metrics: Any, arm: str | None) -> Sliced | None:
 
 
 def count_exposures(path: str, counter: Sliced | None, threads: int | None) -> Sliced:
-    """Return the users by arm in a log of exposures. `counter` is an empty counter, which names the columns."""
+    """Return the users by arm in a log of exposures. `counter`, which is empty, names the columns of arms and units."""
     from streammetrics.io.evaluate import evaluate
     from streammetrics.io.logs import Log
 
@@ -77,7 +77,7 @@ def build_user_split(
     Raises
     ------
     UsageError
-        An arm has no planned share.
+        Shares are planned, but not for every arm.
     """
     arms = {key: format_atom(key) for key in users.keys if key is not None}
     # Users can write a boolean arm in lower or upper case, such as true or True.

@@ -254,7 +254,7 @@ def _feed_keys() -> None:
 
 
 def _feed_many_values() -> None:
-    """Update metrics with more distinct values than a cell stores exactly, without slices and with two slices."""
+    """Update metrics with more distinct values than a state stores exactly, first without slices, then with two."""
     values = np.random.default_rng(0).normal(size=1 << 14)
     keys = np.arange(len(values)) % 2
     for metric in (Quantile(), Sliced(Quantile(), by="key")):

@@ -96,7 +96,7 @@ class Accumulator:
 
     @property
     def all_states(self) -> tuple[State, ...]:
-        """The states of all updaters, including rows that `states` may leave out, such as old updates in a `Recent`."""
+        """The states of all updaters. They may include rows that `states` omits, such as old rows in a `Recent`."""
         updater: BatchUpdater | None = self.__dict__.get("_updater")
         # Another thread may create the updater at this moment. It deletes the initial states only after the updater
         # exists. If there are no initial states, `self.updater` thus returns the existing updater or creates one.
@@ -236,7 +236,7 @@ class Accumulator:
     # -- the answers --------------------------------------------------------------------------------------------------
 
     def answer(self) -> Answer:
-        """Return the answers for the current states: values, bounds and intervals."""
+        """Compute the values, bounds and intervals of the current states."""
         return self.definition.read(self.states)
 
     # -- identity -----------------------------------------------------------------------------------------------------

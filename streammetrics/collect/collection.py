@@ -131,10 +131,10 @@ class StatePlan:
 
 
 def _bound_needs(read: Read) -> list[Need]:
-    """Return the columns that a read needs, with the label values and the score scale of its task.
+    """Return the columns that the state of `read` needs, with the label values and the score scale of its task.
 
-    If the state computes a column that a batch lacks, the column counts as required here, so that the read can share a
-    state with a read that requires the column.
+    A column that the state can compute itself is returned as required. The state can then be shared with a metric that
+    requires this column.
     """
     needs = [replace(n, optional=False, derived=False) if n.derived else n for n in read.state.needs()]
     return [read.binding.adapt_need(n) for n in needs]
@@ -146,7 +146,7 @@ def _insert_metric_name(difference: str, name: str) -> str:
 
 
 def _bind_read(definition: Definition, read: Read, binding: Binding) -> Read:
-    """Return a read whose roles are bound to the columns of a task.
+    """Return `read` with its roles bound to the columns of a task.
 
     Raise an error if the read already belongs to a task, or if the scale of the task differs from that of the metric.
     """
@@ -198,7 +198,7 @@ class CollectionAnswers(NamedAnswers):
     plan : StatePlan
         The members of the collection, and the states that each of them reads.
     states : sequence of State
-        The states of the collection, with one cell.
+        The states of the collection, which have no slices.
     """
 
     def __init__(self, plan: StatePlan, states: Sequence[State]) -> None:
@@ -347,9 +347,9 @@ class CollectionDefinition(Definition):
             for place, i, state in zip(
                 entry.places, old.definition.sources(entry.definition), coarse_states, strict=True
             ):
-                # The settings differ if several metrics share the state, because `own_states` has kept only the content
-                # that this metric needs. Such a state has no setting `bits`, and `coarsen` does not change it, so take
-                # the shared state instead.
+                # If several metrics share a state, `own_states` has kept only the content that this metric needs, so
+                # the settings differ from those of the new state. Such a state has no setting `bits`, and coarsening
+                # does not change it, so take the shared state instead.
                 if new_states[place].settings != state.settings:
                     state = states[old.places[i]].narrow(new_states[place])
                 new_states[place] = state
@@ -456,10 +456,10 @@ def _rebuild_definition(items: Sequence[tuple[str, Definition, Binding]], on_inv
 
 
 def rename_number(number: str, definition: Definition, name: str) -> str:
-    """Return the full name that a number of a member has in the collection, such as "ctr/recall_each/0".
+    """Return the full name of one of the values of a member, such as "ctr/recall_each/0".
 
-    `number` is the name that the number has in the member alone, such as "recall_each/0", and `name` is the name of the
-    member in the collection.
+    `number` is the name of the value if the member is used alone, such as "recall_each/0", and `name` is the name of
+    the member in the collection.
     """
     alone = isinstance(definition, MetricDefinition)
     return name + number.removeprefix(definition.name) if alone else f"{name}/{number}"

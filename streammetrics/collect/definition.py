@@ -184,7 +184,7 @@ class Definition:
     # -- the answers --------------------------------------------------------------------------------------------------
 
     def read(self, states: Sequence[State]) -> Answer:
-        """Return the answers (values, bounds and intervals) for states that have one cell."""
+        """Compute the values, bounds and intervals for states with one cell (without slices)."""
         raise TypeError(f"{self.type_name} has no value of its own; use its total attribute")
 
     def metric_reads(self) -> dict[str, MetricRead] | None:
@@ -192,15 +192,15 @@ class Definition:
         return None
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
-        """Return a `Sample` (values in all cells, and replicates if there are shards) for each scalar of each metric.
+        """Return a `Sample` for each scalar of each metric, from which comparisons and intervals are computed.
 
-        Comparisons and intervals are computed from samples. The states may have any number of cells. The value of a
-        metric may consist of several scalars, such as one for each class.
+        The states may have any number of cells (such as slices). A sample contains the values in all cells and, if
+        there are shards, jackknife replicates. A metric may consist of several scalars, such as one for each class.
         """
         raise TypeError(f"{self.type_name} cannot be compared; compare the objects that the {self.type_name} contains")
 
     def intervals_of_cells(self, states: Sequence[State], confidence: float) -> dict[str, list[Interval]] | None:
-        """Return the intervals of each metric, one for each cell; None if intervals have to be computed cell by cell."""
+        """Return the intervals of each metric in all cells (such as slices); None if cells must be handled one by one."""
         return None
 
     def check_states(self, states: Sequence[State]) -> None:
@@ -226,7 +226,7 @@ class Definition:
     def seal(self, parts: int | None = None) -> Any:
         """Return the definition of the copy that `sm.seal` makes, whose groups get no more rows.
 
-        `parts` is the number of partitions into which the groups are divided; None if the metrics declare it.
+        `parts` is the number of partitions into which the groups are divided; None if the metrics declare this number.
         """
         return self
 
@@ -235,9 +235,9 @@ class Definition:
         raise NotImplementedError
 
     def coarsen_states(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
-        """Return these states with fewer buckets, as the coarser definition `new` reads them.
+        """Return `states` with fewer buckets, as the coarser definition `new` reads them.
 
-        The states may have any number of cells.
+        The states may have any number of cells (such as slices).
         """
         return [coarsen_state(s, bits) for s in states]
 

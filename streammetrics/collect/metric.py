@@ -106,7 +106,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         raise NotImplementedError(f"{type(self).__name__} does not implement make_state()")
 
     def of(self, state: Any) -> Any:
-        """Compute the value of a state with one cell, from nothing but the settings and the state.
+        """Compute the value of a state with one cell (without slices), from nothing but the settings and the state.
 
         A float or a `Quotient` is exact except for one rounding. `Limits` contain the value and its certified bounds, and
         an array or a NamedTuple contains several values. None means that the value is undefined.
@@ -127,22 +127,22 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def estimate(self, reading: Reading, method: str) -> Estimate | None:
         """Return the value with its standard error by `method`; None if the metric has no standard error.
 
-        The reading belongs to one cell or, if its values are arrays, to many cells. `method` is one of
-        `about.interval_methods`.
+        The reading belongs to one cell or, if its values are arrays, to many cells (such as slices). `method` is one
+        of `about.interval_methods`.
         """
         return None
 
     def read(self, state: S) -> Reading:
-        """Return a `Reading` (value, bounds and standard error) of a state with one cell.
+        """Return a `Reading` (value, bounds and standard error) of a state with one cell (without slices).
 
         The state has two classes, one label or one output; `reading` also handles more. If ``about.read_cells`` is
-        `read_side_by_side`, this method also gets states of many cells, whose counts are arrays (see
+        `read_side_by_side`, the state may also have many cells (such as slices). Its counts are then arrays (see
         `State.vectorize`).
         """
         return OwnReading(self, state)
 
     def reading(self, state: S) -> Reading:
-        """Return a `Reading` (value, bounds and standard error) of a state with one cell.
+        """Return a `Reading` (value, bounds and standard error) of a state with one cell (without slices).
 
         Metrics of several classes, labels or outputs override this method; by default it calls `read`.
         """
