@@ -58,7 +58,7 @@ class Classes(Kind):
     names : int or tuple of int or str
         The classes in their order. A number n means the classes 0, 1, ..., n - 1.
     ignore : int or str, optional
-        A class whose rows are left out; the state counts how many. It need not be one of `names`.
+        A class whose rows are left out; the state counts how many rows this affects. It need not be one of `names`.
     """
 
     def __init__(self, names: int | tuple[Any, ...], ignore: Any = None) -> None:
@@ -179,7 +179,7 @@ class Classes(Kind):
 class ScoresOrClasses(Matrix):
     """Either a matrix with a score for each class, or a column of predicted classes (integers or strings).
 
-    The data decide which of the two a column is, so `variant` returns the kind for each batch.
+    The two can only be told apart by the data, so `variant` inspects each batch and returns the kind of its column.
     """
 
     def __init__(self, names: int | tuple[Any, ...]) -> None:
@@ -299,7 +299,7 @@ class DiscoveredClasses(Kind):
     Parameters
     ----------
     ignore : int or str, optional
-        A class whose rows are left out; the state counts how many.
+        A class whose rows are left out; the state counts how many rows this affects.
     """
 
     expected = f"a class: an integer, or a string or bytes of up to {LONGEST} bytes"

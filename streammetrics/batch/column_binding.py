@@ -46,7 +46,7 @@ class Binding:
         How to correct for down-sampling. "score" replaces each score p by p / (p + (1 - p) / r). "rows" multiplies the
         weight of each negative row by 1 / r. "both" does both.
     scale : {"probability", "logit"}
-        The scale of the scores, on which their correction depends.
+        The scale of the scores. It determines the formula by which scores are corrected.
     ranks : bool
         Whether only the order of the scores matters. If so, scores are counted without correction, and thresholds are
         corrected when results are read.

@@ -446,8 +446,8 @@ def _power(
 ) -> None:
     """Print the number of users that an experiment needs.
 
-    With --planned, print the smallest difference that these users can detect.
-    With --table, print the users for several differences, and for guardrails.
+    With --planned, print the smallest difference that this number can detect.
+    With --table, print the numbers for several differences and guardrails.
     """
     from streammetrics.cli.comparison import parse_directions, parse_margins
     from streammetrics.cli.experiment_size import show_power, show_power_table

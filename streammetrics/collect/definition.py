@@ -200,7 +200,7 @@ class Definition:
         raise TypeError(f"{self.type_name} cannot be compared; compare the objects that the {self.type_name} contains")
 
     def intervals_of_cells(self, states: Sequence[State], confidence: float) -> dict[str, list[Interval]] | None:
-        """Return the intervals of each metric in all cells (such as slices); None if cells must be handled one by one."""
+        """Return the intervals of each metric in all cells (such as slices); None if each cell needs its own call."""
         return None
 
     def check_states(self, states: Sequence[State]) -> None:

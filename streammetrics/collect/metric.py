@@ -370,12 +370,12 @@ class MetricDefinition(Definition):
         if not self.can_coarsen:
             raise TypeError(f"cannot coarsen {self.name}, because this metric has no histogram")
         state: Any = self.metric.make_state()
-        # Not every state has these settings: a histogram with bins of equal width has no `bits`, and a mean over rows
-        # has no `limit`.
+        # Not every state has the settings `bits` and `limit`: a histogram with bins of equal width has no `bits`, and a
+        # mean over rows has no `limit`.
         fewer = state.coarsen(bits) if "bits" in state.settings else state
         has_limit = "limit" in self.metric.settings and hasattr(fewer, "limit")
-        # `limit` is the number of rows that a cell keeps exactly. Its default depends on `bits`, so the value of the
-        # coarser state is passed explicitly.
+        # `limit` is the largest number of rows that are stored exactly, without buckets. Its default depends on `bits`,
+        # so the value of the coarser state is passed explicitly.
         limit = {"limit": fewer.limit} if has_limit else {}
         return MetricDefinition(type(self.metric)(**(_constructor_arguments(self.metric) | {"bits": bits} | limit)))
 
@@ -414,7 +414,7 @@ def _unpickle_definition(data: bytes) -> Definition:
 
 
 class OpaqueMetric(Metric[Any, Any]):
-    """A saved metric whose class is unknown here, because the package that defines it is not imported.
+    """A saved metric whose class is unknown, because the package that defines the class is not imported.
 
     It can be loaded, merged and saved, but not computed.
     """

@@ -94,7 +94,7 @@ class MetricLike(Plottable):
         Raises
         ------
         IncompatibleStateError
-            The other object has a different type or different settings, contains rows that were not counted here, or has
+            The other object has a different type or different settings, contains rows that this object does not, or has
             states that cannot be subtracted (minima, sketches, samples, sealed groups). Both objects are unchanged.
 
         Examples
@@ -207,7 +207,7 @@ def states_of(thing: MetricLike) -> tuple[State, ...]:
 
 
 def answer_of(thing: MetricLike) -> Answer:
-    """Return the answers for the current states of an object: values, bounds and intervals."""
+    """Compute the values, bounds and intervals of the current states of an object."""
     return thing._accumulator.answer()
 
 
@@ -239,7 +239,8 @@ def merge_and_consume(metrics: Sequence[Any]) -> Any:
     only up to a limit. If a cell exceeds the limit in all metrics together, its rows move to histogram buckets without
     being sorted first. No other thread may use the metrics meanwhile. Afterwards, only the first metric may be used.
 
-    The result does not contain the first and the last query, because threads count the parts of a log in any order.
+    The result does not record which queries were counted first and last, because the threads share the parts of the
+    log in any order.
     """
     total, *others = metrics
     for first, *rest in zip(*(one._accumulator.updaters for one in metrics), strict=True):
@@ -250,7 +251,7 @@ def merge_and_consume(metrics: Sequence[Any]) -> Any:
 
 
 def without_block_ends(thing: Any) -> Any:
-    """Return an object with the same content, but without the first and the last query of ranking metrics.
+    """Return an object with the same content, but without the IDs of the queries that were counted first and last.
 
     If there are no ranking metrics, return the object itself.
     """

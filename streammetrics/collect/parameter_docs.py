@@ -33,14 +33,14 @@ class InheritedDocs:
 
 
 def inherit_parameter_docs(cls: Any) -> None:
-    """Let the docstring of a class include the parameters that only its base classes document, and its cost."""
+    """Let the docstring of a class include the parameters that only base classes document, and the cost of a metric."""
     text = vars(cls).get("__doc__")
     if text:
         cls.__doc__ = InheritedDocs(text)
 
 
 def _complete_docs(cls: Any, text: str) -> str:
-    """Return `text`, the docstring of a class, with the parameters that only its base classes document added."""
+    """Return the docstring `text` of a class, to which the parameters that only its base classes document are added."""
     before, own, after = _split_docstring(text)
     missing = settable_names(cls).difference(*(names for names, _ in own))
     added = []

@@ -27,5 +27,6 @@ class Plottable:
             The axes of the chart; or an array of axes if a new figure has several charts. An object without a chart
             raises TypeError.
         """
-        # The module draws all kinds of objects, which are built on this one, so it can only be loaded on demand.
+        # The module of plots imports the classes of metrics, which derive from this class. Importing it only on demand
+        # avoids a circular import.
         return import_module("streammetrics.reports.plots").plot(self, ax, label=label)

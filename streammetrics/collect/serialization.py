@@ -163,10 +163,10 @@ def merge(parts: Iterable[Any], *more: Any, metrics: str = "same", max_bytes: in
     Notes
     -----
     For ranking metrics, give each worker whole queries. If the rows of a query are in two parts, the merged state would
-    count the query twice. A state contains the first and the last query that it has counted, so `merge` raises an error
-    if the log was cut inside a query. It cannot detect other queries with rows in two parts, such as those of a shuffled
-    log; `evaluate` of `streammetrics.engines` brings the rows of a query together. An object that was merged from
-    several parts loses its first and last queries when it is saved, so merge all parts in one step.
+    count the query twice. A state contains the IDs of the first and the last query that it has counted, so `merge`
+    raises an error if the log was cut inside a query. It cannot detect other queries with rows in two parts, such as
+    those of a shuffled log; `evaluate` of `streammetrics.engines` brings the rows of a query together. An object that
+    was merged from several parts is saved without these two IDs, so merge all parts in one step.
 
     In addition to the result, at most 16,384 saved parts, and at most 64 MiB of them, are in memory at a time.
 
@@ -252,7 +252,7 @@ class _SavedPart(NamedTuple):
 
     @property
     def header_text(self) -> str:
-        """The header as text (the settings). Parts with equal headers are merged without building objects."""
+        """The header (the settings) as text. Parts with equal headers are merged without building objects."""
         return self.frame.kind.about
 
     @property
@@ -357,7 +357,10 @@ def _merge_frames(run: list[_SavedPart]) -> Any:
 
 
 def _join_ends(merged: Any, run: list[_SavedPart]) -> Any:
-    """Return the merged object of a run with the first and the last queries of its parts, after comparing them."""
+    """Return `merged` with the IDs of the first and the last queries of all parts.
+
+    Raises IncompatibleStateError if the last query of one part is the first of another.
+    """
     ends = [one.frame.ends for one in run if one.frame.ends is not None]
     if not ends or isinstance(merged, State):
         return merged

@@ -335,9 +335,9 @@ def _count_false_alarms(sharded: Sharded, states: Sequence[State], name: str, al
 
 
 def _pair_arms(total: State) -> tuple[list[int], list[int]]:
-    """Return two lists of cells to compare, the first arm and the other arm of each pair, for all runs.
+    """Return the cells to compare in all runs as two lists of indices: arm 0, and the arm that is compared with it.
 
-    A pair is left out if one of its arms has no rows.
+    A pair of arms is left out if one of them has no rows.
     """
     if not len(total):
         return [], []

@@ -156,9 +156,9 @@ class AxisDefinition(Definition):
         self.inner.check_states(states)
 
     def places(self, states: Sequence[State]) -> Places:
-        """Return, for each key, the indices of its cells: one array for each state.
+        """Return a dict that maps each key to the indices of its cells: a list with one array for each state.
 
-        Keys are sorted. `REST`, the key of all cells that are not kept, is last. Callers may change the dict.
+        The keys are sorted. `REST`, which stands for all cells that are not kept, is last. Callers may change the dict.
         """
         # States are immutable, so the first state caches the result.
         cache: dict[Any, Any] = states[0].__dict__.setdefault("_places", {})
@@ -191,7 +191,8 @@ class AxisDefinition(Definition):
             first = first or len(cells)
         if len(cells) > first:
             return {k: cells[k] for k in sorted(cells, key=_key_order)}
-        # Cells are sorted by key, and cells of rows that are not kept come first. Move these cells to the end.
+        # Cells are sorted by key, and `REST`, which stands for all cells that are not kept, comes first. Move it to the
+        # end.
         if REST in cells:
             cells[REST] = cells.pop(REST)
         return cells
@@ -232,8 +233,8 @@ class AxisDefinition(Definition):
 class AxisWrapper(MetricContainer):
     """A metric, a collection or a wrapper in every cell of an axis; a mapping from keys to such objects.
 
-    If no cell has the key, ``wrapper[name]`` returns all cells of the metric or task with this name. Use `task` for a task
-    whose name may also be the key of a cell.
+    If no cell has the key `name`, ``wrapper[name]`` returns all cells of the metric or task with this name. Use `task`
+    for a task whose name may also be the key of a cell.
     """
 
     @property

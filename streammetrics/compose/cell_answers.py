@@ -59,7 +59,7 @@ class CellAnswers(Answer):
 
     @cached_property
     def answers_by_key(self) -> dict[Any, Answer]:
-        """The answer of each key, computed separately."""
+        """A mapping from each key to its answer. Each answer is computed separately."""
         return {unwrap_key(key): self.cell_answer(at) for key, at in self.places.items()}
 
     @cached_property

@@ -67,7 +67,7 @@ class LogIdentity(NamedTuple):
 
 
 class CheckpointAccumulator(Accumulator):
-    """The accumulator of an unfinished pass. Its states are those of the total, which has its own accumulator."""
+    """The accumulator of an unfinished pass. Its states are those of `total`, the accumulator of the metrics."""
 
     def __init__(
         self, definition: Any, states: Sequence[State] | None = None, total: Accumulator | None = None
@@ -113,7 +113,7 @@ class CheckpointAccumulator(Accumulator):
 
 
 class CheckpointDefinition(Definition):
-    """The definition of an unfinished pass: the total, the log, and the parts that were counted."""
+    """The definition of an unfinished pass: the metrics (`total`), the log, and the parts that were counted."""
 
     kind = "checkpoint"
     accumulator_type = CheckpointAccumulator
@@ -156,8 +156,8 @@ class CheckpointDefinition(Definition):
             raise ValueError("the numbers of parts, rows, files and bytes must be integers")
         if not all(isinstance(text, str) for text in log[2:]):
             raise ValueError("the digests of a log must be strings")
-        # The header may be damaged. In a valid header, ranges are sorted and do not touch. The list of the first and
-        # last numbers of all ranges must therefore be strictly increasing.
+        # The header may be damaged. In a valid header, ranges are sorted and do not touch. The list of the bounds of
+        # all ranges must therefore be strictly increasing.
         edges = [edge for pair in part_ranges for edge in pair]
         if not all(type(edge) is int for edge in edges) or not all(len(pair) == 2 for pair in part_ranges):
             raise ValueError("the ranges of parts must be pairs of integers")
