@@ -203,8 +203,8 @@ class ScoresOrClasses(Matrix):
         values = as_array(raw, name)
         if values.dtype.kind != "f":
             return self.classes
-        # A column of integers with missing values arrives as floats with NaN. If the other values are whole numbers,
-        # they are classes, not scores.
+        # A column of integers with missing values arrives as floats with NaN. So if some values are NaN and all others
+        # are whole numbers, the column contains classes, not scores.
         present = values[~np.isnan(values)]
         return self.classes if len(present) < len(values) and (present == np.floor(present)).all() else self.scores
 

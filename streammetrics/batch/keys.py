@@ -161,8 +161,8 @@ def _from_series(raw: Any, library: str, name: str) -> Any:
 def _from_categorical(raw: Any) -> Any:
     """Return a pandas categorical as an Arrow dictionary array.
 
-    If there are more categories than rows, the dictionary contains only the categories that occur, so that the next steps
-    take no longer than for other columns.
+    If there are more categories than rows, the dictionary contains only the categories that occur, so that later steps
+    take no time for unused categories.
     """
     import pyarrow as pa
 

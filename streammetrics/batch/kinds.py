@@ -232,7 +232,7 @@ class Target(Score):
         return hash((Target, self.hard_label))
 
     def convert(self, values: Array, name: str) -> Column:
-        # `Label` converts an invalid label to 2, which lies outside [0, 1] and is therefore invalid here too.
+        # `Label` converts an invalid label to 2, which lies outside [0, 1] and is therefore also an invalid soft label.
         if self.hard_label is not None:
             hard = self.hard_label.convert(values, name)
             return Column(hard.values.astype(np.float64), hard.source)

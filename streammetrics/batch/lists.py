@@ -60,7 +60,7 @@ class ListedRows(Batch):
             return
         kept = self._read_mask() if "mask" in parent else np.ones(len(owner), bool)
         # `cells` contains the position of each document, followed by one -1 for each query without documents. Sorting
-        # by query then moves each -1 to the place of its query.
+        # `cells` by query moves each -1 to where the documents of its query would be.
         bare = np.bincount(owner[kept], minlength=len(sizes)) == 0
         cells = np.concatenate([np.flatnonzero(kept), np.full(int(bare.sum()), -1)])
         owner = np.concatenate([owner[kept], np.flatnonzero(bare)])

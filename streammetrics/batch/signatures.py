@@ -1,7 +1,7 @@
 """Signatures of batches: the dtypes and strides of the columns. Plans for counting batches are cached by signature.
 
-The functions here run for each batch, so they must be fast. For each number of columns, their source code is generated
-without loops, so that a call takes a fraction of a microsecond.
+The functions of this module run for each batch, so they must be fast. Their source code is generated without loops, for
+each number of columns, so that a call takes a fraction of a microsecond.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def make_matcher(ndims: tuple[int, ...]) -> Callable[..., Callable[..., bool]]:
 def to_plain_array(column: Any, name: str) -> Any:
     """Convert a column to a numpy array if a fast conversion exists, as for pandas columns and tensors.
 
-    Any other column is returned unchanged. A tensor on a device is copied here, so later steps need not copy it again.
+    Any other column is returned unchanged. A tensor is copied from its device, so later steps need not copy it again.
     """
     convert = _find_converter(type(column))  # type: ignore[arg-type]  # a class can be hashed
     return column if convert is None else convert(column, name)

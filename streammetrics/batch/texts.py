@@ -64,9 +64,9 @@ class Texts(NamedTuple):
 def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Texts | None]]]:
     """Return a column of keys as `key_column` converts it, and the strings of each block of rows.
 
-    A column has no blocks if `read_slice_column` must read it instead: because it contains keys other than strings,
-    because it stores each distinct string only once, or because it is a list or array of objects that are not all
-    strings. If an object in a later block is not a string, the iterable yields None for that block.
+    There are no blocks if `read_slice_column` must read the column instead. This is so for numpy arrays other than
+    arrays of objects, for columns that store each distinct string only once, and if the first block contains a key that
+    is not a string. If a later block contains such a key, the iterable yields None for that block.
     """
     column = _convert_column(raw, name)
     if isinstance(column, np.ndarray) and column.dtype != object:

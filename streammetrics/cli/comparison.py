@@ -81,11 +81,11 @@ class ComparisonOptions:
     better : dict of str to str
         Whether "high" or "low" values are better, for metrics without a known better direction.
     users : float or None
-        The number of users so far, in both sides together.
+        The number of users so far, on the two compared sides together.
     counted : dict of str to float
         The number of users of each arm in the log; empty if they were not counted.
     planned : float or None
-        The planned number of users in both sides together.
+        The planned number of users, on the two compared sides together.
     final : bool
         Whether the experiment is over, so that no more users will join.
     sequential : bool

@@ -73,7 +73,8 @@ def select_results(result: Any, metrics: Sequence[str] | None, by: Sequence[tupl
 def roll_up(wrappers: Sequence[AxisWrapper], names: tuple[str, ...]) -> AxisWrapper:
     """Return slices by these columns, such as `country`, from saved slices by more columns, such as `country,device`.
 
-    The slices are merged over the other columns. If there are several candidates, the one with the fewest columns is used.
+    Slices that differ only in the other columns are merged. If several saved objects have slices by all `names`, the
+    one with the fewest columns is used.
     """
     candidates = [each for one in wrappers for each in _list_inner_axes(one)]
     fitting = sorted((one for one in candidates if set(names) <= set(_levels(one))), key=lambda one: len(_levels(one)))

@@ -83,7 +83,7 @@ def read(path: str | os.PathLike[str]) -> bytes:
 def _add_path_to_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Make an OSError raised in the `with` block name this path instead of any other.
 
-    Without this, an error in a read or write names no path, and other errors name the temporary file.
+    By itself, an error in a read or write names no path, and an error in another call names the temporary file.
     """
     try:
         yield

@@ -44,8 +44,8 @@ class Task:
         GroupAUC) use the scores unchanged, and correct their thresholds. "rows" gives negatives the weight 1 / r, for a
         log that was down-sampled. "both" does both.
     scale : {"probability", "logit"}
-        The scale of the scores, on which their correction depends. If a metric has a setting `scale` of its own, the
-        two must agree.
+        The scale of the scores, which determines how they are corrected. If a metric has a setting `scale`, both must
+        have the same value.
     **others : str
         The columns for other roles of the metrics, such as `document` of ``NDCG(ties="document")``. A role that no
         metric reads raises TypeError.

@@ -36,7 +36,7 @@ class CellAnswers(Answer):
     Parameters
     ----------
     definition : AxisDefinition
-        The definition, which has the axis and the definition in each cell (`inner`).
+        The definition of the wrapper. It contains the axis, and the definition of the object in each cell (`inner`).
     states : sequence of State
         The states of all metrics. Their first axis is the axis of the definition.
     """
