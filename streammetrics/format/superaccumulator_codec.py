@@ -36,16 +36,17 @@ BLOCK = 1 << 10
 
 
 def pack_superaccumulators(numbers: Array) -> tuple[Array, Array, Array]:
-    """Encode superaccumulators, which are exact sums, of shape (n, chunks).
+    """Encode n superaccumulators (exact sums), given as an array of shape (n, chunks).
 
     Returns
     -------
     places : uint64 of shape (n,)
         Twice the index of the first nonzero word of each number, plus 1 for a negative number.
     lengths : uint64 of shape (n,)
-        The number of stored words of each number.
+        The number of stored words of each number: those from the first nonzero word on, without the highest words
+        that only repeat the sign.
     words : uint32
-        The stored words of all numbers, lowest first.
+        The stored words of all numbers, one number after the other, each with its lowest word first.
     """
     blocks = [_pack_block(numbers[i : i + BLOCK]) for i in range(0, max(len(numbers), 1), BLOCK)]
     places, lengths, words = (np.concatenate(m) for m in zip(*blocks, strict=True))

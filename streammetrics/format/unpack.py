@@ -1,4 +1,4 @@
-"""Decode and check any number of sections of one schema in one pass.
+"""Decode and check any number of sections (encoded states) of one schema in one pass.
 
 Only bytes that `pack_state` could have written are accepted. So equal contents have equal digests, and every state that
 untrusted bytes produce could also result from counting rows. The memory that decoding takes is computed from the
@@ -177,8 +177,7 @@ def _unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int
     state = like.with_cells(Cells(*table, entries))
     _check_state(state, reader)
     if reader.is_single:
-        # Build a new state with the same content, because the checks have cached further arrays in the objects of the
-        # first state.
+        # The checks have cached arrays in `state`. Return a new state with the same content and without these arrays.
         state = like.with_cells(Cells(*table, {n: tallies_.narrow_types(e) for n, e in entries.items()}))
     return Sections(state, reader.find_boundaries(reader.fronts), reader.find_boundaries(reader.cells))
 

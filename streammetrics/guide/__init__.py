@@ -1,1 +1,1 @@
-"""The pages of `streammetrics guide`, and tables of the metrics of other libraries with their equivalents."""
+"""The pages of `streammetrics guide`, and tables that list the equivalents of metrics from other libraries."""

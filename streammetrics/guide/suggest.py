@@ -100,7 +100,7 @@ def find_suggestion(name: str, names: Iterable[str]) -> NameSuggestion | None:
 
 
 def _find_peer_name(name: str) -> NameSuggestion | None:
-    """Return the equivalent of a metric in another library, or None if no library has a metric with this name.
+    """Return the equivalent of the metric that another library calls `name`; None if no library has such a metric.
 
     Case and punctuation of the name do not matter, but a metric with exactly this spelling takes precedence.
     """

@@ -1,4 +1,4 @@
-"""Compute metrics after each round of a boosting library. The modules for CatBoost, LightGBM and XGBoost use this one."""
+"""Compute metrics after each boosting round. The modules for CatBoost, LightGBM and XGBoost use this module."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RoundScorer:
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to compute; the object itself does not change.
+        The metrics to compute, on a copy: this object does not change.
     link : {"probability", "logit", "log", "identity"}
         The scale of predictions.
     maximize : bool, optional
@@ -74,7 +74,7 @@ class RoundScorer:
             )
 
     def _find_known_directions(self, maximize: bool | None) -> dict[str, bool]:
-        """Return a dict that says for the name of each value whether higher is better; raise ValueError if unknown."""
+        """Return whether higher is better, by name of the value; raise ValueError if this is unknown for a value."""
         known = find_directions(self._scorer.metrics, maximize)
         directions = {own: known.get(own, maximize) for own in self._scorer.names}
         if unknown := [own for own, is_high in directions.items() if is_high is None]:
@@ -123,7 +123,7 @@ class RoundScorer:
 
 
 def mark_builtin_name(name: str, builtin: Collection[str]) -> str:
-    """Insert "_sm" into a name that a built-in metric of the booster has ("ndcg@5" becomes "ndcg_sm@5").
+    """Insert "_sm" into a name if the booster has a built-in metric of that name ("ndcg@5" becomes "ndcg_sm@5").
 
     A booster appends values with equal names to one list, which would then have two values for each round.
     """

@@ -19,15 +19,15 @@ from ..state.state import State
 
 __all__ = ["compile_kernels"]
 
-# The numbers of rows in the artificial batches whose counting compiles the kernels. A histogram keeps up to 65,536 rows
+# Counting artificial batches of these sizes, in rows, compiles the kernels. A histogram keeps up to 65,536 rows
 # exactly. The largest batch exceeds this limit, so the batch after it compiles the kernels for larger histograms.
 BATCHES = (2, 4_096, 70_000, 2)
 SMALL_BATCHES = (2, 4_096)
 GROUP_ROWS = 8
 """The number of rows of each group or query of these batches."""
 
-# The first row of a batch is numbered with this factor times the count of all earlier rows, so that the group keys of
-# different batches lie far apart.
+# The row numbers of a batch begin at this factor times the number of earlier rows, so that the group keys of different
+# batches lie far apart.
 GAP = 7
 LABEL_DTYPES = ("float32", "int64", "bool", "uint8")
 """The dtypes of labels that training loops pass."""
@@ -36,7 +36,7 @@ _compiled: set[tuple[str, str]] = set()
 
 
 def compile_kernels(metrics: MetricLike, dtype: Any = np.float32) -> None:
-    """Compile the kernels that count small and large batches of metrics, with and without weights.
+    """Compile the kernels with which metrics count small and large batches, with and without weights.
 
     Hooks call this function when they are created. Call it before a loop that updates metrics without a hook. The first
     call on a machine may take several seconds for each metric. Compiled kernels are cached on disk, and later calls load
@@ -51,8 +51,8 @@ def compile_kernels(metrics: MetricLike, dtype: Any = np.float32) -> None:
 
     Notes
     -----
-    Kernels for keys other than integers, and small kernels that are used only for slices with many rows, are compiled
-    when they are first needed. `streammetrics warmup` compiles all kernels of all metrics.
+    Kernels for keys other than integers, and a few kernels that are used only for slices with many rows, are
+    compiled when they are first needed. `streammetrics warmup` compiles all kernels of all metrics.
 
     Examples
     --------

@@ -67,9 +67,9 @@ class Carrier(Protocol):
         ...
 
     def find_batch_key(self, column: Any) -> Hashable:
-        """Return a key, such as the dtype and row shape; columns with equal keys are copied together.
+        """Return a key, such as (dtype, shape of a row): columns with equal keys are copied together.
 
-        None means that the column is not copied, and that the metrics read it as it is.
+        A column with the key None is not copied: the metrics read it as it is.
         """
         ...
 
@@ -124,15 +124,15 @@ class StepBatch:
 class Deferred(Generic[H]):
     """Metrics that a training loop updates without waiting for the device.
 
-    `update` only keeps references to the columns of a step. After every `every` steps, the kept columns are copied to host
-    memory together: from a GPU asynchronously, into pinned memory. When the columns of a step have arrived, its rows are
-    counted. Steps are counted in order, so the state is the same as that of metrics that are updated at every step.
-    `compute` and `flush` wait for the remaining steps.
+    `update` only keeps references to the columns of a step (one call of `update`). After every `every` steps, the kept
+    columns are copied to host memory together: from a GPU asynchronously, into pinned memory. When the columns of a step
+    have arrived, its rows are counted. Steps are counted in order, so the state is the same as that of metrics that are
+    updated at every step. `compute` and `flush` wait for the remaining steps.
 
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        The metrics to update; the object itself changes when columns have arrived.
+        The metrics to update. This object (not a copy) is updated when columns have arrived in host memory.
     every : int
         The number of steps that are copied together. Until they are copied, their columns stay on the device, without
         gradient graphs.
@@ -156,7 +156,7 @@ class Deferred(Generic[H]):
     Creating the object compiles the kernels of the metrics (see `streammetrics.hooks.compilation`), so that no step waits
     for them.
 
-    A step takes about 3 microseconds; counting takes a few nanoseconds for each row and state.
+    A call of `update` takes about 3 microseconds; counting takes a few nanoseconds for each row and state.
 
     Examples
     --------
@@ -305,8 +305,8 @@ class Deferred(Generic[H]):
                 # The framework cannot copy these columns. Record the error, which the next `flush` raises.
                 bad += [(step, error) for step in steps]
         bad_steps = self._bad_steps + [(step.number, error.with_traceback(None)) for step, error in bad]
-        # These assignments move steps from the list of waiting steps to the lists of steps being copied or that
-        # have failed. A Ctrl-C between two of the assignments would lose steps or count them twice.
+        # These assignments move steps from the list of waiting steps to the lists of running copies and failed steps. A
+        # Ctrl-C between two of the assignments would lose steps or count them twice.
         run_without_interrupt(
             [
                 partial(self._transferring.append, batches),

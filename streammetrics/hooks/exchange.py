@@ -59,7 +59,7 @@ class Transport(Protocol):
     """Whether the transport supports `sum`, an all-reduce whose time hardly grows with the number of ranks."""
 
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> Sequence[bytes | memoryview]:
-        """Send this rank's bytes to all ranks, and return the bytes of each rank; `lengths` has the size of each."""
+        """Send this rank's bytes to all ranks, and return the bytes of every rank; `lengths` has their sizes."""
         ...
 
     def sum(self, numbers: Ints) -> Ints:
@@ -204,7 +204,7 @@ def _build_mismatch_error(plans: Sequence[Any], texts: Sequence[bytes]) -> Incom
     plans : sequence
         A digest of the metric settings of each rank.
     texts : sequence of bytes
-        The saved metrics of each rank, whose rows are ignored.
+        The saved metrics of each rank. Only their settings are compared.
     """
     reference, sentences = definition_of(from_bytes(texts[0])), []
     for plan in dict.fromkeys(p for p in plans if p != plans[0]):
@@ -256,7 +256,7 @@ def _merge_frames(parts: Sequence[bytes | memoryview]) -> list[State]:
 
 
 def _merge_with_sums(transport: Transport, states: Sequence[State]) -> list[State]:
-    """Merge the states of all ranks: histograms by an all-reduce if that is faster, all other states as frames."""
+    """Merge the states of all ranks: histograms by an all-reduce if that is faster, others by exchanging frames."""
     facts = _gather_facts(transport, states)
     dense = [all(f.places for f in of) and any(_is_dense_faster(f, transport.size) for f in of) for of in facts]
     rest = frame.write_frame([s for s, d in zip(states, dense, strict=True) if not d])
@@ -278,7 +278,7 @@ def _merge_with_sums(transport: Transport, states: Sequence[State]) -> list[Stat
 
 
 def _gather_facts(transport: Transport, states: Sequence[State]) -> list[list[DenseFacts]]:
-    """Exchange facts about histograms, such as their sizes; return each state's facts on every rank."""
+    """Exchange facts about histograms, such as their sizes; return for each state the facts of all ranks."""
     mine = b"".join(FACTS.pack(*describe_dense_form(s)) for s in states)
     by_rank = [[DenseFacts(*f) for f in FACTS.iter_unpack(r)] for r in _gather_records(transport, mine)]
     return [list(of) for of in zip(*by_rank, strict=True)]
@@ -296,7 +296,7 @@ def _pack_pieces(pieces: Sequence[bytes]) -> bytes:
 def _unpack_pieces(data: bytes | memoryview, flats: int) -> list[memoryview]:
     """Split the bytes that `_pack_pieces` joined: a frame, then one piece for each state with a dense histogram.
 
-    Such a piece has the fields of the state other than its histogram; `flats` is the number of these pieces.
+    The latter pieces have all fields of the state but its histogram; `flats` is their number.
     """
     view, at, out = memoryview(data), (1 + flats) * LENGTH.size, []
     for i in range(1 + flats):

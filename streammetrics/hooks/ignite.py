@@ -26,7 +26,7 @@ class IgniteMetric(ignite_metrics.Metric):
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update; the object itself changes, and is reset when an epoch starts. A collection puts all its
+        The metrics to update. This object changes, and is reset when an epoch starts. A collection puts all its
         values into `engine.state.metrics`, with one pass over the rows.
     output_transform : callable, optional
         Converts the output of an engine to `(y_pred, y)`, `(y_pred, y, sample_weight)`, or a mapping with `y_pred`, `y`
@@ -42,7 +42,7 @@ class IgniteMetric(ignite_metrics.Metric):
     Notes
     -----
     In distributed runs, `compute` merges the states of all processes, so every process gets the values of all rows. The
-    object itself keeps the rows of its process.
+    `metrics` of each process still count only the rows of that process.
 
     Examples
     --------

@@ -33,7 +33,7 @@ def sync(metrics: H | Deferred[H], timeout: float | timedelta = TIMEOUT) -> H:
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced, Bundle or Deferred
-        The metrics of this process; the object itself does not change, so that counting can continue.
+        The metrics of this process. They do not change, so counting can continue.
     timeout : float or timedelta
         The time limit, in seconds. Allow some seconds for a process that compiles kernels at its first batch with
         weights. Hooks such as `Deferred` compile them earlier, as does

@@ -30,7 +30,7 @@ if BACKEND == "tensorflow":
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of a training step, which may be compiled; keep the order of steps."""
+        """Call a Python function with the arrays of a step, in the order of steps, even if the step is compiled."""
         if tf.executing_eagerly():
             function(*arrays)
             return
@@ -63,7 +63,7 @@ elif BACKEND == "jax":
     from jax.experimental import io_callback
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of a training step, which may be compiled; keep the order of steps."""
+        """Call a Python function with the arrays of a step, in the order of steps, even if the step is compiled."""
         io_callback(function, None, *arrays, ordered=True)
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
@@ -111,7 +111,7 @@ class KerasMetric(keras.metrics.Metric):
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update; the object itself changes. A collection shows all its values, with one pass over the rows.
+        The metrics to update. This object changes. A collection shows all its values, with one pass over the rows.
     link : {"identity", "probability", "logit", "log"}
         The scale of the model's output; "logit" for a model without a final activation. By default the metrics read it
         unchanged.
@@ -127,7 +127,8 @@ class KerasMetric(keras.metrics.Metric):
     ValueError
         The link does not fit the metrics; or the metrics read columns that Keras does not pass, such as `group` (use
         `Evaluate` for them); or TensorFlow compiles the step with XLA, which cannot call Python (``jit_compile=True``, or
-        "auto" with a GPU). In the first step: the object is used twice in `compile`, or two metrics have the same name.
+        "auto" with a GPU). The first step also raises it if this object is used twice in `compile`, or if two metrics
+        have the same name.
 
     Notes
     -----
@@ -263,7 +264,7 @@ class Evaluate(keras.callbacks.Callback):
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update; the object itself changes, and is reset in each epoch.
+        The metrics to update. This object changes, and is reset in each epoch.
     validation_data : (x, y), (x, y, sample_weight), or iterable of such batches; optional
         Arrays, or a data set that `fit` accepts: a `tf.data.Dataset`, `PyDataset` or `DataLoader`. Without it, the
         callback evaluates the rows that your own `train_step` has added to `metrics` during the epoch.

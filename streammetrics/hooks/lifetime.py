@@ -47,7 +47,8 @@ class _WindowState(NamedTuple):
 
     def merge_all(self) -> MetricLike:
         """Return the metrics over all updates, as a new object."""
-        # Every epoch may count the same queries again, so do not compare the ends of the two.
+        # A merge normally fails if one part ends with the query with which the other begins. Leave out these queries to
+        # skip this check, because every epoch may count the same queries again.
         return self.earlier.copy().merge(without_block_ends(self.panes[-1]))
 
     def add_pane(self) -> _WindowState:
@@ -55,7 +56,7 @@ class _WindowState(NamedTuple):
         return _WindowState(self.merge_all(), (*self.panes[1:], with_states(self.earlier, None)), 0)
 
     def merge(self, other: _WindowState) -> _WindowState:
-        """Return the merged state of two processes: panes of equal age are merged, starting with the newest."""
+        """Return the merged state of two processes. Each pane is merged with the equally recent pane of the other process."""
         panes = tuple(merge([one, two]) for one, two in zip(self.panes, other.panes, strict=True))
         return _WindowState(merge([self.earlier, other.earlier]), panes, self.updates + other.updates)
 
@@ -118,7 +119,7 @@ class LifetimeDefinition(Definition):
     inner : Definition
         The definition of the metrics.
     window : int or None
-        The maximum number of updates in the window, or None for the updates since the last `compute`.
+        The maximum number of updates in the window, or None for a window of all updates since the last `compute`.
     panes : int
         The number of parts of a window with a maximum number of updates.
     """
@@ -134,7 +135,7 @@ class LifetimeDefinition(Definition):
 
     @property
     def pane_updates(self) -> int | None:
-        """The number of updates in a full pane; None if the window has the updates since the last `compute`."""
+        """The number of updates in a full pane; None if the window consists of all updates since the last `compute`."""
         return None if self.window is None else self.window // self.panes
 
     @property
@@ -207,10 +208,10 @@ class Lifetime(MetricLike):
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to compute. The lifetime starts with their state; the object itself does not change.
+        The metrics to compute. The lifetime starts with their state. This object does not change.
     window : int, optional
-        The maximum number of updates in the window, a multiple of `panes`. By default, the window has the updates since
-        the last `compute`.
+        The maximum number of updates in the window, a multiple of `panes`. By default, the window consists of all
+        updates since the last `compute`.
     panes : int
         The number of equal parts of the window. When the newest part is full, the oldest part is dropped, so after the
         start the window always has more than ``window * (panes - 1) / panes`` updates. With more panes, its size varies
@@ -253,7 +254,7 @@ class Lifetime(MetricLike):
 
     @property
     def window(self) -> int | None:
-        """The maximum number of updates in the window; None for the updates since the last `compute`."""
+        """The maximum number of updates in the window; None for a window of all updates since the last `compute`."""
         window: int | None = definition_of(self).window
         return window
 

@@ -16,11 +16,11 @@ KEY = "streammetrics"
 
 
 class MetricCheckpoint(lightning.Callback):
-    """A callback that saves the rows of each `TorchMetric` of a LightningModule in every checkpoint of the trainer.
+    """A callback that saves each `TorchMetric` of a LightningModule in every checkpoint of the trainer.
 
-    A checkpoint in the middle of an epoch contains the merged rows of all ranks. After ``fit(ckpt_path=)``, rank 0
-    continues from these rows, and the other ranks start empty, so that each row is counted once. The number of processes
-    may be different. At the end of an epoch, rows are not saved, because the next epoch starts empty. Rows of a
+    A checkpoint in the middle of an epoch contains the merged metrics of all ranks. After ``fit(ckpt_path=)``, rank 0
+    continues from them, and the other ranks start empty, so that each row is counted once. The number of processes
+    may be different. At the end of an epoch, metrics are not saved, because the next epoch starts empty. Metrics of a
     validation are not saved either, because Lightning repeats the validation. The callback turns off
     ``persistent(True)``.
 
@@ -36,7 +36,7 @@ class MetricCheckpoint(lightning.Callback):
         self._validated: set[str] = set()
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Leave the metrics out of the state of the module, which contains the rows of one rank only."""
+        """Leave the metrics out of the state dict of the module, where they would have the rows of one rank only."""
         for _, metric in _find_metrics(pl_module):
             metric.persistent(False)
 
@@ -51,7 +51,7 @@ class MetricCheckpoint(lightning.Callback):
         }
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Save the rows of all ranks, unless the epoch is over. Lightning calls this on every rank."""
+        """Save the merged metrics of all ranks, unless the epoch is over. Lightning calls this on every rank."""
         if trainer.is_last_batch:
             return
         checkpoint[KEY] = {}
@@ -61,7 +61,7 @@ class MetricCheckpoint(lightning.Callback):
                     checkpoint[KEY][name] = {key: state.cpu() for key, state in metric.metric_state.items()}
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Load the saved rows on rank 0, and empty the metrics of the other ranks.
+        """Load the saved metrics on rank 0, and empty the metrics of the other ranks.
 
         Raises
         ------

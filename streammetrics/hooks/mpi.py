@@ -39,7 +39,7 @@ def sync(metrics: H | Deferred[H], comm: Any = None, timeout: float | timedelta 
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced, Bundle or Deferred
-        The metrics of this rank; the object itself does not change, so that counting can continue.
+        The metrics of this rank. They do not change, so counting can continue.
     comm : mpi4py.MPI.Intracomm, optional
         The communicator; by default COMM_WORLD.
     timeout : float or timedelta
@@ -59,8 +59,8 @@ def sync(metrics: H | Deferred[H], comm: Any = None, timeout: float | timedelta 
     SyncTimeoutError
         A rank did not answer in time: it is stuck, or has not called this function.
     SyncError
-        The metrics of a rank could not be read, for example after a batch with invalid values: all other ranks raise
-        this error, which names that rank. Or MPI failed.
+        MPI failed; or the metrics of a rank could not be read, for example after a batch with invalid values. In the
+        latter case, all other ranks raise this error, which names that rank.
 
     Notes
     -----
