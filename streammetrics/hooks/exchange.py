@@ -256,7 +256,7 @@ def _merge_frames(parts: Sequence[bytes | memoryview]) -> list[State]:
 
 
 def _merge_with_sums(transport: Transport, states: Sequence[State]) -> list[State]:
-    """Merge the states of all ranks: histograms by an all-reduce if that is faster, others by exchanging frames."""
+    """Merge the states of all ranks: histograms by an all-reduce where that is faster, others as frames."""
     facts = _gather_facts(transport, states)
     dense = [all(f.places for f in of) and any(_is_dense_faster(f, transport.size) for f in of) for of in facts]
     rest = frame.write_frame([s for s, d in zip(states, dense, strict=True) if not d])

@@ -125,7 +125,7 @@ def state_dict(metrics: Metrics | Mapping[str, Metrics]) -> dict[str, torch.Tens
 
 
 def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[Mapping[str, torch.Tensor]]) -> Any:
-    """Load the states that `state_dict` returned; the metrics lose their own states.
+    """Replace the states of metrics with the states that `state_dict` returned.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def _select_shares(saved: list[Any]) -> list[Any]:
 
 
 def _merge_shares(name: str, metrics: Any, shares: Sequence[Mapping[str, torch.Tensor]]) -> MetricLike:
-    """Return a new metric with the states that several ranks have saved under a name.
+    """Return a new metric with the merged states that several ranks have saved under a name.
 
     `metrics` defines the expected settings, and `shares` has the saved states of each rank.
     """

@@ -38,8 +38,8 @@ CLOSE_SECONDS = 1.0
 REPORT_SECONDS = 0.2
 # The longest pause in seconds between two polls of the store.
 MAX_PAUSE = 0.05
-# A single all-gather sends the data of all ranks, padded to one length. The padding may be as large as all data plus
-# this many bytes for each rank. If it is larger, each rank broadcasts its data instead.
+# A single all-gather sends the data of all ranks, padded to one length. If the padding would exceed
+# the size of all data plus this many bytes for each rank, each rank broadcasts its data instead.
 MAX_PADDING = 1 << 16
 
 
@@ -52,7 +52,7 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced, Bundle or Deferred
-        The metrics of this rank; the object itself does not change, so that counting can continue.
+        The metrics of this rank. They do not change, so counting can continue.
     group : ProcessGroup, optional
         The group of ranks; by default all ranks.
     timeout : float or timedelta
@@ -74,8 +74,8 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
         A rank did not answer in time: it is stuck, gone, or has not called this function.
     SyncError
         A rank died, or its metrics could not be read, for example after a batch with invalid values: all other ranks
-        raise this error, which names that rank. Or a launcher has started several processes, but torch.distributed is
-        not initialized.
+        raise this error, which names that rank. It is also raised if a launcher has started several processes, but
+        torch.distributed is not initialized.
     ValueError
         This rank is not in the group.
 

@@ -30,13 +30,15 @@ NAME = "streammetrics_"
 
 
 class TorchMetric(torchmetrics.Metric):
-    """A torchmetrics metric that computes metrics of this library; any split of rows over ranks gives the same bits.
+    """A torchmetrics metric that computes metrics of this library.
+
+    The values do not depend on how rows are split over ranks: they agree bit for bit.
 
     Parameters
     ----------
     metric : Metric, MetricCollection, or Deferred of these
-        The metric to update; the object itself changes. For a collection `compute` returns a dict. With `Deferred`,
-        `update` does not wait for the GPU; `forward` does, as it returns the value of the batch.
+        The metric to update. This object changes. For a collection `compute` returns a dict. With `Deferred`,
+        `update` does not wait for the GPU; `forward` waits, because it returns the value of the batch.
     **settings
         The settings of `torchmetrics.Metric`: `process_group`, `dist_sync_on_step`, `sync_on_compute`, ...
 
@@ -267,7 +269,7 @@ class TorchMetric(torchmetrics.Metric):
         Raises
         ------
         IncompatibleStateError
-            The state has other settings; the message names them.
+            The state has different settings; the message names the differences.
         StateFormatError
             The tensor is not a saved state.
         """
@@ -313,7 +315,7 @@ class TorchMetric(torchmetrics.Metric):
         Raises
         ------
         IncompatibleStateError
-            The other metric has other settings.
+            The other metric has different settings.
         """
         if isinstance(incoming_state, TorchMetric):
             theirs = incoming_state.metric

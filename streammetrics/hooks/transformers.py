@@ -25,7 +25,7 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update; the object itself changes. If a model has two logits for one binary label, they belong to
+        The metrics to update. This object changes. If a model has two logits for one binary label, they belong to
         the negative and the positive class, in this order.
     link : {"logit", "probability", "identity", "log"}
         The scale of the predictions. Models of the transformers library return logits, so use "logit", or "identity" for
@@ -35,7 +35,7 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
     columns : callable, optional
         Takes an `EvalPrediction`, and returns the other columns that the metrics read, such as `sample_weight`:
         ``lambda p: {"group": p.inputs["user"]}`` with ``TrainingArguments(include_for_metrics=["inputs"])``. The
-        Trainer does not gather inputs: each process only gets its own. So use them only with a single process.
+        Trainer does not gather inputs: each process gets only its own. Therefore use them only with a single process.
 
     Raises
     ------

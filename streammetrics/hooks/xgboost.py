@@ -73,7 +73,8 @@ class custom_metric:  # noqa: N801 - named after the argument that it is passed 
     change. Values are not negated.
 
     The weights of the DMatrix are used. XGBoost writes values with 6 decimals into `evals_result`. In distributed
-    training, each worker evaluates its rows, and XGBoost shows the mean of the values, which is not the AUC of all rows.
+    training, each worker evaluates its rows, and XGBoost shows the mean of the values. The mean of AUCs is not the AUC
+    of all rows.
 
     Examples
     --------

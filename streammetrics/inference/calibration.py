@@ -37,7 +37,7 @@ def calibration_contrasts(a: Replicates, b: Replicates) -> CalibrationContrasts:
     Parameters
     ----------
     a, b : Replicates
-        Replicates of the ratio sum p / sum y, or of its inverse, for one cell or several.
+        Replicates of the calibration ratio (sum of predictions / sum of labels), or of its inverse.
 
     Examples
     --------

@@ -92,10 +92,11 @@ def compare(
     -----
     The standard error comes from the delete-one-shard jackknife of d_k = (a without shard k) - (b without shard k), see
     `Sharded`. Degrees of freedom follow Welch and Satterthwaite, (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB), with the
-    variance v and df = K_eff - 1 of each side. Relative differences are computed on logarithms. For a metric that may be 0
-    or negative in one of its cells, such as profit, they are computed by the delta method instead, which needs a control
+    variance v and df = K_eff - 1 of each side, where K_eff is the effective number of shards. Relative differences are computed on logarithms. For a metric that may be 0
+    or negative in one of the slices, such as profit, they are computed by the delta method instead. It needs a control
     that is clearly above 0.
-    An interval needs at least 50 positives and 50 negatives (rows, for a metric without positives), in half of the shards.
+    An interval needs at least 50 positives and 50 negatives, or 50 rows for a metric without positives. They must be
+    spread over at least half of the shards.
     A difference of 0 is certain only if both sides have the same state.
 
     A quantile of few distinct values, such as whole seconds, jumps from one value to the next. Where one stored value
@@ -106,7 +107,7 @@ def compare(
 
     For a ratio whose best value is 1, the side closer to 1 is better. If a and b denote the logarithms of the two
     ratios, a side is better only if the intervals of b - a and b + a both exclude 0. A comparison takes 50 microseconds
-    for each cell, less than reading the states. Sources: CUPED, Deng, Xu, Kohavi, Walker (2013); always-valid
+    for each metric and slice, less than reading the states. Sources: CUPED, Deng, Xu, Kohavi, Walker (2013); always-valid
     intervals, Waudby-Smith et al. (2021, arXiv 2103.06476); e-BH, Wang, Ramdas (2022).
 
     Examples

@@ -51,7 +51,7 @@ class Comparison(Plottable):
     better : "a", "b" or None
         The better side if the difference exceeds both the sampling error and the certified bounds; otherwise None.
     limited_by : "sampling", "certified bound" or None
-        Which of these two errors is larger; None without an interval.
+        Whether the sampling error or the certified bound is larger; None without an interval.
     cure : str or None
         What the user can do to reduce that error.
     reason : str or None

@@ -50,7 +50,7 @@ class Stability(NamedTuple):
 
 
 class Drift(NamedTuple):
-    """The result of `drift`; NaN if the scores or the reference have no rows.
+    """The result of `drift`. All numbers are NaN if the scores or the reference have no rows.
 
     Parameters
     ----------

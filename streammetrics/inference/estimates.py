@@ -53,7 +53,7 @@ class ScaledEstimate(NamedTuple):
     point : float or array
         The number on the scale `scale`, for example its logarithm.
     standard_error : float or array
-        Standard error of `point`; NaN if there is a reason, and 0 only for two sides with the same state.
+        Standard error of `point`; NaN if there is none, and 0 only for the difference of two sides with equal states.
     df : float or array
         Degrees of freedom; inf if the error is assumed to be known.
     scale : str
