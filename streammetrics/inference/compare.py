@@ -92,9 +92,9 @@ def compare(
     -----
     The standard error comes from the delete-one-shard jackknife of d_k = (a without shard k) - (b without shard k), see
     `Sharded`. Degrees of freedom follow Welch and Satterthwaite, (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB), with the
-    variance v and df = K_eff - 1 of each side, where K_eff is the effective number of shards. Relative differences are computed on logarithms. For a metric that may be 0
-    or negative in one of the slices, such as profit, they are computed by the delta method instead. It needs a control
-    that is clearly above 0.
+    variance v and df = K_eff - 1 of each side, where K_eff is the effective number of shards. Relative differences are
+    computed on logarithms. For a metric that may be 0 or negative in one of the slices, such as profit, they are
+    computed by the delta method instead. It needs a control that is clearly above 0.
     An interval needs at least 50 positives and 50 negatives, or 50 rows for a metric without positives. They must be
     spread over at least half of the shards.
     A difference of 0 is certain only if both sides have the same state.

@@ -46,8 +46,8 @@ __all__ = [
 Floats = NDArray[np.float64]
 # The best value of a calibration ratio: a ratio is better if it is closer to 1, not if it is higher or lower.
 BEST_RATIO = 1.0
-# A covariate whose difference between the arms has a smaller p-value is rejected. In randomised arms, this happens to one
-# of 10,000 covariates.
+# A covariate whose difference between the arms has a smaller p-value is rejected. In randomised arms, this happens to
+# one of 10,000 covariates.
 BALANCE_ALPHA = 1e-4
 
 

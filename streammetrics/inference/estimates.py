@@ -195,10 +195,10 @@ def build_interval(estimate: ScaledEstimate, width: Any, confidence: float, meth
     scale = scale_of(estimate.scale)
     reasons = build_reasons(estimate.reason, np.shape(estimate.value))
     error = np.asarray(estimate.standard_error)
-    # The product of an infinite width and an error of 0 is NaN, and is not used.
+    # An infinite width times an error of 0 is NaN. Suppress the warning, because `where` does not use this product.
     with np.errstate(invalid="ignore"):
         half = np.where(error > 0.0, width * error, error)
-    # Suppress warnings about cells without an error, which are NaN.
+    # Suppress warnings about cells without an error, whose limits are NaN.
     with np.errstate(all="ignore"):
         low, high = (np.where(has_reason(reasons), NAN, estimate.point + side) for side in (-half, half))
         natural = np.where(has_reason(reasons), NAN, error * scale.slope(estimate.value))
@@ -347,7 +347,7 @@ def divide(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
 def find_unclear_controls(control: ScaledEstimate) -> Reasons:
     """Return, for each cell whose control is not clearly above 0, the reason why it has no relative difference.
 
-    A control is clearly above 0 if its whole 95 % interval is.
+    A control is clearly above 0 if its whole 95 % interval is above 0.
     """
     values = np.asarray(control.value)
     reasons = build_reasons(None, values.shape)

@@ -173,7 +173,7 @@ def is_exact(sample: Any) -> Any:
 def build_effect(
     differences: MetricDifferences, relative: bool, better: str | None = None, margin: float | None = None
 ) -> MetricEffect:
-    """Return the effect of a treatment on one metric, from which a verdict is computed. Its arrays contain all cells.
+    """Return the effect of a treatment on one metric, for a verdict. Its arrays have one element for each cell.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def build_effect(
     of_both = differences.contrasts is not None and better in (None, "one")
     change: Any = differences.contrasts if of_both else differences.relative if relative else differences.difference
     side = "one" if of_both else better or ("low" if differences.pair.metric.about.best == "low" else "high")
-    # The certified bounds of both sides limit by how much the estimate may be too high, and by how much too low.
+    # Bucketing scores may make the estimate too high or too low. The certified bounds of both sides limit each error.
     slack: tuple[Any, ...]
     # Suppress warnings about a control of 0, NaN, and values without a logarithm.
     with np.errstate(all="ignore"):
@@ -214,7 +214,7 @@ def build_effect(
 
 
 def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstimate:
-    """Return the estimate with an error of NaN in the cells that have a reason, such as too little data."""
+    """Return the estimate with an error of NaN in each cell for which `reasons` has a reason, such as few data."""
     all_reasons = build_reasons(reasons, reasons.shape)
     own = build_reasons(estimate.reason, reasons.shape)
     add_reasons(all_reasons, has_reason(own), lambda i: str(own[i]))

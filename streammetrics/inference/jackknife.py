@@ -187,7 +187,7 @@ def describe_shortage(
 
 
 def build_contrast(replicates: Replicates, scale: str = "natural") -> Contrast:
-    """Convert the replicates of one side to a scale; cells that cannot have a jackknife error get a reason."""
+    """Return the replicates of one side on a scale, with a reason for each cell without a jackknife error."""
     link = scale_of(scale)
     occupied = replicates.weights > 0.0
     effective = np.asarray(effective_shards(replicates.weights))
@@ -266,8 +266,8 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
             "on both"
         )
     scale = "log" if relative else "natural"
-    # Shard k has the same units on both sides. The difference of the leave-one-out values therefore includes their
-    # covariance, whether the sides share all units, some or none.
+    # Shard k has the same units on both sides. The difference of the leave-one-out values therefore reflects the
+    # covariance of the sides, whether the sides share all units, some or none.
     first, second = build_contrast(a, scale), build_contrast(b, scale)
     occupied = first.occupied | second.occupied
     reasons = build_reasons(None, first.leave_one_out.shape[1:])
@@ -331,8 +331,8 @@ def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False)
 def divide_replicates(a: Replicates, b: Replicates) -> Contrast:
     """Return a / b - 1 on the scale "ratio", with shard k left out on both sides, for values that need not be positive.
 
-    The error follows from the delta method: (a_k - b_k * a / b) / b replaces a_k / b_k. A relative difference to a
-    control b that is not clearly above 0 has no meaning, so such cells get a reason.
+    Let a_k and b_k be the values without shard k. By the delta method, (a_k - b_k * a / b) / b replaces a_k / b_k. A
+    relative difference to a control b that is not clearly above 0 has no meaning, so such cells get a reason.
     """
     reasons = find_unclear_controls(jackknife(b))
     control = np.where(has_reason(reasons), 1.0, b.value)
@@ -403,8 +403,9 @@ def jackknife(
     Returns
     -------
     ScaledEstimate
-        Without covariates, se^2 = (K - 1) / K * sum (x_k - mean)^2 with K_eff - 1 degrees of freedom. With q
-        covariates, the error is computed from the residuals r of the pseudo-values:
+        Without covariates, se^2 = (K - 1) / K * sum (x_k - mean)^2 with K_eff - 1 degrees of freedom, where x_k is the
+        value without shard k and K_eff the effective number of shards. With q covariates, the error is computed from
+        the residuals r of the pseudo-values:
         se^2 = sum r^2 / (K * (K - 1 - q)) * (K - 2) / (K - 2 - q), with q fewer degrees of freedom. `reduction` is the
         share of the variance that the covariates removed.
 

@@ -80,8 +80,9 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
 def e_benjamini_hochberg(e: ArrayLike) -> Floats:
     """Convert e-values to adjusted p-values by e-BH (Wang, Ramdas 2022), which controls the false discovery rate.
 
-    e-BH rejects the k largest of m e-values, for the largest k with e_(k) >= m / (alpha * k). This is the rule of
-    Benjamini and Hochberg for the p-values 1 / e, and it is valid for e-values that depend on one another in any way.
+    e-BH rejects the k largest of m e-values, for the largest k with e_(k) >= m / (alpha * k), where e_(k) is
+    the k-th largest e-value. This is the rule of Benjamini and Hochberg for the p-values 1 / e, and it is valid for
+    e-values that depend on one another in any way.
     All e-values must be from the same look at the data. The maximum of an e-value over several looks is not valid.
 
     Parameters

@@ -19,7 +19,7 @@ class DifferenceFormat(NamedTuple):
     percent: bool
 
     def __call__(self, value: float, sign: str = "+") -> str:
-        """Return a difference as text, without a sign if it rounds to 0. `sign` is as in Python's formats."""
+        """Return a difference as text, without a sign if it rounds to 0. `sign` is a format option such as "+"."""
         if not math.isfinite(value):
             return "NaN" if math.isnan(value) else f"{value:+}"
         shown = 100.0 * value if self.percent else value

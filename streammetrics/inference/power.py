@@ -53,7 +53,7 @@ HALVINGS = 40
 # same effect.
 OVERSHOOT = 0.5826
 ROOT_2_PI = 2.5066282746310005024
-# The maximum multiple of the current number of users: if an experiment needs more, the number is reported as inf.
+# If an experiment needs more than this multiple of its current number of users, the number is reported as inf.
 MAX_MULTIPLE = 1e9
 
 
@@ -180,7 +180,7 @@ def power(
 def read_estimate(sample: Sample, users: float | None) -> tuple[ScaledEstimate, float]:
     """Return the estimate of a metric on the scale "log", and the number of units (users) from which it was computed.
 
-    `users` is the number of units; None for a metric without shards, whose units are rows, queries or groups.
+    `users` is the number of units. It may be None for a metric without shards, whose units are rows, queries or groups.
     """
     if len(sample.keys) != 1:
         raise InvalidInputError(

@@ -73,7 +73,7 @@ def power_table(
     -----
     A guardrail is met if the interval of the difference excludes a value that is worse by the margin. If the metric
     does not change, the interval lies around 0, at a distance of one margin from this value. An effect as large as the
-    margin is equally far from 0, so to detect it takes the same number of users. A guardrail of a calibration ratio
+    margin is equally far from 0, so detecting it takes the same number of users. A guardrail of a calibration ratio
     needs more, because its interval has the confidence (1 + `confidence`) / 2. Every guardrail must be met, so plan
     for the largest number of users in the table.
 
