@@ -35,7 +35,7 @@ class Question(NamedTuple):
 
 
 def read_margins(guardrails: Any, relative: bool) -> dict[str, float]:
-    """Return the margin of each guardrail; raise an error for a relative margin of 1 or more, probably a percentage."""
+    """Return the margin of each guardrail; raise an error for a relative margin of 1 (100 %) or more."""
     if guardrails is not None and not isinstance(guardrails, Mapping):
         raise InvalidInputError(
             f'guardrails= takes a dict of metrics with their margins, such as {{"auc": 0.01}}, not {guardrails!r}'

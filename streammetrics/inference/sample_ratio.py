@@ -36,7 +36,7 @@ PRIORS = (30.0, 300.0, 1e4)
 # The split counts as planned only if the 99 % interval of the share of each arm contains the planned share and is at
 # most 2 percentage points wide.
 CONFIDENCE, MAX_WIDTH = 0.99, 0.02
-# The maximum logarithm of an e-value; an e-value above e^700 is reported as inf.
+# The maximum logarithm of an e-value; an e-value above exp(700) is reported as inf.
 MAX_EXPONENT = 700.0
 
 
@@ -244,7 +244,7 @@ def _test_counts(counts: list[float], shares: list[float], sequential: bool) -> 
 
 
 def _compute_e_value(counts: list[float], shares: list[float]) -> float:
-    """Return the average of the e-values of all priors; inf above e^700."""
+    """Return the average of the e-values of all priors; inf if it is above exp(700)."""
     logs = [_log_e_value(counts, shares, prior) for prior in PRIORS]
     largest = max(logs)
     average = largest + float(log(math.fsum(exp(np.array(logs) - largest)) / len(PRIORS)))

@@ -211,7 +211,7 @@ class Scorecard(Plottable):
         return sentences + self.table()._repr_html_()
 
     def table(self) -> Table:
-        """Return a table with a row for every treatment and metric.
+        """Return a table with a row for every treatment and metric, with all slices merged.
 
         The columns are `treatment`, `metric`, `role`, `control_value`, `value` (of the treatment), `change` with the
         limits `low` and `high` of its interval (relative by default), `p_value` (of the hypothesis of no change),

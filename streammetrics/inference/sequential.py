@@ -31,7 +31,7 @@ from .reasons import add_reasons, build_reasons, unwrap_reasons
 __all__ = ["TUNED_USERS", "Look", "always_valid", "boundary", "e_value", "p_from_e"]
 
 NAN = float("nan")
-# The maximum logarithm of an e-value; an e-value above e^700 is reported as inf.
+# The maximum logarithm of an e-value; an e-value above exp(700) is reported as inf.
 MAX_EXPONENT = 700.0
 TUNED_USERS = 10_000.0
 """The number of users at which always-valid intervals are narrowest if no number of users is planned.
@@ -64,7 +64,7 @@ class Look(NamedTuple):
     def scaled_time(self) -> float:
         """The argument x of the boundary: users / planned * (2 * L + ln(1 + 2 * L)).
 
-        L is ln(1 / alpha).
+        L is ln(1 / alpha), and alpha is 1 - `confidence`.
         """
         if not (self.planned > 0.0 and self.users >= 0.0 and math.isfinite(self.planned) and math.isfinite(self.users)):
             raise InvalidInputError(
@@ -101,10 +101,11 @@ def sequential_reach(look: Look, confidence: float, df: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def _compute_reaches(deviate: float, df: bytes) -> NDArray[np.float64]:
-    """Return the half widths of many cells; cached, because the interval and the verdict both need them.
+    """Return the half widths of the intervals of many cells, in standard errors.
 
-    `deviate` is the half width for a known standard error. `df` contains the degrees of freedom as the bytes of a float64
-    array, because an array itself cannot be a cache key.
+    The result is cached, because the interval and the verdict both need it. `deviate` is the half width for a known
+    standard error. `df` contains the degrees of freedom as the bytes of a float64 array, because an array itself cannot
+    be a cache key.
     """
     freedom = np.frombuffer(df)
     is_known = freedom > 0.0
@@ -115,7 +116,9 @@ def _compute_reaches(deviate: float, df: bytes) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=1 << 12)
 def _compute_reach(deviate: float, df: float) -> float:
-    """Return the half width for one number; cached, because all rows of a table need it.
+    """Return the half width of the interval of one number, in standard errors.
+
+    The result is cached, because all rows of a table need it.
 
     `deviate` is the half width for a known standard error.
     """

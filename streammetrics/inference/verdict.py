@@ -118,7 +118,7 @@ class Progress(NamedTuple):
     tuned_users: float | None = None
 
     def check(self) -> None:
-        """Raise InvalidInputError if `users` is missing, or if `planned` and `final` contradict each other."""
+        """Raise InvalidInputError if necessary `users` are missing, or if `planned` contradicts `final`."""
         if self.users is None and (self.planned is not None or self.sequential):
             raise InvalidInputError(
                 "planned= and sequential=True need users=, the number of users so far; pass it, too"
@@ -131,9 +131,9 @@ class Progress(NamedTuple):
 
     @property
     def allows_decision(self) -> bool:
-        """Whether the settings say when the experiment is looked at; without this, there is no decision.
+        """Whether the settings say when the experiment is looked at, which a decision requires.
 
-        If they do not, this may be one of several looks, for which the interval for a single look is not valid.
+        Otherwise this may be one of several looks, for which the interval for a single look is not valid.
         """
         return self.planned is not None or self.sequential or self.final
 
