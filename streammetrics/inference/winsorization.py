@@ -104,7 +104,7 @@ def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcom
 
 
 def _read_cap(cap: float | str) -> Fraction | None:
-    """Return the share of units that a percentile such as "99%" stands for; None for a number."""
+    """Return the share of units that a percentile such as "99%" stands for; None if `cap` is a number."""
     match = PERCENTAGE.fullmatch(cap) if isinstance(cap, str) else None
     share = None if match is None else Fraction(match[1]) / 100
     is_number = not isinstance(cap, str | bool) and 0.0 < cap < math.inf

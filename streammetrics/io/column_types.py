@@ -52,7 +52,9 @@ TypeGuess = tuple[pa.DataType, str]
 
 
 class ColumnUses(NamedTuple):
-    """The purposes for which a pass reads columns. In text files and partition names, a column's use decides its type.
+    """The purposes for which a pass reads columns.
+
+    In text files, and in folder names such as `day=2024-05-01`, the use of a column decides its type.
 
     Parameters
     ----------

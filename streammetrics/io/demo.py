@@ -27,7 +27,7 @@ _EVENTS, _SAMPLING = 1, 2
 
 @dataclass(frozen=True)
 class DemoTruth:
-    """True values for a demo log: expectations over clicks, given the impressions.
+    """The true values of the metrics of a demo log: expected values over random clicks, given the impressions.
 
     Attributes
     ----------
@@ -92,8 +92,8 @@ def write_demo_log(
         the log with the same seed and a rate of 1.
     sampled_scale : bool
         Whether the models, too, were trained on such a sample of the negatives. If so, the odds of `pctr_a` and
-        `pctr_b` are multiplied by 1 / negative_rate; correct this with `corrects="both"`. Otherwise scores are
-        unchanged; use `corrects="rows"`.
+        `pctr_b` are multiplied by 1 / negative_rate; correct this with `corrects="both"` (see `Task`). Otherwise
+        scores are unchanged; use `corrects="rows"`.
     days : int
         Number of files.
     progress : callable, optional

@@ -47,7 +47,7 @@ __all__ = [
 
 OVERALL = "overall"
 WATCH_SECONDS = 0.1
-# How long to wait for threads after an interrupt: much longer than a batch takes, but shorter than compiling a kernel.
+# How long to wait for threads after an interrupt: long enough to count a batch, but not to compile a kernel.
 STOP_SECONDS = 2.0
 
 
@@ -352,7 +352,7 @@ def _count_edge_queries(pieces: list[LogPiece], total: MetricCollection) -> None
 
 
 def _check_unbound_roles(metrics: MetricCollection | Sharded, columns: set[str]) -> None:
-    """Raise an error if `update` would take a column that is read for another purpose as an optional argument.
+    """Raise an error if `update` would use a column as an optional argument, although it is read for another purpose.
 
     For example, a slicing column named `sample_weight` would be used as the weights, because `update` finds its arguments
     by the names of columns.

@@ -21,7 +21,7 @@ from streammetrics.statistics.groups.spill import SpillFile
 
 __all__ = ["QueryPartition", "QueryPartitions", "SortedRows", "count_partitions"]
 
-# The number of bytes of the log per partition. In memory, a partition takes several times as much, because the log is
+# The size of a partition, in bytes of the log. In memory, a partition takes several times as much, because the log is
 # compressed.
 PARTITION_BYTES = 16 << 20
 MAX_PARTITIONS = 256

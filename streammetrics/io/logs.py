@@ -263,7 +263,7 @@ class Log:
             read as integers or text. They need not be in `columns` as well.
         uses : ColumnUses, optional
             The purposes for which all passes over the log read the columns. They decide the types of the columns. By
-            default, only `keys` are known.
+            default, nothing is known about columns other than `keys`.
 
         Returns
         -------
