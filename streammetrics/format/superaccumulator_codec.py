@@ -102,7 +102,8 @@ def _check_canonical(first: Ints, lengths: Ints, negative: Array, words: Array) 
     # Only the shortest encoding is valid: its first word is not zero, and its last word does not merely repeat the sign.
     if (low == 0).any() or (high == np.where(negative[nonempty], ALL, np.uint32(0))).any():
         raise StateFormatError("the state is corrupt: a sum is not stored in its shortest form")
-    # If the last of the 69 words is stored, its sign bit must agree with the stored sign.
+    # The highest bit of the last of the 69 words is a sign bit. If this word is stored, this bit must agree with the
+    # stored sign.
     if (reaches_last & ((high >> np.uint32(31) != 0) != negative[nonempty])).any():
         raise StateFormatError("the state is corrupt: the stored sign of a sum contradicts its digits")
 

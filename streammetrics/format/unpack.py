@@ -129,7 +129,7 @@ def unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int 
     Parameters
     ----------
     schema : Schema
-        The schema of all sections, from the header of the frame.
+        The common schema of the sections.
     sections : sequence of Section
         The sections.
     max_bytes : int
@@ -138,7 +138,7 @@ def unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int 
     Raises
     ------
     StateFormatError
-        A section is not canonical, or reading would take more memory than `max_bytes`.
+        A section has other bytes than `pack_state` would write, or reading would take more memory than `max_bytes`.
     IncompatibleStateError
         The keys of a column are of different kinds in different sections, such as integers and text.
     """
@@ -147,7 +147,7 @@ def unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int 
             return _unpack_sections(schema, sections, max_bytes)
     except (StateFormatError, IncompatibleStateError, MemoryError):
         raise
-    # Untrusted bytes may cause any exception; report each of them as damaged bytes.
+    # Untrusted bytes may cause any exception. Report every such exception as corrupt bytes.
     except Exception as error:
         raise StateFormatError(
             f"the state is corrupt: a section is inconsistent: {type(error).__name__}: {str(error)[:200]}"

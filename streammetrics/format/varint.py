@@ -188,7 +188,7 @@ class VarintStreams:
         self.third = Pieces(plains, at + small + 2 * two)
         self.ends = (at + small, at + small + 2 * two, at + small + 2 * two + 8 * three)
         self.deep = is_single(three) and three > 0
-        # Decode all numbers of a small section at once, because a numpy call takes longer than decoding a few numbers.
+        # A numpy call has a fixed cost, so decode all numbers of a small section at once.
         self.decoded: Array | None = None
         self.used = 0
         if self.first.one and small <= BLOCK:

@@ -29,7 +29,7 @@ class RoundScorer:
     name : str, optional
         The name to report for the value, if there is only one; by default the name of the metric.
     build_name : callable
-        Takes a name and whether higher values are better, and returns the name to report. It must return `name` unchanged.
+        Takes a name and whether higher values are better, and returns the name to report. It must not change `name`.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class RoundScorer:
     ------
     ValueError
         A metric does not define whether higher values are better and `maximize` is None; no metric has a value that is
-        a single number; `name` is passed although there are several values; or the booster would misread `name`.
+        a single number; `name` is passed although there are several values; or `build_name` would change `name`.
     """
 
     def __init__(

@@ -52,7 +52,7 @@ class Transfer(Protocol):
 
 
 class Carrier(Protocol):
-    """The operations on the tensors of one framework that `Deferred` needs. A column is one tensor passed to `update`."""
+    """The operations that `Deferred` needs on tensors of one framework. A column is one tensor passed to `update`."""
 
     def keep(self, column: Any) -> tuple[Any, Any]:
         """Return the column without its gradient graph, and a marker (such as its version) that reveals later changes."""
@@ -450,7 +450,7 @@ class Deferred(Generic[H]):
         return new
 
     def reset(self) -> Self:
-        """Reset the metrics, drop all steps that are waiting, being copied or failed, and number new steps from 0."""
+        """Reset the metrics, drop all uncounted and failed steps, and number new steps from 0."""
         with self._lock:
             self._clear()
             self.metrics.reset()

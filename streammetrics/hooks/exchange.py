@@ -7,7 +7,7 @@ the buckets that are not empty. A dense histogram, by contrast, is an array with
    length of its frame. If the settings differ or a rank has failed, all ranks learn of this before anything is merged,
    and all raise an error.
 2. Summing dense histograms by an all-reduce can be faster than merging the entries of all ranks. If a rank reports that
-   this may be the case, all ranks exchange the sizes of their histograms, so that each rank makes the same decision.
+   an all-reduce may be faster, all ranks exchange the sizes of their histograms, so that each rank makes the same decision.
 3. All ranks exchange their frames, and each rank merges them. The frames leave out the histograms that are summed by an
    all-reduce.
 """
@@ -142,7 +142,7 @@ def _compute_plan(blank: MetricLike) -> bytes:
 
 
 def _gather_records(transport: Transport, record: bytes) -> list[bytes]:
-    """Send a record of this rank to all ranks, and return the records of all ranks, which must have equal lengths."""
+    """Send a record of this rank to all ranks, and return the records of all ranks. All must have the same length."""
     return [bytes(r) for r in transport.gather_uneven(record, [len(record)] * transport.size)]
 
 

@@ -123,7 +123,7 @@ class IgniteMetric(ignite_metrics.Metric):
         StateFormatError
             The checkpoint is not a saved state.
         IncompatibleStateError
-            The checkpoint has other metrics or settings.
+            The checkpoint has different metrics or settings.
         """
         saved = from_bytes(state_dict["counted"].cpu().numpy().tobytes())
         accumulator_of(self.metrics).check_compatible(accumulator_of(saved))

@@ -182,7 +182,7 @@ class LifetimeDefinition(Definition):
         return [*differences, *self.inner.differences(other.inner)]
 
     def split_states(self, states: Sequence[State]) -> Iterator[Sequence[State]]:
-        """Yield groups of states: the number of updates, then the states of `earlier`, then those of each pane."""
+        """Yield groups of states: the state with the number of updates, the states of `earlier`, those of each pane."""
         size = len(self.inner.reads)
         yield states[:1]
         for start in range(1, len(states), size):

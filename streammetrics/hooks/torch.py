@@ -98,7 +98,7 @@ def state_dict(metrics: Metrics | Mapping[str, Metrics]) -> dict[str, torch.Tens
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced, Bundle, Lifetime or Deferred, or dict of these
-        The metrics, or several with names. Deferred steps are counted first.
+        The metrics, or a dict of several metrics by name. Deferred steps are counted first.
 
     Returns
     -------

@@ -61,7 +61,7 @@ class Drift(NamedTuple):
     js : float
         Jensen-Shannon divergence, from 0 to log 2.
     word : str
-        Class of the index: "stable" below 0.1, "shifted" below 0.25, otherwise "moved"; empty without an index.
+        Class of `psi`: "stable" below 0.1, "shifted" below 0.25, otherwise "moved"; empty without a value.
     edges : tuple of float
         The smallest score of every bin except the first.
     shares, reference : tuple of float

@@ -284,8 +284,9 @@ class Scorecard(Plottable):
         if missing := [q.name for q in self.options.questions if q.name not in differences]:
             available = ", ".join(dict.fromkeys(s.name for s in control))
             raise InvalidInputError(f"expected the metric {missing[0]!r} in both arms; the control has {available}")
-        # Compare the shares of users only with all slices merged, because the numbers of users by slice are unknown. Do
-        # not compare them in a sequential experiment, because their interval is valid only for a single look.
+        # Compare the shares of users with an event only with all slices merged, because the numbers of users by slice
+        # are unknown. Do not compare them in a sequential experiment, because their interval is valid only for a single
+        # look.
         counts, progress = self.users or {}, self.progress[treatment]
         if counts and samples is self.totals and not progress.sequential and max(counts.values()) <= MOST_USERS:
             users, share = (counts[treatment], counts[self.control]), self._build_settings(progress).confidence
