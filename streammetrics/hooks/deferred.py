@@ -125,9 +125,9 @@ class Deferred(Generic[H]):
     """Metrics that a training loop updates without waiting for the device.
 
     `update` only keeps references to the columns of a step (one call of `update`). After every `every` steps, the kept
-    columns are copied to host memory together: from a GPU asynchronously, into pinned memory. When the columns of a step
-    have arrived, its rows are counted. Steps are counted in order, so the state is the same as that of metrics that are
-    updated at every step. `compute` and `flush` wait for the remaining steps.
+    columns are copied to host memory together: from a GPU asynchronously, into pinned memory. When the columns of a
+    step have arrived, its rows are counted. Steps are counted in order, so the state is the same as that of metrics
+    that are updated at every step. `compute` and `flush` wait for the remaining steps.
 
     Parameters
     ----------

@@ -107,8 +107,8 @@ def compare(
 
     For a ratio whose best value is 1, the side closer to 1 is better. If a and b denote the logarithms of the two
     ratios, a side is better only if the intervals of b - a and b + a both exclude 0. A comparison takes 50 microseconds
-    for each metric and slice, less than reading the states. Sources: CUPED, Deng, Xu, Kohavi, Walker (2013); always-valid
-    intervals, Waudby-Smith et al. (2021, arXiv 2103.06476); e-BH, Wang, Ramdas (2022).
+    for each metric and slice, less than reading the states. Sources: CUPED, Deng, Xu, Kohavi, Walker (2013);
+    always-valid intervals, Waudby-Smith et al. (2021, arXiv 2103.06476); e-BH, Wang, Ramdas (2022).
 
     Examples
     --------

@@ -2,8 +2,8 @@
 
 If the data are whole seconds, or only the values 1 and 2, a quantile jumps from one stored value to the next. Such data
 have no density, so the standard error of `quantile_replicates` is not valid. Instead, the interval of the difference is
-the set of all differences between a value in Woodruff's interval of side a and a value in Woodruff's interval of side b. A
-higher confidence level gives a larger set. The p-value belongs to the lowest level at which the set contains the
+the set of all differences between a value in Woodruff's interval of side a and a value in Woodruff's interval of side
+b. A higher confidence level gives a larger set. The p-value belongs to the lowest level at which the set contains the
 difference that the null hypothesis states.
 """
 

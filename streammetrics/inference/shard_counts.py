@@ -1,8 +1,8 @@
 """Choose the number of shards for a comparison: fewer than the states have, if there are few units.
 
-With few units, most shards of an arm are empty, so a comparison over 64 shards would have no interval. Pairs of shards are
-therefore merged (folded) until 32 or 16 shards are left. The result is the same as if the units had been counted with
-this number of shards. The states keep all of their shards.
+With few units, most shards of an arm are empty, so a comparison over 64 shards would have no interval. Pairs of shards
+are therefore merged (folded) until 32 or 16 shards are left. The result is the same as if the units had been counted
+with this number of shards. The states keep all of their shards.
 """
 
 from __future__ import annotations
