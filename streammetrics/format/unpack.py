@@ -39,12 +39,13 @@ or of the group of sections that are merged."""
 
 
 class Sections(Sequence[State]):
-    """A sequence of the states of several sections, stored as one state with the cells of all of them.
+    """A sequence with the state of each section. A single joined state stores the cells of all sections.
 
     Parameters
     ----------
     joined : State
-        A state with the cells of all sections, one section after the other. Several sections may contain the same key.
+        The state with the cells of all sections, one section after the other. Several sections may contain the same
+        key.
     fronts : int64
         The index of the first front cell (slice) of each section, then the total number of front cells.
     cells : int64
@@ -74,7 +75,7 @@ class Sections(Sequence[State]):
         return self._prepend_axis(np.arange(len(self)), Vocabulary("integer", np.arange(len(self))))
 
     def sum_by_section(self, numbers: NDArray[Any]) -> NDArray[Any]:
-        """Sum an array, which has one element for each front cell (slice), over each section."""
+        """Return, for each section, the sum of `numbers` over its front cells (slices)."""
         out = np.zeros((len(self), *numbers.shape[1:]), numbers.dtype)
         some = np.diff(self.fronts) > 0
         if some.any():

@@ -19,7 +19,7 @@ class RoundScorer:
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to compute, on a copy: this object does not change.
+        The metrics to compute. They are copied, so this object does not change.
     link : {"probability", "logit", "log", "identity"}
         The scale of predictions.
     maximize : bool, optional

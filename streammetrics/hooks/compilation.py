@@ -45,7 +45,7 @@ def compile_kernels(metrics: MetricLike, dtype: Any = np.float32) -> None:
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        The metrics; the object itself does not change.
+        The metrics. They do not change.
     dtype : {"float32", "float64"}
         The dtype of scores and predictions.
 

@@ -132,7 +132,7 @@ class Deferred(Generic[H]):
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        The metrics to update. This object (not a copy) is updated when columns have arrived in host memory.
+        The metrics to update in place, when columns have arrived in host memory.
     every : int
         The number of steps that are copied together. Until they are copied, their columns stay on the device, without
         gradient graphs.

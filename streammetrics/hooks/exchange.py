@@ -257,7 +257,10 @@ def _merge_frames(parts: Sequence[bytes | memoryview]) -> list[State]:
 
 
 def _merge_with_sums(transport: Transport, states: Sequence[State]) -> list[State]:
-    """Merge the states of all ranks: histograms by an all-reduce where that is faster, others as frames."""
+    """Merge the states of all ranks.
+
+    Histograms are summed by an all-reduce if that is faster. All other states are exchanged as frames.
+    """
     facts = _gather_facts(transport, states)
     dense = [all(f.places for f in of) and any(_is_dense_faster(f, transport.size) for f in of) for of in facts]
     rest = frame.write_frame([s for s, d in zip(states, dense, strict=True) if not d])
@@ -297,7 +300,7 @@ def _pack_pieces(pieces: Sequence[bytes]) -> bytes:
 def _unpack_pieces(data: bytes | memoryview, flats: int) -> list[memoryview]:
     """Split the bytes that `_pack_pieces` joined: a frame, then one piece for each state with a dense histogram.
 
-    The latter pieces have all fields of the state but its histogram; `flats` is their number.
+    Each of these pieces has all fields of a state except its histogram; `flats` is the number of these pieces.
     """
     view, at, out = memoryview(data), (1 + flats) * LENGTH.size, []
     for i in range(1 + flats):

@@ -111,7 +111,7 @@ class KerasMetric(keras.metrics.Metric):
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update. This object changes. A collection shows all its values, with one pass over the rows.
+        The metrics to update in place. A collection shows all its values, with one pass over the rows.
     link : {"identity", "probability", "logit", "log"}
         The scale of the model's output; "logit" for a model without a final activation. By default the metrics read it
         unchanged.
@@ -264,7 +264,7 @@ class Evaluate(keras.callbacks.Callback):
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update. This object changes, and is reset in each epoch.
+        The metrics to update in place. They are reset in each epoch.
     validation_data : (x, y), (x, y, sample_weight), or iterable of such batches; optional
         Arrays, or a data set that `fit` accepts: a `tf.data.Dataset`, `PyDataset` or `DataLoader`. Without it, the
         callback evaluates the rows that your own `train_step` has added to `metrics` during the epoch.

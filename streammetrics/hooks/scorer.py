@@ -39,7 +39,7 @@ class Scorer:
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update. This object changes.
+        The metrics to update in place.
     link : {"probability", "logit", "log", "identity"}
         The scale of predictions. Logits are converted to probabilities (with several classes by softmax), unless the
         metrics read logits (`scale="logit"`); logarithms are exponentiated; "identity" leaves predictions unchanged.

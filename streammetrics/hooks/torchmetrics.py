@@ -37,7 +37,7 @@ class TorchMetric(torchmetrics.Metric):
     Parameters
     ----------
     metric : Metric, MetricCollection, or Deferred of these
-        The metric to update. This object changes. For a collection `compute` returns a dict. With `Deferred`,
+        The metric to update in place. For a collection `compute` returns a dict. With `Deferred`,
         `update` does not wait for the GPU; `forward` waits, because it returns the value of the batch.
     **settings
         The settings of `torchmetrics.Metric`: `process_group`, `dist_sync_on_step`, `sync_on_compute`, ...

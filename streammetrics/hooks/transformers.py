@@ -25,7 +25,7 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update. This object changes. If a model has two logits for one binary label, they belong to
+        The metrics to update in place. If a model has two logits for one binary label, they belong to
         the negative and the positive class, in this order.
     link : {"logit", "probability", "identity", "log"}
         The scale of the predictions. Models of the transformers library return logits, so use "logit", or "identity" for

@@ -170,6 +170,6 @@ def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, ND
 
 
 def _half_bounds(differences: MetricDifferences) -> NDArray[np.float64]:
-    """Return the largest error that bucketing scores can cause in each difference: half the widths of both bounds."""
+    """Return the largest error of each difference that bucketing scores can cause: half the width of all bounds."""
     a, b = differences.pair.a, differences.pair.b
     return np.asarray(0.5 * ((a.high - a.low) + (b.high - b.low)))

@@ -214,7 +214,7 @@ def build_effect(
 
 
 def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstimate:
-    """Return the estimate with an error of NaN in each cell for which `reasons` has a reason, such as few data."""
+    """Return the estimate with an error of NaN in each cell with a reason in `reasons`, such as too little data."""
     all_reasons = build_reasons(reasons, reasons.shape)
     own = build_reasons(estimate.reason, reasons.shape)
     add_reasons(all_reasons, has_reason(own), lambda i: str(own[i]))

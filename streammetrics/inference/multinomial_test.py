@@ -23,9 +23,9 @@ Floats = NDArray[np.float64]
 def multinomial_p_value(counts: Sequence[float], shares: Sequence[float]) -> float:
     """Return the p-value of `counts` by arm for the hypothesis that `shares` are the probabilities of the arms.
 
-    An outcome is a list of counts by arm with the same total. If there are at most `MAX_OUTCOMES` possible outcomes,
-    the test is the exact multinomial test: the p-value is the total probability of all outcomes that are at most as
-    probable as `counts`. Otherwise, and for counts that are not whole numbers, it is the chi-square test.
+    An outcome is a list of counts by arm with the same total as `counts`. If there are at most `MAX_OUTCOMES` possible
+    outcomes, the test is the exact multinomial test: the p-value is the total probability of all outcomes that are at
+    most as probable as `counts`. Otherwise, and for counts that are not whole numbers, it is the chi-square test.
     """
     total = math.fsum(counts)
     is_whole = all(count == math.floor(count) for count in counts)

@@ -118,7 +118,7 @@ class Progress(NamedTuple):
     tuned_users: float | None = None
 
     def check(self) -> None:
-        """Raise InvalidInputError if necessary `users` are missing, or if `planned` contradicts `final`."""
+        """Raise InvalidInputError if `users` is required but None, or if `planned` contradicts `final`."""
         if self.users is None and (self.planned is not None or self.sequential):
             raise InvalidInputError(
                 "planned= and sequential=True need users=, the number of users so far; pass it, too"
