@@ -30,8 +30,8 @@ def eval_metric(metrics: MetricLike, *, link: str, maximize: bool | None = None)
     Raises
     ------
     ValueError
-        The link does not fit the metric, the metric has several values or reads columns that CatBoost does not pass, or
-        the metric does not define whether higher is better and `maximize` is missing.
+        The link does not fit the metric; the metric has several values, or reads columns that CatBoost does not pass;
+        or the metric does not define whether higher is better, and `maximize` is missing.
 
     Notes
     -----

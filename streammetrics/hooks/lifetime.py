@@ -213,9 +213,9 @@ class Lifetime(MetricLike):
         The maximum number of updates in the window, a multiple of `panes`. By default, the window consists of all
         updates since the last `compute`.
     panes : int
-        The number of equal parts of the window. When the newest part is full, the oldest part is dropped, so after the
-        start the window always has more than ``window * (panes - 1) / panes`` updates. With more panes, its size varies
-        less, but it needs more memory.
+        The number of equal parts of the window. When the newest part is full, the oldest part is dropped. After the
+        start, the window therefore has more than ``window * (panes - 1) / panes`` updates. With more panes, its size
+        varies less, but it needs more memory.
 
     Attributes
     ----------

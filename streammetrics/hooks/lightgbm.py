@@ -72,8 +72,8 @@ class feval(RoundMetrics):  # noqa: N801 - named after the argument that it is p
     Raises
     ------
     ValueError
-        The link does not fit the metrics, the metrics read columns that a Dataset does not have, a metric does not
-        define whether higher is better and `maximize` is missing, or `name` is the name of a built-in metric.
+        The link does not fit the metrics; the metrics read columns that a Dataset does not have; a metric does not
+        define whether higher is better, and `maximize` is missing; or `name` is the name of a built-in metric.
 
     Notes
     -----

@@ -62,8 +62,8 @@ class custom_metric:  # noqa: N801 - named after the argument that it is passed 
     Raises
     ------
     ValueError
-        The link does not fit the metrics, the metrics read columns that a DMatrix does not have, a metric does not
-        define whether higher is better and `maximize` is missing, or `name` does not fit the rule.
+        The link does not fit the metrics; the metrics read columns that a DMatrix does not have; a metric does not
+        define whether higher is better, and `maximize` is missing; or `name` does not fit the rule.
 
     Notes
     -----

@@ -61,11 +61,12 @@ def describe_caveats(
     Notes
     -----
     A metric gets a warning (Simpson's paradox) if the interval over all rows and the interval of the average over the
-    slices lie on opposite sides of 0. The average weights each slice by its share of the rows of both sides, so it does
-    not depend on how each side divides its rows among the slices. Both intervals are widened by the certified bounds,
-    which limit the error from bucketing scores. There is a warning only if the slices that have intervals contain at
-    least 90 % of the rows. If there is no difference, an interval rarely excludes 0, and two intervals exclude 0 on
-    opposite sides even more rarely. So false warnings are rarer than differences that are wrongly called significant.
+    slices lie on opposite sides of 0. The average weights each slice by its share of the rows of both sides. It
+    therefore does not depend on how each side divides its rows among the slices. Both intervals are widened by the
+    certified bounds, which limit the error from bucketing scores. There is a warning only if the slices that have
+    intervals contain at least 90 % of the rows. If there is no difference, an interval rarely excludes 0, and two
+    intervals exclude 0 on opposite sides even more rarely. So false warnings are rarer than differences that are
+    wrongly called significant.
     """
     by_metric = {one.pair.name: one for one in parts}
     wholes = list(whole)

@@ -85,25 +85,25 @@ def compare(
     Raises
     ------
     InvalidInputError
-        If the sides have different shards and `independent` is False, if they have no metric and slice in common, or if
-        the covariates do not match or differ between the sides by more than chance explains (p below 0.0001).
+        The sides have different shards and `independent` is False; the sides have no metric and slice in common; or the
+        covariates do not match, or differ between the sides by more than chance explains (p below 0.0001).
 
     Notes
     -----
     The standard error comes from the delete-one-shard jackknife of d_k = (a without shard k) - (b without shard k), see
-    `Sharded`. Degrees of freedom follow Welch and Satterthwaite, (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB), with the
-    variance v and df = K_eff - 1 of each side, where K_eff is the effective number of shards. Relative differences are
+    `Sharded`. Degrees of freedom follow Welch and Satterthwaite: (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB). Each side
+    has the variance v and df = K_eff - 1, where K_eff is the effective number of shards. Relative differences are
     computed on logarithms. For a metric that may be 0 or negative in one of the slices, such as profit, they are
     computed by the delta method instead. It needs a control that is clearly above 0.
     An interval needs at least 50 positives and 50 negatives, or 50 rows for a metric without positives. They must be
     spread over at least half of the shards.
     A difference of 0 is certain only if both sides have the same state.
 
-    A quantile of few distinct values, such as whole seconds, jumps from one value to the next. Where one stored value
-    holds more than 15 % of the weight inside the interval of either side (Woodruff 1952), the interval of the difference
-    consists of all differences between a value in one interval and a value in the other. The p-value then comes from the
-    narrowest such set that contains 0. Where both intervals are the same single value, there is no p-value, and `note`
-    contains the change of the share of rows at or below this value.
+    A quantile of few distinct values, such as whole seconds, jumps from one value to the next. Suppose that one stored
+    value holds more than 15 % of the weight inside the interval of either side (Woodruff 1952). The interval of the
+    difference then consists of all differences between a value in one interval and a value in the other. The p-value
+    comes from the narrowest such set that contains 0. Where both intervals are the same single value, there is no
+    p-value, and `note` contains the change of the share of rows at or below this value.
 
     For a ratio whose best value is 1, the side closer to 1 is better. If a and b denote the logarithms of the two
     ratios, a side is better only if the intervals of b - a and b + a both exclude 0. A comparison takes 50 microseconds

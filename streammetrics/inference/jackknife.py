@@ -310,8 +310,8 @@ def _degrees_of_freedom(a: Contrast, b: Contrast, shards: Any) -> Any:
 def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False) -> Contrast:
     """Return a - b, or log a - log b, with shard k left out on both sides.
 
-    The result is valid for two models of the same rows, for overlapping users and for separate arms, as long as both sides
-    hash the same units to the same shards.
+    Both sides must hash the same units to the same shards. The result is then valid for two models of the same rows,
+    for overlapping users and for separate arms.
 
     Parameters
     ----------
@@ -403,9 +403,9 @@ def jackknife(
     Returns
     -------
     ScaledEstimate
-        Without covariates, se^2 = (K - 1) / K * sum (x_k - mean)^2 with K_eff - 1 degrees of freedom, where x_k is the
-        value without shard k and K_eff the effective number of shards. With q covariates, the error is computed from
-        the residuals r of the pseudo-values:
+        Without covariates, se^2 = (K - 1) / K * sum (x_k - mean)^2 with K_eff - 1 degrees of freedom. Here x_k is the
+        value without shard k, and K_eff is the effective number of shards. With q covariates, the error is computed
+        from the residuals r of the pseudo-values:
         se^2 = sum r^2 / (K * (K - 1 - q)) * (K - 2) / (K - 2 - q), with q fewer degrees of freedom. `reduction` is the
         share of the variance that the covariates removed.
 

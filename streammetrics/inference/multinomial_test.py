@@ -42,8 +42,8 @@ def _exact_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
     factorials = np.concatenate([[0.0], np.add.accumulate(log(np.arange(1.0, total + 1.0)))])
     logs = [float(log(np.float64(share))) for share in shares]
     # List all possible counts of users, one arm after the other. For each combination of counts in the arms so far,
-    # `left` has the number of users that remain for the other arms, and `odds` has the logarithm of the factors that
-    # these counts contribute to the probability.
+    # `left` has the number of users that remain for the other arms. `odds` has the logarithm of the factors that these
+    # counts contribute to the probability.
     left, odds = np.array([total]), factorials[-1:]
     for share in logs[:-1]:
         before = np.repeat(np.arange(len(left)), left + 1)

@@ -140,9 +140,9 @@ def power(
 
     Notes
     -----
-    users = (t_(1 - alpha / 2) + t_power)^2 * V * (1 / s + 1 / (1 - s)) / ln(1 + relative)^2, where V is the squared
-    standard error of the logarithm of the value times the number of units, and s is the share of one arm among the
-    users in both arms. A sequential experiment needs 1.6 to 1.8 times as many users at the end, and stops after
+    users = (t_(1 - alpha / 2) + t_power)^2 * V * (1 / s + 1 / (1 - s)) / ln(1 + relative)^2. Here V is the number of
+    units times the squared standard error of the logarithm of the value, and s is the share of one arm among the users
+    in both arms. A sequential experiment needs 1.6 to 1.8 times as many users at the end, and stops after
     1.0 to 1.2 times as many on average. A call takes 30 ms, and the first sequential call 0.2 s.
 
     Examples
@@ -298,9 +298,9 @@ def users_to_hold(
         raise InvalidInputError(
             "a guardrail with a margin of 0 is held only if it becomes better; pass a larger margin"
         )
-    # For a calibration ratio, either of two contrasts (the log difference and the log sum of the ratios) can show that
-    # the guardrail is met, so each is tested at alpha / 2 (see `is_not_worse`). Plan for ratios far from 1, where the
-    # power is lowest: there, only the log difference can show it.
+    # For a calibration ratio, either of two contrasts can show that the guardrail is met: the log difference or the log
+    # sum of the ratios. Each is therefore tested at alpha / 2 (see `is_not_worse`). Plan for ratios far from 1, where
+    # the power is lowest: there, only the log difference can show it.
     own = 0.5 * (1.0 + confidence) if is_ratio else confidence
     return users_needed(estimate, users, margin, power=power, confidence=own, shares=shares, looks=looks)
 

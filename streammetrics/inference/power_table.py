@@ -64,10 +64,10 @@ def power_table(
     Returns
     -------
     Table
-        A row for each effect and metric (`goal` is "detect"), and for each guardrail (`goal` is "hold"), with the columns
-        `metric`, `goal`, `relative` (the effect, or the margin with the sign of a worse value), `users` (in both arms
-        together), `mean_users` (if the experiment stops as soon as the goal is reached), `days`, and `reason` (why there
-        is no number of users).
+        A row for each effect and metric (`goal` is "detect"), and for each guardrail (`goal` is "hold"). The columns
+        are `metric`, `goal`, `relative` (the effect, or the margin with the sign of a worse value), `users` (in both
+        arms together), `mean_users` (if the experiment stops as soon as the goal is reached), `days`, and `reason` (why
+        there is no number of users).
 
     Notes
     -----

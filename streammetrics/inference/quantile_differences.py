@@ -57,8 +57,8 @@ class QuantileSteps:
     low, high : float64
         The bounds on the values in each bucket, in ascending order.
     down, up : float64
-        For each bucket, the smallest half width of the interval, as a normal deviate (1.96 at 95 %), at which the lower
-        limit is at or below the bucket (`down`), or the upper limit is at or above it (`up`).
+        For each bucket, the smallest half width at which the lower limit of the interval is at or below the bucket
+        (`down`), or the upper limit is at or above it (`up`). Half widths are normal deviates (1.96 at 95 %).
     """
 
     low: Floats

@@ -171,9 +171,9 @@ def sample_ratio_mismatch(
     Returns
     -------
     SampleRatio
-        The result. Its e-value e is the average, over k = 30, 300 and 10,000, of B(k * p + n) / (B(k * p) * prod(p^n)),
-        where n are the counts, p the planned shares and B is the multivariate beta function. This is the Bayes factor
-        of a Dirichlet prior for multinomial counts (Lindon, Malek 2022, arXiv 2011.03567).
+        The result. Its e-value e is the average, over k = 30, 300 and 10,000, of B(k * p + n) / (B(k * p) * prod(p^n)).
+        Here n are the counts, p are the planned shares and B is the multivariate beta function. This is the Bayes
+        factor of a Dirichlet prior for multinomial counts (Lindon, Malek 2022, arXiv 2011.03567).
 
     Raises
     ------
@@ -186,8 +186,9 @@ def sample_ratio_mismatch(
     martingale with mean 1, so it reaches 100 with probability at most 1 % over any number of looks (Ville's
     inequality). With counts from samples, the e-value reaches 100 in 1.0 to 1.4 % of runs. The test then has less
     power, because only the sampled users are evidence (see `SampleRatio.smallest_mismatch`). A chi-square test with an
-    alarm at p < 0.001, repeated 500 times, raises a false alarm in 2.3 % of runs, so use `sequential=False` only for a
-    single look. Do not test counts of `DistinctCount`: their error of about 1 % in each arm would look like a mismatch.
+    alarm at p < 0.001, repeated 500 times, raises a false alarm in 2.3 % of runs. Therefore use `sequential=False` only
+    for a single look. Do not test counts of `DistinctCount`: their error of about 1 % in each arm would look like a
+    mismatch.
 
     Examples
     --------

@@ -213,11 +213,15 @@ class Scorecard(Plottable):
     def table(self) -> Table:
         """Return a table with a row for every treatment and metric, with all slices merged.
 
-        The columns are `treatment`, `metric`, `role`, `control_value`, `value` (of the treatment), `change` with the
-        limits `low` and `high` of its interval (relative by default), `p_value` (of the hypothesis of no change),
-        `adjusted` (the p-value after the multiplicity correction), `p_word` (the p-value of the claim in `word`, or of
-        a breach for a guardrail), `word` (such as "better"), `reason` (why there is no interval), `relative` (whether
-        it is relative), `bound` (how far the certified bounds may shift the change) and `rows` (in both arms).
+        The columns are:
+
+        - `treatment`, `metric` and `role`;
+        - `control_value` and `value` (of the treatment);
+        - `change`, with the limits `low` and `high` of its interval, and `relative` (whether these are relative);
+        - `p_value` (of the hypothesis of no change) and `adjusted` (the p-value after the multiplicity correction);
+        - `word` (such as "better") and `p_word` (the p-value of this claim; for a guardrail, of a breach);
+        - `reason` (why there is no interval), `bound` (how far the certified bounds may shift the change) and `rows` (in
+          both arms).
         """
         return self.build_table((), self.changes)
 

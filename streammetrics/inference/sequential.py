@@ -1,8 +1,8 @@
 """Always-valid intervals and e-values, which stay valid however often one looks at the data and whenever one stops.
 
 The intervals are an asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas 2021, arXiv
-2103.06476). The boundary b(x) of the normal mixture is given by b(x)^2 = (1 + 1/x) * (ln(1 + x) + 2 * ln(1/alpha)),
-where x is the current number of users divided by the planned number, times a constant (`Look.scaled_time`). The
+2103.06476). The boundary b(x) of the normal mixture is given by b(x)^2 = (1 + 1/x) * (ln(1 + x) + 2 * ln(1/alpha)).
+Here x is the current number of users divided by the planned number, times a constant (`Look.scaled_time`). The
 boundary is for normal deviates, but a standard error from few shards is itself uncertain, and the exponential of a
 squared t statistic has no finite mean. Each t statistic is therefore first mapped to the normal deviate with the same
 tail probability.
