@@ -152,7 +152,7 @@ class Pieces:
         self.plains, self.at, self.one = plains, at, len(plains) == 1
 
     def cut(self, lengths: Any, dtype: Any = np.uint8) -> Array:
-        """Read the next piece of every section; `lengths` gives the number of bytes of each piece."""
+        """Read the next piece of every section as one array; `lengths` gives the number of bytes of each piece."""
         begin = self.at
         self.at = begin + lengths
         if self.one:

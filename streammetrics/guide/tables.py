@@ -120,7 +120,7 @@ def _is_code(what: str, code: str) -> bool:
 
 
 def parse_table(table: dict[str, Any]) -> list[PeerLine]:
-    """Parse one table file, which contains the metrics of a family; raise ValueError for an invalid entry."""
+    """Convert the content of one table file (a family of metrics) to lines; raise ValueError for an invalid entry."""
     lines = []
     for peer, names in table.items():
         for name, rows in names.items():

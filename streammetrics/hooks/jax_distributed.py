@@ -35,8 +35,8 @@ def sync(metrics: H | Deferred[H], timeout: float | timedelta = TIMEOUT) -> H:
     metrics : Metric, MetricCollection, Sliced, Bundle or Deferred
         The metrics of this process. They do not change, so counting can continue.
     timeout : float or timedelta
-        The time limit, in seconds. Allow some seconds for a process that compiles kernels at its first batch with
-        weights. Hooks such as `Deferred` compile them earlier, as does
+        The time limit, in seconds. A process may compile kernels at its first batch with weights, so allow some seconds
+        for this. Hooks such as `Deferred` compile kernels earlier, as does
         `streammetrics.hooks.compilation.compile_kernels`.
 
     Returns

@@ -381,7 +381,7 @@ def _iterate_batches(data: Any, size: int) -> Iterator[Rows]:
 
 
 def _list_shown_names(metric: Any, output: str | None) -> list[str]:
-    """Return the names of the values of a metric in logs; `output` is its model output, if the model has several."""
+    """Return the names of the values of a metric in logs; `output` is the name of its model output, or None."""
     prefix = f"{output}_" if output else ""
     if not isinstance(metric, KerasMetric) or not isinstance(metric._scorer.metrics, MetricCollection):
         return [prefix + metric.name]

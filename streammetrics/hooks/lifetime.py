@@ -47,8 +47,8 @@ class _WindowState(NamedTuple):
 
     def merge_all(self) -> MetricLike:
         """Return the metrics over all updates, as a new object."""
-        # A merge normally fails if one part ends with the query with which the other begins. Leave out these queries to
-        # skip this check, because every epoch may count the same queries again.
+        # A merge normally fails if one part ends with the query with which the other begins. Leave out the
+        # record of the first and last query to skip this check, because every epoch may count the same queries again.
         return self.earlier.copy().merge(without_block_ends(self.panes[-1]))
 
     def add_pane(self) -> _WindowState:
@@ -121,7 +121,7 @@ class LifetimeDefinition(Definition):
     window : int or None
         The maximum number of updates in the window, or None for a window of all updates since the last `compute`.
     panes : int
-        The number of parts of a window with a maximum number of updates.
+        The number of equal parts of the window, if it has a maximum number of updates.
     """
 
     kind = "lifetime"

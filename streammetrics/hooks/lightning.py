@@ -66,7 +66,7 @@ class MetricCheckpoint(lightning.Callback):
         Raises
         ------
         IncompatibleStateError
-            A metric has other settings than the saved one.
+            A metric and the saved metric have different settings.
         """
         saved = checkpoint.get(KEY, {})
         for name, metric in _find_metrics(pl_module):

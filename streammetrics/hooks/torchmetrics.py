@@ -340,7 +340,7 @@ class TorchMetric(torchmetrics.Metric):
 
 
 class TorchMetricValue(torchmetrics.Metric):
-    """One value of a `TorchMetric` with several values, which Lightning can log.
+    """A single value of a `TorchMetric` with several values, as a metric that Lightning can log.
 
     Parameters
     ----------

@@ -68,8 +68,8 @@ def compare(
         The planned number of users, fixed before the first look, and the number of users so far, in both arms together.
         Without `planned`, always-valid intervals are narrowest at 10,000 users.
     covariates : pair, or list of pairs, optional
-        Metrics of the same two arms from before the treatment, for variance reduction (CUPED); for each covariate, a
-        pair (a, b). A metric of a collection is adjusted by the covariates of the same name or, if there are none, by
+        Metrics of the same two arms from before the treatment, for variance reduction (CUPED): a pair (a, b) for each
+        covariate. A metric of a collection is adjusted by the covariates of the same name or, if there are none, by
         all covariates. A metric may have at most three covariates. The arms must be randomised. A quantile of few
         distinct values is not adjusted, and the `method` of its interval says so.
     adjust : {"holm", "bh"}, optional

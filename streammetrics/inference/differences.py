@@ -291,7 +291,7 @@ def _compare_independent(pair: Pair) -> MetricDifferences:
 
 
 def _invert(estimate: ScaledEstimate) -> ScaledEstimate:
-    """Return the estimate of 1 / value on the log scale, which differs only in the sign of its point."""
+    """Return the estimate of 1 / value on the log scale. Only the sign of its point differs from that of `estimate`."""
     return estimate._replace(point=-estimate.point)
 
 

@@ -264,7 +264,7 @@ def _wilson_interval(share: float, users: float, z: float) -> tuple[float, float
 
 
 def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
-    """Return the number of exposures (users) by arm (empty if the state is a sample of users), and the state."""
+    """Return the number of exposed users by arm (an empty dict for a sample of users), and the state."""
     state = _find_user_state(users, (UnitSums, KeySample))
     if isinstance(state, KeySample):
         return {}, state

@@ -220,8 +220,8 @@ class Scorecard(Plottable):
         - `change`, with the limits `low` and `high` of its interval, and `relative` (whether these are relative);
         - `p_value` (of the hypothesis of no change) and `adjusted` (the p-value after the multiplicity correction);
         - `word` (such as "better") and `p_word` (the p-value of this claim; for a guardrail, of a breach);
-        - `reason` (why there is no interval), `bound` (how far the certified bounds may shift the change) and `rows` (in
-          both arms).
+        - `reason` (why there is no interval), `bound` (how far the certified bounds may shift the change) and `rows`
+          (in both arms).
         """
         return self.build_table((), self.changes)
 
@@ -512,7 +512,7 @@ def scorecard(
         verdicts are withheld.
     covariates : Sliced by arm or dict, or list of these, optional
         The metrics of the same arms before the treatment, each in the form of `arms`, for variance reduction (CUPED) as
-        in `compare`. Slices are only adjusted by covariates with the same slices. The conclusion about a calibration
+        in `compare`. Slices are adjusted only by covariates with the same slices. The conclusion about a calibration
         ratio is not adjusted.
 
     Returns
@@ -526,7 +526,7 @@ def scorecard(
     ------
     InvalidInputError
         If there is no such arm or metric, `better` is missing for a metric, `users` is missing, `planned` and `final`
-        contradict each other, or `compare` would raise.
+        contradict each other, or `compare` would raise an error.
 
     Notes
     -----

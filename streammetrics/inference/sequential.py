@@ -118,9 +118,7 @@ def _compute_reaches(deviate: float, df: bytes) -> NDArray[np.float64]:
 def _compute_reach(deviate: float, df: float) -> float:
     """Return the half width of the interval of one number, in standard errors.
 
-    The result is cached, because all rows of a table need it.
-
-    `deviate` is the half width for a known standard error.
+    The result is cached, because all rows of a table need it. `deviate` is the half width for a known standard error.
     """
     return float(t_of_normal(deviate, df)) if df > 0.0 else NAN
 

@@ -68,7 +68,7 @@ def choose_count(occupied: NDArray[np.bool_]) -> int:
 
 
 def estimate_units(occupied: NDArray[np.bool_]) -> float:
-    """Estimate the number of units as -K * ln(empty / K) for K shards, of which some are empty (linear counting)."""
+    """Estimate the number of units as -K * ln(E / K), where E of the K shards are empty (linear counting)."""
     if occupied.all():
         return math.inf
     return float(-len(occupied) * log1p(-np.count_nonzero(occupied) / len(occupied)))

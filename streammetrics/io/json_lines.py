@@ -78,7 +78,7 @@ class JsonReader:
                     yield batch, min(read_bytes, span.bytes)
 
     def _split_path(self, name: str) -> tuple[str, ...]:
-        """Split the name of a nested value, such as `user.id`, into the names of the objects that lead to it.
+        """Split the name of a nested value into its parts: `user.id` becomes `("user", "id")`.
 
         If the file has a column with the dotted name itself, the name is not split.
         """
