@@ -32,8 +32,8 @@ class NamedComparison(NamedTuple):
     comparisons : Comparisons
         The comparison of every metric, over all rows or by slice.
     primary_name : str or None
-        The metric that decides; by default the first one that defines whether high or low values are better, or the
-        first of all if none does.
+        The metric that decides; by default the first one that defines which values are better, or the first of all if
+        none does.
     """
 
     treatment: str
@@ -55,8 +55,8 @@ class NamedComparison(NamedTuple):
 def choose_primary(comparisons: Sequence[Comparison], name: str | None = None) -> Comparison:
     """Return the comparison that decides: the one with this name.
 
-    Without a name, it is the comparison of the first metric that defines whether high or low values are better. If no
-    metric does, it is the first comparison.
+    Without a name, it is the comparison of the first metric that defines which values are better. If no metric does,
+    it is the first comparison.
     """
     if name is not None:
         return next(one for one in comparisons if one.name == name)
