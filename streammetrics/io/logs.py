@@ -382,7 +382,8 @@ class Log:
     def _list_columns_to_read(self, reader: FileReader, facts: FileFacts, requested: Sequence[str]) -> tuple[str, ...]:
         """Return the columns to read from a file.
 
-        If a field `a.b` of a struct is requested and the reader cannot read a single field, the result is the struct `a`.
+        If a struct field such as `a.b` is requested, but the reader can only read whole structs, the result contains the
+        struct `a` instead.
         """
         stored = [name for name in requested if name in facts.types]
         readable = set(stored) if reader.reads_paths else set(facts.names)
@@ -422,7 +423,7 @@ class Log:
         return pa.DictionaryArray.from_arrays(index, values)
 
     def _stores_integers(self, name: str) -> bool:
-        """Whether any file stores a partition key as a column of integers. Always False for text files."""
+        """Return whether any file has an integer column of this name. Always False for text files."""
         return not self._is_text and any(pa.types.is_integer(one.types.get(name, pa.null())) for one in self._facts)
 
     def _typed_readers(self, requested: Sequence[str], uses: ColumnUses) -> list[FileReader]:

@@ -88,7 +88,7 @@ class LogPart:
         Yields
         ------
         pyarrow.RecordBatch
-            A batch of rows. Partition keys, and string columns among the other keys, are dictionary-encoded.
+            A batch of rows. Partition keys, and key columns that contain strings, are dictionary-encoded.
 
         Raises
         ------

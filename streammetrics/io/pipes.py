@@ -26,7 +26,9 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class Pipe:
-    """A stream that several readers can read, each from the start. Opening the last reader ends the others.
+    """A stream that several readers can read, each from the start.
+
+    After `open_last_reader`, only the reader that it returned can read the stream.
 
     Arrow reads ahead in its own threads, even for a reader that is already closed. So each reader keeps its own
     position, the bytes read so far are kept for other readers, and a lock protects the stream.
@@ -88,7 +90,7 @@ class PipeReader(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read `size` bytes, or fewer at the end of the stream only, because Arrow takes a short read for the end."""
+        """Read `size` bytes. Return fewer only at the end of the stream, because Arrow treats a short read as the end."""
         data = b""
         while size < 0 or len(data) < size:
             more = self._pipe.read_at(self, self._at, size - len(data) if size >= 0 else -1)

@@ -69,7 +69,7 @@ class QuerySplitter:
         If a query occurs again after other queries, stop and set `is_scattered`.
         """
         ends, runs = self._ends.setdefault(number, []), self._runs.setdefault(number, [])
-        # The rows of the last query so far, which may continue in the next batch.
+        # The rows of the last query that was read. This query may continue in the next batch.
         pending: list[pa.RecordBatch] = []
         last: Ints | None = None
         first_row = row = part.first_row

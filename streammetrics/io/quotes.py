@@ -79,8 +79,8 @@ class QuoteCheck:
         """
         data = self._unchecked + block
         if not self._column_count and block and len(data) < _FIRST_BYTES and data.count(b"\n") <= _FIRST_ROWS:
-            # The first rows decide which columns are numeric. Wait for all of them, so that the result does not depend on
-            # the size of blocks.
+            # The first rows decide which columns are numeric. Wait until enough rows have arrived, so that the result
+            # does not depend on the size of the blocks.
             self._unchecked = data
             return
         if not self._column_count and b"\n" in data:
@@ -118,7 +118,7 @@ class QuoteCheck:
         return safe
 
     def _are_single_lines(self, values: NDArray[np.uint8]) -> bool:
-        """Whether quotation marks are well-formed and no quoted cell has a line break. This is fast to check."""
+        """Whether every quotation mark opens or closes a cell or is doubled, and no quoted cell has a line break."""
         marks, newlines = np.flatnonzero(values == _QUOTE), np.flatnonzero(values == _NEWLINE)
         opens, closes = marks[::2], marks[1::2]
         before, after = values[opens - 1], values[np.minimum(closes + 1, len(values) - 1)]
@@ -131,7 +131,8 @@ class QuoteCheck:
 
         Return None if there are other marks. In that case, `_scan_cells` finds the cells, which is slower.
         """
-        # In well-formed data, quotation marks alternately open and close a cell, if a doubled mark counts as one of each.
+        # In well-formed data, quotation marks alternately open and close a cell, if a doubled mark counts as a closing
+        # mark and an opening mark.
         marks = np.flatnonzero(values == _QUOTE)
         padded = np.concatenate([[_NEWLINE], values, [_NEWLINE]]).astype(np.uint8)
         complete = len(marks) // 2 * 2
@@ -166,7 +167,7 @@ class QuoteCheck:
         spans: list[tuple[int, int, bool]] = []
         at = 0
         for opening in marks[begins].tolist():
-            # The mark is inside the previous cell.
+            # Skip a mark that is inside the previous cell.
             if opening < at:
                 continue
             content = _CONTENT.match(data, opening + 1)
@@ -180,8 +181,8 @@ class QuoteCheck:
         """Whether each line that a quoted cell of several lines touches would be a valid row without quotation marks.
 
         A valid row has the right number of columns, and numbers in numeric columns. `begins` says whether the closing
-        mark is at the start of a cell. If it is, and a delimiter or a line break follows the opening mark, the numbers
-        are not checked.
+        mark is at the start of a cell, like an opening mark. If it is, and the opening mark is at the end of a cell,
+        like a closing mark, the numbers are not checked.
         """
         start, end = data.rfind(b"\n", 0, opening) + 1, data.find(b"\n", closing)
         lines = data[start : len(data) if end < 0 else end].split(b"\n")
@@ -193,7 +194,7 @@ class QuoteCheck:
         return bool(self._number_columns) and all(_is_number(row[i]) for row in rows for i in self._number_columns)
 
     def _find_numbers(self, data: bytes) -> list[int]:
-        """Return the indices of numeric columns, using only those of the first rows that have no quotation marks."""
+        """Return the indices of columns with a number in each of the first rows. Ignore rows with quotation marks."""
         lines = [line for line in data.split(b"\n", _FIRST_ROWS)[:-1] if b'"' not in line]
         rows = [row for line in lines if len(row := line.split(self._delimiter)) == self._column_count]
         return [i for i in range(self._column_count) if rows[1:] and all(_is_number(row[i]) for row in rows[1:])]

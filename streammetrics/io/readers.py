@@ -94,14 +94,14 @@ class FileFacts:
     names: tuple[str, ...]
     rows: int | None
     spans: tuple[FileSpan, ...]
-    # The type of each column, and of each field of a struct under its path, such as "prediction.score".
+    # Maps each column name, and the path of each struct field (such as "prediction.score"), to its type.
     types: Mapping[str, pa.DataType]
     # For each name that several columns have, the number of these columns.
     repeated: Mapping[str, int]
 
     @classmethod
     def from_schema(cls, schema: pa.Schema, rows: int | None, spans: tuple[FileSpan, ...]) -> FileFacts:
-        """Build the `FileFacts` of a schema, without its metadata; raise an error if a column name is not UTF-8."""
+        """Build `FileFacts` from a schema, and drop the schema's metadata. Raise an error if a name is not UTF-8."""
         names = tuple(schema.names)
         types = dict(_list_fields("", schema)) | dict(zip(names, schema.types, strict=True))
         repeated = {name: n for name, n in Counter(names).items() if n > 1}
@@ -109,7 +109,10 @@ class FileFacts:
 
 
 def _list_fields(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, pa.DataType]]:
-    """Yield the path, such as "prediction.score", and the type of every field. Fields of a struct follow the struct."""
+    """Yield the path, such as "prediction.score", and the type of every field. Fields of a struct follow the struct.
+
+    `above` is the path of the struct that contains `fields`, or "" for the columns of a schema.
+    """
     for one in fields:
         path = f"{above}.{one.name}" if above else one.name
         yield path, one.type
@@ -130,7 +133,7 @@ class FileReader(Protocol):
         """Path of the file."""
 
     def read_facts(self) -> FileFacts:
-        """Read the metadata of the file, but no rows unless types have to be inferred from the first ones."""
+        """Read the metadata of the file. Read its first rows only if types have to be inferred from them."""
 
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
@@ -173,7 +176,7 @@ def decode_dictionary(column: Any) -> Any:
 
 
 def concat_tables(tables: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate tables of several files, with column types that hold the values of all of them."""
+    """Concatenate tables of several files. Each column gets a type that holds its values from all files."""
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -284,7 +287,7 @@ def _open_parquet(file: str, **options: object) -> Iterator[tuple[pq.ParquetFile
             raw,
             pre_buffer=False,
             memory_map=False,
-            # A remote file is read without a buffer, because many small requests would take too long.
+            # With a buffer, a remote file would be read in many small requests, which take too long.
             buffer_size=0 if is_url(file) else _BUFFER_BYTES,
             page_checksum_verification=True,
             **options,
@@ -330,7 +333,7 @@ class IpcReader:
     pipe: Any = None
 
     def read_facts(self) -> FileFacts:
-        """Read the schema and, for a file, the number of rows of each record batch, which a stream does not store."""
+        """Read the schema. Of a file, but not of a stream, also read the number of rows of each record batch."""
         if self.pipe is not None:
             with convert_errors(self.file):
                 schema = ipc.open_stream(pa.PythonFile(self.pipe.open_reader(), "r")).schema

@@ -33,12 +33,12 @@ def is_url(path: str) -> bool:
 
 
 def missing_package_error(what: str, package: str, extra: str) -> LogError:
-    """Return the error for a log (`what`) that needs a missing package, with the extra that installs the package."""
+    """Return an error that says that reading `what` needs a package, and how to install it with a pip extra."""
     return LogError(f"{what}: reading this log needs {package}: pip install 'streammetrics[{extra}]'")
 
 
 def find_urls(url: str) -> list[RemoteFile]:
-    """List the files that a URL of a file, folder or pattern names, sorted by name.
+    """Return the files that a URL refers to, sorted by name. The URL names a file, a folder or a pattern of files.
 
     Raises
     ------

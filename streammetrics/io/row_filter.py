@@ -170,8 +170,8 @@ class Filter:
     conditions : tuple of Condition
         The conditions.
     kinds : tuple of (str, pyarrow.DataType)
-        Columns that are read as text, each with the type in which its values are compared. They are read as text
-        because they are also keys, or because large integers are compared exactly.
+        Columns that are read as text, each with the type in which its values are compared. A column is read as text if
+        it also slices or groups rows, or if large integers have to be compared exactly.
     """
 
     conditions: tuple[Condition, ...]

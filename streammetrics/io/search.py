@@ -108,13 +108,13 @@ def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> 
 def _compute_ndcg_and_mrr(
     query: npt.NDArray[np.int64], grade: npt.NDArray[np.int8], score: npt.NDArray[np.float32]
 ) -> tuple[float, float]:
-    """Compute NDCG@10 and MRR@10 by sorting, which assumes that no two scores of a query are equal."""
+    """Return the means of NDCG@10 and MRR@10 over all queries. Scores of the same query must be distinct."""
     queries = int(query[-1]) + 1
     starts = np.searchsorted(query, np.arange(queries))
     rank = np.arange(len(query)) - starts[query]
 
     def grades_by_rank(by: npt.NDArray[np.generic]) -> npt.NDArray[np.float64]:
-        """Return the grades of all rows, sorted by query and by descending `by`; 0 beyond the cutoff."""
+        """Return the grades of all rows, sorted by query and then by descending `by`, with 0 beyond the cutoff rank."""
         order = np.lexsort([-by.astype(np.float64), query])
         return np.where(rank < _CUTOFF, grade[order].astype(np.float64), 0.0)
 

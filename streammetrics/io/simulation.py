@@ -124,10 +124,10 @@ class SimulatedWorld:
 
     @classmethod
     def make(cls, rows: int, seed: int, ctr: float) -> SimulatedWorld:
-        """Draw the effects, then choose the base logit and the shifts of the models with a pilot sample.
+        """Draw the effects, then use a pilot sample to choose the base logit and the shifts of the models.
 
-        The base logit gives the requested click-through rate `ctr`. Each model has a shift, which is added to its logits
-        and determines its calibration.
+        The base logit is chosen to give a click-through rate of `ctr`. Each model has a shift, which is added to its
+        logits and determines its calibration.
         """
         rng = np.random.default_rng([seed, 0])
         users = max(rows // _IMPRESSIONS_PER_USER, 100)
@@ -146,9 +146,9 @@ class SimulatedWorld:
         return cls(seed, users, *effects, base_logit=base, logit_spread=spread, shifts=shifts)
 
     def context(self, rng: np.random.Generator, rows: int, hours: tuple[float, float]) -> ImpressionContext:
-        """Draw the users, items, devices and times of impressions, with times in a range of hours of a day."""
-        # A few users have many impressions. Because of the square, user r occurs with a frequency proportional to
-        # `1/sqrt(r)`.
+        """Draw the users, items, devices and times of `rows` impressions between two hours of a day."""
+        # A few users have many impressions: because the random number is squared, the frequency of user r is
+        # proportional to `1/sqrt(r)`.
         rank = (self.users * rng.random(rows) ** 2).astype(np.uint64)
         user = mix_bits(rank + np.uint64(self.seed & 0xFFFF_FFFF) * np.uint64(1 << 32)) >> np.uint64(1)
         traits = mix_bits(user)
@@ -170,7 +170,7 @@ class SimulatedWorld:
         return ImpressionContext(user, variant, country, device, item, hour, logit)
 
     def impressions(self, rng: np.random.Generator, rows: int, hours: tuple[float, float]) -> Impressions:
-        """Draw impressions in a range of hours of a day, together with their model scores and outcomes."""
+        """Draw `rows` impressions between two hours of a day, together with their model scores and outcomes."""
         context = self.context(rng, rows, hours)
         opinions = {
             name: _simulate_score_logit(rng, context.logit, self.logit_spread, noise, self.base_logit)

@@ -25,7 +25,7 @@ class WindowOptions(NamedTuple):
 
 
 def slice_name(by: Iterable[str]) -> str:
-    """Return the name of slices by these columns, such as "by country,device", for bundles and titles of tables."""
+    """Return the name of a result that is sliced by these columns, such as "by country,device"."""
     return f"by {','.join(by)}"
 
 
@@ -64,12 +64,13 @@ class SlicePlan:
         return [(self.arm,), *((self.arm, *names) for names in self.slice_columns)]
 
     def build_metrics(self, metrics: Any, fixed_keys: Mapping[Any, Sequence[Any]]) -> Any:
-        """Build the metrics that count all slices in one pass; without slices, the metrics of all rows.
+        """Build the metrics to update in a pass: sliced by every set of columns or, without slices, over all rows.
 
         `fixed_keys` contains the slices to keep, for each set of columns whose slices were chosen before the pass.
         """
-        # If there are slices, the metrics of all rows are their exact sum, so they are not counted separately. Slicing by
-        # all columns at once and merging at the end is not faster, because more slices miss the CPU cache.
+        # The metrics of all rows are the exact sum of the metrics of the slices. So if there are slices, the metrics of
+        # all rows are not counted separately. Slicing by all columns at once and merging at the end is not faster,
+        # because more slices miss the CPU cache.
         if not self.column_sets:
             return empty_copy(metrics)
         limits: dict[Any, Any] = {names: {"limit": self.limit} for names in self.slice_columns}
@@ -85,8 +86,8 @@ class SlicePlan:
     def read_fixed_keys(self, total: Any) -> dict[Any, Sequence[Any]]:
         """Return the slices that an interrupted pass chose to keep, for each set of slicing columns.
 
-        A set is left out if its slices were not chosen before the pass. `total` contains the metrics of the checkpoint
-        of this pass.
+        `total` contains the metrics in the checkpoint of the interrupted pass. A set of columns is left out if its
+        slices were not chosen before that pass.
         """
         keys_by_columns: dict[Any, Sequence[Any]] = {}
         first = len(self.column_sets) - len(self.slice_columns)

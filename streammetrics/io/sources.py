@@ -69,7 +69,7 @@ class LogFile:
     compression: str | None
     delimiter: str
     bytes: int
-    # The Hive partition keys of the folders, as spelled there. None stands for the partition of nulls.
+    # The values of the Hive partition keys, as spelled in the names of the folders. None stands for a null.
     keys: Mapping[str, str | None]
     # The `Pipe` of standard input; None for a file.
     pipe: Any = None
@@ -91,7 +91,7 @@ def is_integer(text: str) -> bool:
 
 
 def find_files(path: str) -> Iterator[str]:
-    """Yield the files that a path or pattern names, in a fixed order.
+    """Yield, in a fixed order, the file or the files of the folder at a path, or the files that match a pattern.
 
     If a path with characters such as `*` exists, it is not a pattern.
 
@@ -118,10 +118,10 @@ def _list_folder(folder: str) -> list[str]:
 
 
 def _walk_folder(folder: str, above: frozenset[str]) -> Iterator[str]:
-    """Yield all files in a folder that are not hidden.
+    """Yield all files in a folder and its subfolders, except hidden ones.
 
-    Symbolic links to folders are followed. Otherwise the rows there would be missing, and nobody would notice. `above`
-    contains the folders above this one.
+    Symbolic links to folders are followed. Otherwise their rows would be missing, and nobody would notice. `above`
+    contains the real paths of the folders that contain this one.
     """
     real = os.path.realpath(folder)
     # A symbolic link to a parent folder would lead to endless recursion.

@@ -20,7 +20,7 @@ MAX_NAME_LENGTH = 60
 
 
 class _Engine(Protocol):
-    """Reads a table or runs a query with a third-party package. Engines can be pickled.
+    """An engine that reads a table or runs a query with a third-party package. It can be pickled.
 
     A table is read at the version that was current when the engine was created.
     """
@@ -113,7 +113,7 @@ class _Sql:
 
 
 TABLES: dict[str, Callable[[str], _Engine]] = {"delta": _Delta.open, "iceberg": _Iceberg.open, "sql": _Sql.open}
-"""The prefix of each kind of table, as in `delta:PATH`, and a function that takes the rest of the name and opens it."""
+"""Maps each prefix, such as "delta" in `delta:PATH`, to a function that opens the table named after the colon."""
 
 
 def open_table(name: str) -> TableReader:

@@ -54,7 +54,7 @@ class TextFormat:
     delimiter : str, optional
         The separator of values; by default a tab for `.tsv` and a comma for `.csv`.
     nulls : tuple of str
-        Spellings of null, if they are not quoted.
+        Values that are read as null unless they are quoted.
     quotes : bool
         Whether quotation marks enclose values.
     columns : tuple of str
@@ -246,7 +246,7 @@ def resolve_types(
 def find_comparison_types(
     readers: Sequence[TextReader | JsonReader], facts: Sequence[FileFacts], names: Sequence[str], uses: ColumnUses
 ) -> dict[str, pa.DataType]:
-    """For columns that are read as text only to keep their spelling, return the types that filters compare them with.
+    """Return the types in which filters compare columns that are read as text only to keep the spelling of values.
 
     A column is left out if its inferred type is text, or if this type is not the same in all files.
     """

@@ -55,7 +55,7 @@ class TextStream(io.RawIOBase):
     file : pyarrow.NativeFile, optional
         The file, if it is already open.
     delimiter : str
-        The separator of values. If it has several characters, SEPARATOR replaces it.
+        The separator of values. If it is longer than one byte, which Arrow does not support, SEPARATOR replaces it.
     quotes : QuoteCheck, optional
         The check for stray quotation marks; None for no check.
     """
@@ -85,8 +85,8 @@ class TextStream(io.RawIOBase):
             cell.
         """
         while True:
-            # Arrow accepts no more bytes than it requests. The last read may have left the start of a delimiter, which
-            # is returned first, so read fewer bytes now.
+            # Arrow accepts no more bytes than it requests. The previous call may have kept the start of a delimiter in
+            # `_pending`. These bytes are returned first, so read fewer bytes now.
             block = self._read_decompressed(size if size < 0 else max(size - len(self._pending), 1))
             if not self._head_checked:
                 self._head_checked = True

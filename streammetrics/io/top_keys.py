@@ -18,7 +18,7 @@ from streammetrics.io.row_filter import Filter, convert_flags
 
 __all__ = ["MAX_KEYS", "find_largest_keys"]
 
-# The largest number of keys that are counted. A key takes about 50 bytes.
+# The largest number of slices that are counted for a set of columns. Each takes about 50 bytes of memory.
 MAX_KEYS = 1 << 22
 _ROWS = "streammetrics: rows"
 # Each batch gives a table of counts. When there are more than this many tables, they are summed into one.
@@ -36,9 +36,10 @@ def find_largest_keys(
     any_of: Sequence[str] = (),
     uses: ColumnUses | None = None,
 ) -> dict[Names, list[tuple[Any, ...]]]:
-    """Return the slices with the most rows for each set of slicing columns.
+    """Return the keys of the slices with the most rows, for each set of slicing columns.
 
-    Of two keys with the same number of rows, the smaller key is preferred.
+    The key of a slice is the tuple of its values in the slicing columns. Of two keys with the same number of rows, the
+    smaller key is preferred.
 
     Parameters
     ----------
@@ -111,9 +112,10 @@ def _count_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> 
 
 
 def _flag_counted_rows(batch: pa.RecordBatch, any_of: Sequence[str]) -> pa.Array:
-    """Return 1 for each row in which at least one column of `any_of` is 1, else 0; without columns, return 1 for all.
+    """Return 1 for each row in which at least one of the columns `any_of` is 1, and 0 for every other row.
 
-    The result is summed for each key, so a key without such rows is still listed, with 0 rows.
+    If `any_of` is empty, return 1 for all rows. The caller sums these numbers for each key, so a key whose rows are all
+    0 is still listed, with 0 rows.
     """
     counted = pa.array(np.full(batch.num_rows, not any_of))
     for name in any_of:

@@ -160,8 +160,8 @@ class StepLowering(NativeLowering):
             lower = VectorLower(context, library, descriptor, state.func_ir, metadata=state.metadata)
             lower.lower()
         library.finalize()
-        # numba needs an object that Python can call, but a step is not compiled for Python. Register the method `index`
-        # of a string instead: calling it with arrays raises TypeError.
+        # numba needs an object that Python can call, but a step is not compiled for Python. As a placeholder, register
+        # the method `index` of a string, which raises TypeError if it is called with arrays.
         function = f"{descriptor.qualname} is a step, which only kernels can call".index
         context.insert_user_function(function, descriptor, [library])
         state["cr"] = _LowerResult(descriptor, lower.call_helper, cfunc=function, env=lower.env)

@@ -58,7 +58,7 @@ os.register_at_fork(before=_COMPILING.acquire, after_in_parent=_COMPILING.releas
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 _waits_for_others = True
-# The longest time to wait for another process: several times what the slowest kernel takes to compile.
+# How long to wait while another process compiles a kernel: several times the compilation time of the slowest kernel.
 WAIT_SECONDS = 120.0
 # The number of seconds of compilation in this process after which the command line prints a message.
 SLOW_SECONDS = 1.0
@@ -132,7 +132,7 @@ def _compile_step(function: Any, *, forceinline: bool) -> Any:
 
 
 def choose_by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Return a function of one number, for kernels: it calls `float32` or `float64`, depending on the number's dtype."""
+    """Return a function for use in kernels. It calls `float32` or `float64`, depending on the dtype of its argument."""
 
     def step(z: Any) -> Any:
         """Do nothing. In compiled code, numba replaces a call of this function by the overload for the dtype of z."""
@@ -275,7 +275,7 @@ class Kernel:
 
 
 def _is_locked_elsewhere(file: int) -> bool:
-    """Try to acquire the lock, and return whether another process has it."""
+    """Try to acquire the lock on an open file, and return whether another process has it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     # The lock cannot be acquired, because another process has it.

@@ -14,7 +14,8 @@ from numba.np.arrayobj import populate_array
 
 # The number of bytes of a cache line.
 CACHE_LINE = 64
-# The number of bits of the second limb of a fixed-point number.
+# A fixed-point number consists of two integers ("limbs"): high * 2**-20 + low * 2**-60. LIMB is the number of bits of
+# the second limb.
 LIMB = 40
 
 
@@ -103,7 +104,7 @@ def _add_limbs(_: Any, numbers: Any, at: Any, high: Any, low: Any) -> Any:
         for k, limb in enumerate(added):
             limbs = builder.insert_element(limbs, limb, number(k))
         total = builder.add(total, limbs)
-        # Only the second limb can have a carry, which is added to the first limb.
+        # If the second limb now has more than LIMB bits, carry the excess bits over to the first limb.
         carries = builder.ashr(total, pair([LIMB, LIMB]))
         carries = builder.shuffle_vector(carries, pair([0, 0]), ir.VectorType(number, 2)([1, 2]))
         total = builder.and_(total, pair([-1, (1 << LIMB) - 1]))

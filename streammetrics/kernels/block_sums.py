@@ -25,26 +25,26 @@ from .score_terms import HIGH, HIGH_BITS, LARGE, LOW, LOW_BITS, add_fixed, may_c
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 CHUNKS = u8(68)
-# If a sum of squares is too large for fixed point (2**41 or more), its first limb is set to this value, which means
-# that the exact sum is unknown.
+# A sum of squares is two integers ("limbs"). If it is too large for them (2**41 or more), the first limb is set to
+# CEILING, which means that the exact sum is unknown.
 CEILING = i8(1 << 61)
-# Adding ONE rounds a square below 1 to a multiple of 2**-52. Adding LOSS rounds a square below 2**11 to a multiple of
-# 2**-41.
+# Adding ONE to a square below 1 rounds the square to a multiple of 2**-52, the last bit of the sum. Adding LOSS to a
+# square below 2**11 rounds it to a multiple of 2**-41.
 ONE, LOSS = 1.0, 2.0**11
 ONE_BITS, LOSS_BITS = i8(0x3FF0000000000000), i8(0x40A0000000000000)
 # For an integer in units of 2**-52, this mask selects the lowest 32 bits. They stand for values below 2**-20, which
-# belong to the second limb.
+# belong to the second of the two integers ("limbs") of a sum.
 UNITS = i8((1 << 32) - 1)
-# Splitting off the first limb of a number leaves a remainder. Adding FINE rounds it to a multiple of 2**-52, and adding
-# FINE_LOSS (for log-loss) to a multiple of 2**-41. Because of the factor 1.5, the exponent of the sum is the same for a
-# negative remainder.
+# After a number is rounded to a multiple of 2**-20, a remainder is left. Adding FINE rounds the remainder to a multiple
+# of 2**-52, and adding FINE_LOSS (for log-loss) rounds it to a multiple of 2**-41. The factor 1.5 keeps the exponent of
+# the result the same even if the remainder is negative.
 FINE, FINE_LOSS = 1.5, 1.5 * 2.0**11
 FINE_BITS, FINE_LOSS_BITS = i8(0x3FF8000000000000), i8(0x40A8000000000000)
 
 
 @inline
 def add_saturating(numbers: Any, at: Any, high: Any, low: Any) -> None:
-    """Add `high` and `low` to the two limbs of the sum at index `at`; a sum that reaches CEILING stays there."""
+    """Add `high` and `low` to the two integers of the sum at index `at`. A sum that reaches CEILING stays there."""
     add_fixed(numbers, at, high, low)
     if numbers[at] >= CEILING:
         numbers[at], numbers[at + u8(1)] = CEILING, 0
@@ -52,9 +52,10 @@ def add_saturating(numbers: Any, at: Any, high: Any, low: Any) -> None:
 
 @inline
 def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
-    """Add `units`, the sum of a block's rounded squares, to the saturating sum at index `at`.
+    """Add `units`, the sum of the rounded squares of a block, to the sum at index `at` of `numbers`.
 
-    `units` is an integer, in units of 2**-41 for log-loss (if `loss` is true), and in units of 2**-52 otherwise.
+    `units` is an integer, in units of 2**-41 for log-loss (if `loss` is true), and in units of 2**-52 otherwise. The
+    sum saturates: once it reaches CEILING, it stays there.
     """
     if loss:
         add_saturating(numbers, at, units >> i8(21), (units & i8((1 << 21) - 1)) << i8(19))
@@ -73,7 +74,7 @@ def large_limb(q: Any) -> Any:
 
 @inline
 def add_number(numbers: Any, at: Any, v: Any) -> None:
-    """Add a non-negative number v of any size to the saturating sum at index `at` of `numbers`."""
+    """Add a non-negative number v of any size to the sum at index `at` of `numbers`, which saturates at CEILING."""
     if v >= LARGE:
         add_saturating(numbers, at, large_limb(v), i8(0))
     else:
@@ -83,7 +84,7 @@ def add_number(numbers: Any, at: Any, v: Any) -> None:
 
 @inline
 def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
-    """Add a square q of any size to the sum at index `at`, rounded to a multiple of 2**-41 (`loss`) or 2**-52."""
+    """Add q, rounded to a multiple of 2**-41 if `loss` is true and of 2**-52 otherwise, to the sum at index `at`."""
     if q >= LARGE:
         add_saturating(numbers, at, large_limb(q), i8(0))
     else:
@@ -108,9 +109,9 @@ def is_any_from(v: Any, least: Any) -> Any:
 def add_bits(x: Any, positive: Any, h: Any, l: Any, h1: Any, l1: Any) -> Any:  # noqa: E741 - first and second limbs
     """Add the limbs of the number x to sums over all rows (h, l) and, if `positive`, to sums over positives (h1, l1).
 
-    Each limb is added together with the bits of its magic number, which saves a subtraction for each row. The function
-    `subtract_magic` removes these bits once per block. Sums may wrap around at 2**64, which does not change the final
-    result.
+    Adding the constant HIGH or LOW (a magic number) to a float rounds it, so that its bits are those of the constant
+    plus a limb. The bits of the constants are summed as well, which saves a subtraction for each row. `subtract_magic`
+    removes them once per block. Sums may wrap around at 2**64, which does not change the final result.
     """
     t = x + HIGH
     high, low = f8(t).view(i8), f8((x - (t - HIGH)) + LOW).view(i8)
@@ -145,8 +146,9 @@ def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
 def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any) -> Any:
     """Return the sums of the values v over negatives and over positives (by label y), and the sum of all squares.
 
-    Each of the first two sums has two limbs (see `sum_by_class`). The sum of squares is an integer, whose unit is the
-    value of the last bit of the magic number `magic`: 2**-52 or 2**-41.
+    Each of the first two sums has two limbs (see `sum_by_class`). Each square is rounded by adding the constant
+    `magic`, which has the bits `magic_bits` and whose last bit is worth 2**-52 or 2**-41. The sum of squares is an
+    integer in this unit.
     """
     h, l, h1, l1, q = i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -181,7 +183,8 @@ def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
 def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
     """Return the sum of the numbers v, which are squares below 2**31, as two integers.
 
-    The first is in units of 2**-20. The unit of the second is the value of the last bit of the magic number `magic`.
+    The first is in units of 2**-20. The unit of the second is the value of the last bit of the constant `magic`, which
+    is added to round the squares. `magic_bits` are the bits of this constant.
     """
     h, l = i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -215,8 +218,8 @@ def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
 def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits: Any, out: Any) -> Any:
     """Write the sums of x = v * w and of x * w by label, and the sum of x**2, to `out`; each sum is two limbs.
 
-    Return whether any of these products is 2**31 or more; the sums are then wrong. The magic number `magic` determines
-    the unit of the second limb of the last sum.
+    Return whether any of these products is 2**31 or more. If so, the sums are wrong. The second limb of the last sum is
+    in units of the last bit of the constant `magic`, which is added to round the squares.
     """
     h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     a, b = i8(0), i8(0)
@@ -253,7 +256,7 @@ def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
 
 @outline
 def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
-    """Add the squares v of a block, of any size, to the saturating sum at index `at` of `numbers`.
+    """Add the squares v of a block, of any size, to the sum at index `at` of `numbers`, which saturates at CEILING.
 
     Squares of 2**31 or more are added one by one, and set to 0 in `v`.
     """
@@ -274,7 +277,7 @@ def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
 def add_term(y: Any, x: Any, positives: Any, loss: Any, v: Any, t: Any, sums: Any, large: Any, squares: Any) -> None:
     """Add the values x of one term (such as log-loss) over a block of rows, and their squares, to the sums of term t.
 
-    Values of 2**31 or more are added to `large`, and set to 0. `v` is scratch.
+    Values of 2**31 or more are added to `large`, and set to 0 in `x`. `v` is working memory.
     """
     if is_any_from(x, LARGE):
         move_large(x, large, t * CHUNKS, squares, u8(2) * t)
@@ -288,7 +291,7 @@ def add_term(y: Any, x: Any, positives: Any, loss: Any, v: Any, t: Any, sums: An
 
 @outline
 def add_weights(y: Any, w: Any, positives: Any, parts: Any, excess: Any, w2: Any) -> None:
-    """Add the sums of w - 1 and of w**2 over a block of rows to `excess` and `w2`, by label; `parts` is scratch."""
+    """Add the sums of w - 1 and w**2 over a block, by label, to `excess` and `w2`; `parts` is working memory."""
     large = sum_weights(y, w, positives, parts)
     add_fixed(excess, u8(0), parts[0] - ((i8(w.shape[0]) - positives) << i8(20)), parts[1])
     add_fixed(excess, u8(2), parts[2] - (positives << i8(20)), parts[3])
@@ -305,10 +308,10 @@ def add_weighted_term(
     y: Any, v: Any, w: Any, positives: Any, loss: Any, t: Any,
     parts: Any, sums: Any, large: Any, squares: Any, w2x: Any,
 ) -> None:  # fmt: skip
-    """Add the values v of one term (such as log-loss), times their weights, over a block of rows to the sums of term t.
+    """Add the weighted values w * v of one term (such as log-loss) over a block of rows to the sums of term t.
 
-    Values of 2**31 or more are added to `large`. For standard errors, w**2 * v is added to `w2x`, and (w * v)**2 to
-    `squares`. `parts` is scratch.
+    Weighted values of 2**31 or more are added to `large`. For standard errors, w**2 * v is added to `w2x`, and
+    (w * v)**2 to `squares`. `parts` is working memory.
     """
     magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
     # If there are products of 2**31 or more, which is rare, add the rows of these products one by one, and sum the rest of
@@ -327,7 +330,7 @@ def add_weighted_term(
 def move_large_products(
     y: Any, v: Any, w: Any, loss: Any, t: Any, sums: Any, large: Any, squares: Any, w2x: Any
 ) -> None:  # fmt: skip
-    """Add the rows that have a product of 2**31 or more one by one, and set their values v to 0.
+    """Add, one by one, the rows that have a product of 2**31 or more, and set their values v to 0.
 
     The products are v * w, v * w**2 and (v * w)**2; see `add_weighted_term` for the sums.
     """
@@ -358,10 +361,9 @@ def may_clip_block(eps: Any, s: Any) -> Any:
 
 @outline
 def split_block(v: Any, high: Any, low: Any) -> None:
-    """Write the two limbs of each number v, which must be below 2**31.
+    """Split each number v, which must be below 2**31, into two integers (limbs): high * 2**-20 + low * 2**-60.
 
-    The limbs are integers in units of 2**-20 and 2**-60. This loop is separate from the additions, so that it
-    vectorises.
+    This loop is separate from the loop that sums the integers, so that the compiler can vectorise it.
     """
     for j in range(v.shape[0]):
         high[j], low[j] = split_limbs(v[j])
@@ -369,7 +371,7 @@ def split_block(v: Any, high: Any, low: Any) -> None:
 
 @outline
 def split_squares(q: Any, loss: Any, high: Any, low: Any) -> None:
-    """Round squares below 2**31 to multiples of 2**-41 (if `loss` is true) or 2**-52, and split them into two limbs."""
+    """Round squares q below 2**31 to multiples of 2**-41 (if `loss`) or 2**-52, and split each into two integers."""
     for j in range(q.shape[0]):
         t = q[j] + HIGH
         rest = q[j] - (t - HIGH)
@@ -382,7 +384,7 @@ def split_squares(q: Any, loss: Any, high: Any, low: Any) -> None:
 
 @outline
 def count_square_units(v: Any, loss: Any, units: Any) -> None:
-    """Write the square of each term as an integer, in units of 2**-41 for log-loss or 2**-52 for other terms.
+    """Write the squares of the values v to `units`, as integers in units of 2**-41 (log-loss) or 2**-52 (other terms).
 
     Squares must be below 2**11 for log-loss, and at most 1 for other terms.
     """
@@ -396,10 +398,10 @@ def count_square_units(v: Any, loss: Any, units: Any) -> None:
 
 @outline
 def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, units: Any) -> None:
-    """Add the squares of log-losses v that are 2**11 or more to the sums of their cells, and set their `units` to 0.
+    """Add squares of 2**11 or more, of log-losses v, to the sums of their cells, and set their `units` to 0.
 
-    `units` holds the squares as integers. Squares of this size are too large for `count_square_units`, which computes
-    the integers. `here` holds the cell of each row. A cell has `n_terms` terms, of which log-loss is number t.
+    `units` holds the squares as integers, computed by `count_square_units`, which cannot represent such large squares.
+    `here` holds the cell of each row. A cell has `n_terms` terms, of which log-loss is number t.
     """
     for j in range(v.shape[0]):
         q = v[j] * v[j]
@@ -426,7 +428,7 @@ def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares
 
 @outline
 def move_heavy_rows(v: Any, to: Any, numbers: Any) -> None:
-    """Add products v of 2**31 or more to the saturating sums with the numbers `to`, and set these products to 0."""
+    """Add products v of 2**31 or more to the sums of `numbers` at the indices `to`, and set these products to 0."""
     for j in range(v.shape[0]):
         if v[j] >= LARGE:
             add_saturating(numbers, u8(2) * to[j], large_limb(v[j]), i8(0))

@@ -26,7 +26,7 @@ CACHED_SLOTS = 1 << 17
 
 @inline
 def find_cell_slot(parent: Any, code: Any, table: Any, parents: Any, codes: Any) -> Any:
-    """Return the slot of the hash table that holds the cell of a parent and a code, or that is free for it."""
+    """Return the slot of `table` that holds the cell of a parent and a code, or a free slot if there is no such one."""
     # Multiplicative (Fibonacci) hashing: the upper bits of the product depend on all bits of the code and the parent.
     mask = u8(table.shape[0] - 1)
     h = ((u8(code) ^ (u8(parent) << u8(40))) * u8(0x9E3779B97F4A7C15)) >> u8(32)
@@ -205,8 +205,8 @@ def find_shard_cells(unit: Any, salt: Any, cells: Any, out: Any) -> Any:
 def set_cell_flags(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> Any:
     """Set flag number `which` of the cell of each row; `flags` holds `width` flags for each cell.
 
-    If `at` is empty, the state has one cell, whose flag is set if there are any `rows`. Flags belong to the cells of
-    the outer axes, such as slices; an inner axis, such as the classes, has none.
+    `at` holds the cell of each row. If it is empty, the state has one cell, whose flag is set if there are any `rows`.
+    Flags belong to the cells of the outer axes, such as slices; an inner axis, such as the classes, has none.
     """
     if at.shape[0] == 0 and rows.shape[0] > 0:
         flags[which] = 1
@@ -219,8 +219,8 @@ def set_cell_flags(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> An
 def count_dropped_rows(dropped: Any, at: Any, width: Any, reason: Any, n: Any) -> Any:
     """Count n dropped (invalid) rows by cell and reason; `dropped` holds `width` counters for each cell.
 
-    If `at` is empty, the state has one cell. Counters belong to the cells of the outer axes, such as slices; an inner
-    axis, such as the classes, has none.
+    `at` holds the cell of each dropped row. If it is empty, the state has one cell. Counters belong to the cells of the
+    outer axes, such as slices; an inner axis, such as the classes, has none.
     """
     if at.shape[0] == 0:
         dropped[reason] += n

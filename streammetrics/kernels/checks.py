@@ -19,7 +19,7 @@ f8, i8 = np.float64, np.int64
 # Checking a row takes less time than loading it from memory, so each row is prefetched this many rows ahead.
 BLOCK = 1024
 LONG = 512
-# A weight is 0, or at least SMALLEST and below LARGEST.
+# A valid weight is 0, or at least SMALLEST and below LARGEST.
 SMALLEST, LARGEST = 2.0**-36, 2.0**31
 # A float64 of WHOLE (2**-8) or more has no bits below 1 / UNIT (2**-60), so a fixed-point sum does not round it.
 WHOLE, UNIT = 2.0**-8, 2.0**60
@@ -29,7 +29,7 @@ MOST = 2.0**42
 
 @inline
 def has_bad_pair(y: Any, s: Any) -> Any:
-    """Return whether a label is not 0 or 1, or a score is not a probability."""
+    """Return whether any label is neither 0 nor 1, or any score is not a probability."""
     if count_positives(y)[1]:
         return True
     return s.shape[0] > 0 and may_be_bad(score_extremes(s)[1]) and has_bad_score(False, s)
@@ -37,9 +37,9 @@ def has_bad_pair(y: Any, s: Any) -> Any:
 
 @inline
 def has_bad_weight(mass: Any, w: Any) -> Any:
-    """Return whether a weight is out of range, or the total weight could overflow the sums.
+    """Return whether any weight is out of range, or the total weight is so large that sums could overflow.
 
-    If not, the function adds the weights to the total weight in mass[0]. It sets mass[1] to 1 if a weight may have bits
+    If the weights are valid, add them to the total weight in mass[0], and set mass[1] to 1 if a weight may have bits
     below 2**-60, which the sums would round away.
     """
     # Compare the bits of weights as integers. The sign bit of a difference tells which weight is larger, so the loop has
@@ -69,7 +69,7 @@ def has_bad_weight(mass: Any, w: Any) -> Any:
 
 @kernel(out=())
 def find_bad_label(y: Any) -> Any:
-    """Return 1 if a label is not 0 or 1, else 0."""
+    """Return 1 if any label is neither 0 nor 1, else 0."""
     flat, bad = flatten(y), False
     for a in range(0, flat.shape[0], BLOCK):
         prefetch(flat, a + BLOCK, BLOCK)
@@ -79,7 +79,7 @@ def find_bad_label(y: Any) -> Any:
 
 @kernel(out=())
 def find_bad_probability(s: Any) -> Any:
-    """Return 1 if a score is not a probability, else 0."""
+    """Return 1 if any score is not a probability, else 0."""
     flat, bad = flatten(s), False
     for a in range(0, flat.shape[0], BLOCK):
         prefetch(flat, a + BLOCK, BLOCK)
@@ -100,7 +100,7 @@ def find_nonfinite(s: Any) -> Any:
 
 @kernel(out=())
 def find_bad_pair(y: Any, s: Any) -> Any:
-    """Return 1 if a label is not 0 or 1, or a score is not a probability, else 0."""
+    """Return 1 if any label is neither 0 nor 1, or any score is not a probability, else 0."""
     return i8(has_bad_pair(flatten(y), flatten(s)))
 
 
@@ -125,8 +125,8 @@ def mark_rounded_weights(w: Any, at: Any, terms: Any, mass: Any, flags: Any) -> 
 
     `at` contains the cell of each row; if it is empty, the state has one cell. If `terms` is true, the state also sums
     products w * x. The flag is then set for any weight below 2**-8, because rounding w * x to a multiple of 2**-60
-    loses more bits than a float64 would. mass[1] is 0 if `has_bad_weight` found no weight below 2**-8. There is nothing
-    to do then, because any float64 of at least 2**-8 is a multiple of 2**-60.
+    loses more bits than a float64 would. If mass[1] is 0, `has_bad_weight` found no weight below 2**-8, and no flag is
+    set: every float64 of at least 2**-8 is a multiple of 2**-60.
     """
     is_lone = at.shape[0] == 0
     if mass[1] == 0.0 or (is_lone and flags[0]):
@@ -143,7 +143,7 @@ def find_bad_number(v: Any, smallest: Any, largest: Any, low: Any, above: Any) -
     """Return 1 if a number is invalid, else 0.
 
     A valid number is at least `low` or, if `above`, larger than `low`. Its absolute value is 0, or lies between
-    `smallest` and `largest`.
+    `smallest` and `largest` (both inclusive).
     """
     flat, bad = flatten(v), False
     for a in range(0, flat.shape[0], BLOCK):

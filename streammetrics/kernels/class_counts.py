@@ -37,13 +37,14 @@ def find_bad_class(t: Any, width: Any) -> Any:
 def count_class_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, excess: Any) -> Any:
     """Count rows by true and predicted class.
 
-    `t` holds the true class of each row, `p` the predicted class, and `width` is the number of classes. With one cell,
-    classes are checked first: if a class is invalid, return 1 and count nothing. `counts` is flat, with the axes cell,
-    true class and predicted class; `excess` holds the sum of w - 1 for each count.
+    `t` holds the true class of each row, `p` the predicted class, `at` the cell, and `width` is the number of classes.
+    If `at` is empty, there is one cell, and classes are checked first: if a class is invalid, return 1 and count
+    nothing. `counts` is flat, with the axes cell, true class and predicted class; `excess` holds the sum of w - 1 for
+    each count.
     """
     n, lone, top = t.shape[0], at.shape[0] == 0, u8(width)
     if lone:
-        # Check all classes before counting. The loops of the check vectorise, and no counts have to be undone.
+        # Check all classes before counting, so that the loops of the check vectorise and no counts have to be undone.
         if has_bad_class(t, top) or has_bad_class(p, top):
             return 1
         for j in range(n):
@@ -91,7 +92,7 @@ def count_top_classes(t: Any, s: Any, w: Any, at: Any, width: Any, counts: Any, 
 
 @kernel(out=("counts", "excess"))
 def count_cells(at: Any, w: Any, counts: Any, excess: Any) -> Any:
-    """Count the rows of each cell, and add each weight minus 1 to `excess`."""
+    """Count the rows of each cell, and add the weight of each row, minus 1, to the `excess` of its cell."""
     for j in range(at.shape[0]):
         counts[u8(at[j])] += 1
     for j in range(w.shape[0]):

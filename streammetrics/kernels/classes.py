@@ -13,7 +13,7 @@ from .score_terms import score_bits, score_of_bits
 
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
-# A row with LONG or more scores is searched in spans of SPAN scores.
+# The highest score of a row with LONG or more scores is searched in spans of SPAN scores.
 LONG, SPAN = 32, 512
 # The codes of the terms that `compute_class_terms` can compute.
 LOG_LOSS, BRIER, TOP = 0, 1, 2
@@ -34,7 +34,7 @@ def sum_rows(s: Any, sums: Any) -> Any:
 def compute_log_odds(s: Any, odds: Any) -> Any:
     """Write log(p / (1 - p)) of each class, where p is the softmax of the row.
 
-    Log-odds sort rows as the probabilities do, but still differ where the probabilities are rounded to 0 or 1.
+    Log odds have the same order as probabilities, but remain distinct where probabilities are rounded to 0 or 1.
     """
     for j in range(s.shape[0]):
         # Compute exp of differences from the highest score, so that no sum overflows. For the odds of the best class,
@@ -85,8 +85,8 @@ def find_highest_of_many(row: Any) -> Any:
             top, at = best, a
     if bad:
         return i8(-1)
-    # Compare numbers rather than bits, because 0.0 and -0.0 are equal but have different bits. The first class with
-    # this score is the minimum of their indices, which needs no branch.
+    # Compare numbers rather than bits, because 0.0 and -0.0 are equal but have different bits. Find the first class
+    # with this score as a minimum of indices, which needs no branch.
     span, first = row[at : at + SPAN], i4(SPAN)
     for k in range(span.shape[0]):
         here = i4(k) if span[k] == top else i4(SPAN)
@@ -123,10 +123,10 @@ def sum_other_exps(row: Any, best: Any) -> Any:
 
 @kernel(out=("right", "confidence"))
 def find_top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) -> Any:
-    """Find the class with the highest score in each row, and write whether this is the true class, and its probability.
+    """Write whether the class with the highest score is the true class, and write its probability, for each row.
 
-    `t` holds the true class of each row, and a row of `s` the score of each class. If `logit`, scores are logits, and
-    the probability is their softmax.
+    `t` holds the true class of each row, and a row of `s` the score of each class. If `logit` is true, scores are
+    logits, and the probability is the softmax of the logits.
     """
     for j in range(s.shape[0]):
         best = find_highest(s[j])
@@ -169,8 +169,8 @@ def brier(row: Any, t: Any, logit: Any) -> Any:
 def count_classes_ahead(row: Any, t: Any) -> Any:
     """Count the classes that rank above the true class t: with a higher score, or an equal score and a lower number."""
     own, before, lower, higher = row[t], i4(0), row[:t], row[t:]
-    # Two loops without a condition on the class number take less time than one. Without the conversions, numba would sum
-    # in int64.
+    # Two loops without a condition on the class number take less time than one loop with it. Without the conversions to
+    # int32, numba would sum in int64.
     for k in range(lower.shape[0]):
         before = i4(before + i4(lower[k] >= own))
     for k in range(higher.shape[0]):

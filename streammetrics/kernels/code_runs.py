@@ -1,4 +1,4 @@
-"""Group the exact rows of many cells by cell, and sort them when they are read.
+"""Group the scored rows of many cells by cell, and sort them when they are read.
 
 A row is encoded as two words: the low word holds its exact score and its label, and the high word its cell (see module
 `exact_rows`). A run is a range of low words that have the same high word. A cell gets rows from many batches, so its

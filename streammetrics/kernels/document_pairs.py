@@ -46,8 +46,8 @@ def count_tied_pairs(worth: Any, end: Any, n: Any) -> Any:
 def count_rising_pairs(worth: Any, n: Any, one: Any, other: Any) -> Any:
     """Return the number of pairs of documents in the wrong order: the document that ranks lower has the larger gain.
 
-    `worth` holds the gains of n documents in rank order. `one` and `other` are scratch; on return, `one` holds the
-    gains sorted in descending order.
+    `worth` holds the gains of n documents in rank order. `one` and `other` are working memory; on return, `one` holds
+    the gains sorted in descending order.
     """
     for at in range(n):
         one[at] = worth[at]
@@ -84,14 +84,14 @@ def count_pairs(worth: Any, end: Any, n: Any, length: Any, one: Any, other: Any,
 
     Both numbers (of pairs, and of pairs in the right order) are written to `counts` three times: for pairs of returned
     documents, for pairs with at least one returned document, and for all pairs. A pair of documents that were not
-    returned counts as wrong. `one` and `other` are scratch. On return, the gains beyond the first n are sorted.
+    returned counts as wrong. `one` and `other` are working memory. On return, worth[n:] is sorted.
     """
     wrong = count_rising_pairs(worth, n, one, other) + count_tied_pairs(worth, end, n) / 2.0
     counts[0] = count_unequal_pairs(one, i8(0), n)
     counts[1] = counts[0] - wrong
     sort_descending(worth, n, length)
-    # The documents that were not returned are now sorted by descending gain. For each returned document, `higher` is
-    # the index of the first of them with a gain that is not higher, and `as_high` that of the first with a lower gain.
+    # worth[n:length], the gains of documents that were not returned, is now in descending order. For each returned
+    # document, worth[n:higher] are higher than its own gain, and worth[n:as_high] are at least as high.
     higher, as_high = n, n
     better, worse = i8(0), i8(0)
     for at in range(n):

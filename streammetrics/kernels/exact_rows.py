@@ -37,7 +37,7 @@ def encode_score(x: Any, real: Any) -> Any:
 
 @inline
 def decode_score(key: Any, high: Any, real: Any) -> Any:
-    """Decode a score from the lower 63 bits of its encoding, `key`.
+    """Decode a score from `key`, which holds the lower 63 bits of its encoding.
 
     If `real` (scores may be negative), the first bit of the encoding is the last bit of the high word.
     """
@@ -58,7 +58,8 @@ def buffer_lone_rows(
     arrays.
     """
     m, n = u8(used[0]), u8(s.shape[0])
-    # Write and check rows in one pass. If a row is invalid, the length of the buffer stays the same.
+    # Write and check rows in one pass. If a row is invalid, the length of the buffer is not increased, so that the
+    # written rows are ignored.
     lows, bad, most = low[m : m + n], i4(0), u1(0)
     if real:
         highs = high[m : m + n]
@@ -231,8 +232,8 @@ def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
         for i in range(starts[cell], starts[cell + 1]):
             x, n = u8(low[u8(i)]), i8(counts[u8(i)])
             positive = i8(x & u8(1))
-            # The codes of a score differ only in the last bit, the label. A positive is tied only with negatives whose
-            # code is directly before its own code; `here` is their number.
+            # Codes with the same score differ only in the last bit, the label. A positive is tied only with negatives
+            # whose code is directly before its own code; `here` is the number of these negatives.
             here = here if x == last + u8(1) else i8(0)
             twice += positive * n * (i8(2) * negatives - here)
             ties += positive * n * here
@@ -256,8 +257,8 @@ def count_pair_wins_without(
 
     Let U(a, b) be the number of concordant pairs of a positive in a and a negative in b. Leaving cell k out of the
     whole group T needs no second pass over the other cells: U(T - k, T - k) = U(T, T) - U(k, T) - U(T, k) + U(k, k).
-    The scratch array `gain` holds, for each place, twice the number of rows with the other label and a lower score (a
-    tie counts one half).
+    The array `gain`, which is working memory, holds for each place twice the number of rows with the other label and a
+    lower score (a tie counts one half).
     """
     for group in range(firsts.shape[0] - 1):
         first, last = firsts[group], firsts[group + 1]

@@ -22,12 +22,13 @@ CHUNKS = u8(68)
 CHUNK_MASK = i8(0xFFFFFFFF)
 SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
 MANTISSA_MASK = i8(0xFFFFFFFFFFFFF)
-# The fraction bits of 1.5. Together with an exponent, they form a magic number 1.5 * 2**k. Adding a smaller number of
-# either sign does not change the exponent, so the low bits of the sum are the smaller number as an integer.
+# The fraction bits of 1.5. Together with an exponent, they form a constant 1.5 * 2**k (a magic number). Adding a
+# smaller number of either sign to it leaves the exponent unchanged, so the low bits of the sum are this number as an
+# integer.
 HALF = i8(1) << i8(51)
 SPLIT = 2.0**27 + 1.0
-# If all biased exponents of a block are below LEAST, the block is split with LEAST instead of its largest exponent. The
-# exponents of the magic numbers, which are up to 97 lower, are thus always positive.
+# The magic numbers for a block are derived from its largest biased exponent, or from LEAST if this exponent is lower.
+# The exponents of the magic numbers, which are up to 97 lower, are thus always positive.
 LEAST = i8(120)
 # The position, counted from the lowest bit of a superaccumulator, of the bit that has the value 1 (2**0).
 UNITS = i8(1088)
@@ -73,7 +74,7 @@ def carry(numbers: Any, at: Any) -> None:
 
 @outline
 def largest_exponent(v: Any) -> Any:
-    """Return the biased exponent of the largest number of a block, at least LEAST."""
+    """Return the biased exponent of the largest absolute value in a block, or LEAST if it is lower than LEAST."""
     top = i8(0)
     for j in range(v.shape[0]):
         size = f8(v[j]).view(i8) & SIZE_MASK
@@ -119,9 +120,9 @@ def are_all_from(v: Any, low: Any, above: Any) -> Any:
 
 @outline
 def largest_exponent_in_range(v: Any, smallest: Any, most: Any) -> Any:
-    """Return the biased exponent of the largest number of a block, or -1 if a number is out of range.
+    """Return the biased exponent of the largest absolute value in a block, or -1 if a number is out of range.
 
-    The absolute value of each number must be 0 or lie between `smallest` and `most`.
+    The absolute value of each number must be 0 or lie between `smallest` and `most` (both inclusive).
     """
     top, least = i8(0), ~u8(0)
     for j in range(v.shape[0]):
@@ -141,7 +142,7 @@ def copy_in_range(v: Any, out: Any, smallest: Any, most: Any) -> Any:
 
 @inline
 def magic_bits(e: Any) -> Any:
-    """Return the bits of the two magic numbers for `split_number`, for numbers with biased exponents up to e."""
+    """Return the bits of the two constants that `split_number` adds to numbers with biased exponents up to e."""
     return ((e + i8(3)) << i8(52)) | HALF, ((e - i8(47)) << i8(52)) | HALF
 
 
@@ -207,7 +208,7 @@ def add_bounded_block(v: Any, e: Any, numbers: Any, at: Any) -> None:
     bits1, bits2 = magic_bits(e)
     magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)
     first, second, rests = i8(0), i8(0), i8(0)
-    # Sum the parts as integers modulo 2**64.
+    # These sums may wrap around at 2**64, which does not change the result of `add_parts`.
     for j in range(v.shape[0]):
         t, u, rest = split_number(v[j], magic1, magic2)
         first += t

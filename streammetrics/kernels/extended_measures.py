@@ -51,7 +51,8 @@ ALL = 1 << 40
 def read_worth(key: Any, a: Any, small: Any, values: Any) -> Any:
     """Return the gain of the document with this key, in the query that starts at row `a`.
 
-    `values` holds the gain of each grade if grades are `small` integers, otherwise the gain of each row.
+    If `small` is true, grades are small integers, and `values` holds the gain of each grade. Otherwise `values` holds
+    the gain of each row.
     """
     return values[key & u8(255)] if small else values[u8(a) + ((key >> u8(8)) & PLACE)]
 
@@ -108,9 +109,10 @@ def count_measure(
 ) -> Any:
     """Return the measure with the number `code`, one of those that depend only on counts or sums over documents.
 
-    k is the cut-off, n the number of returned documents, and p the parameter of the measure. For each tie group, `hit`
-    holds the number of relevant documents, `judged` the number of judged documents, `sums` the sum of gains, and `info`
-    the sum of the information of its documents (-log2 of their shares of users).
+    k is the cut-off, n the number of returned documents, R the number of relevant documents, and p the parameter of the
+    measure. For each group of documents with tied scores, `hit` holds the number of relevant documents, `judged` the
+    number of judged documents, `sums` the sum of gains, and `info` the sum of the information of its documents (-log2
+    of their shares of users).
     """
     m = min(k, n)
     if code == IRRELEVANT:
@@ -166,7 +168,8 @@ def position_measure(
     """Return the measure of module `position_measures` with this code, computed rank by rank.
 
     `worth` holds the gains in rank order and `best` in the ideal order; a gain of at least `level` is relevant. `un` marks
-    unjudged documents. k is the cut-off, n the number of returned documents, and p the parameter of the measure.
+    unjudged documents. k is the cut-off, n the number of returned documents, and p the parameter of the measure. R is
+    the number of relevant documents, and N the number of documents judged irrelevant.
     """
     if R == 0:
         return 0.0
@@ -217,15 +220,15 @@ def compute_extended_measures(
 ) -> None:  # fmt: skip
     """Write the requested measures (`codes`) of some queries (`which`).
 
-    `keys` has a row for each of these queries: the sorted keys of its documents (see module `ranking`). Only these
-    arguments differ from those of `query_sums.compute_measures`:
+    `keys` has a row for each of these queries: the sorted keys of its documents (see module `ranking`). The arguments
+    are those of `query_sums.compute_measures`, apart from these:
 
     - `infos` holds the information of each document (-log2 of its share of users), by grade or by row like `powers`. It
       may be empty.
     - `unjudged` holds a number for each row, or is empty: 0 for a judged document, 1 for an unjudged document of the pool,
       2 for a document outside the pool.
-    - `numbers` and `places` are scratch arrays of zeros, with eight and five rows. Each row is longer than any query
-      and longer than `discount`.
+    - `numbers` and `places` are working memory: arrays of zeros, with eight and five rows. Each row is longer than any
+      query and longer than `discount`.
     """
     n_terms = codes.shape[0]
     worth, info, sums, infosum = numbers[0], numbers[1], numbers[2], numbers[3]

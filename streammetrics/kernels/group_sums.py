@@ -49,7 +49,7 @@ def add_digit_product(a: Any, b: Any, out: Any) -> None:
 
 @inline
 def round_digits(numbers: Any, units: Any) -> Any:
-    """Return the float64 nearest to the integer with these digits, times 2**units."""
+    """Return the float64 nearest to 2**units times the integer with these 26-bit digits, the lowest digit first."""
     top = numbers.shape[0] - 1
     while top > 0 and numbers[top] == 0:
         top -= 1

@@ -21,8 +21,8 @@ f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, 
 FETCH_ROWS = 256
 # A group with at most this many positives, or at most this many negatives, is not sorted: all pairs of rows are compared.
 MAX_RARE = 64
-# The array of rare rows has one element more than MAX_RARE, because a loop without branches also writes after the last
-# rare row.
+# The length of the array for the rows of the rarer label. It has one element more than MAX_RARE, because a loop without
+# branches also writes after the last of these rows.
 RARE_SIZE = MAX_RARE + 1
 # Rows are prefetched this many rows ahead. Hashing this many rows takes longer than loading a row from memory.
 AHEAD = 1024
@@ -58,7 +58,7 @@ def accumulate_counts(counts: Any) -> None:
 
 @kernel(out=("places", "starts"))
 def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
-    """Write to `places` the position of each row when sorted by partition, and to `starts` where partitions start.
+    """Write the position of each row, when sorted by partition, to `places`, and the start of each partition to `starts`.
 
     The partition of a row is the number in the first `bits` bits of its hash. On entry, `starts` holds zeros.
     """
@@ -155,7 +155,7 @@ def number_groups(a: Any, b: Any, bits: Any, n_known: Any, slots: Any, ids: Any,
 
 @kernel(out=("keys",))
 def pack_scores(s: Any, y: Any, keys: Any) -> Any:
-    """Write a key for each row, an integer of score and label. Keys sort by score, then by label."""
+    """Write a key for each row: an integer made of its score and label. Keys sort by score, then by label."""
     for j in range(s.shape[0]):
         keys[j] = (u8(ordered_bits32(s[j])) << u8(1)) | u8(y[j])
     return s.shape[0]
@@ -211,8 +211,8 @@ def compare_rows(keys: Any, starts: Any, negatives: Any, positives: Any, wins: A
             continue
         label, n_rare = u8(positive <= negative), i8(0)
         for j in range(mine.shape[0]):
-            # Write every row, but advance the index only for rare rows. With random labels, a branch would be
-            # mispredicted.
+            # Write every row, but advance the index only for rows with the rarer label. With random labels, a branch
+            # would be mispredicted.
             rare[n_rare] = u4(mine[j] >> u8(1))
             n_rare += i8(mine[j] & u8(1) == label)
         twice = count_twice_won(mine, rare, n_rare, label) if n_rare else i8(0)

@@ -21,7 +21,7 @@ C1, C2 = u8(0x87C37B91114253D5), u8(0x4CF5AD432745937F)
 
 @inline
 def rotate_left(x: Any, by: Any) -> Any:
-    """Rotate the 64 bits of x to the left by the given number of places."""
+    """Rotate the 64 bits of x to the left by `by` bits."""
     return (x << u8(by)) | (x >> u8(64 - by))
 
 
@@ -46,7 +46,7 @@ def read_bytes(data: Any, at: Any, size: Any) -> Any:
 def read_word(data: Any, at: Any, stop: Any) -> Any:
     """Read the bytes from `at` to `stop`, but at most eight, as a little-endian 64-bit integer; `stop` is exclusive."""
     size = min(stop - at, 8)
-    # One load of eight bytes, of which those after `stop` are cleared, is much faster than a loop over the bytes.
+    # Loading eight bytes at once, and clearing those from `stop` on, is much faster than a loop over the bytes.
     return (
         load_word(data, at) & (ALL_BITS >> u8(64 - 8 * size)) if at + 8 <= data.shape[0] else read_bytes(data, at, size)
     )

@@ -59,7 +59,7 @@ def _real_word32(z: Any) -> Any:
 
 
 def _real_word64(z: Any) -> Any:
-    """Return the absolute value of a float64 as truncated float32 bits, and whether this drops bits that are not 0.
+    """Return the bits of a float64's absolute value truncated to float32, and whether this drops bits that are not 0.
 
     A number that is subnormal in float32 is also truncated correctly. A number above the largest float32 becomes the
     largest float32.
@@ -108,7 +108,8 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
         z, up = smaller_probability(ss[j])
         w, lost = half_word(z)
         labels |= u4(yy[j])
-        # As unsigned integers, the bits of negative numbers, NaN and numbers above 1/2 exceed those of 1/2.
+        # As unsigned integers, the bits of negative numbers, NaN and numbers above 1/2 exceed those of 1/2. The maximum
+        # of the bits therefore shows whether any score is invalid.
         most = max(most, score_bits(z))
         b = (w >> shift) - base
         low = b <= i4(0)
