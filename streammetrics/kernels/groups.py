@@ -58,7 +58,7 @@ def accumulate_counts(counts: Any) -> None:
 
 @kernel(out=("places", "starts"))
 def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
-    """Write the position of each row, when sorted by partition, to `places`, and the start of each partition to `starts`.
+    """Write the position of each row when sorted by partition to `places`, and the start of each partition to `starts`.
 
     The partition of a row is the number in the first `bits` bits of its hash. On entry, `starts` holds zeros.
     """

@@ -142,7 +142,7 @@ def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place
         lost |= w & mask
         off |= lost
         b = w >> shift
-        # Negative scores have lower places than positive ones, in reverse order of their absolute values.
+        # Negative scores have lower buckets than positive ones, in reverse order of their absolute values.
         b = half - i4(1) - b if x < f4(0) else half + b
         place[j] = (u4(b) << u4(1)) + u4(yy[j]) + (mark if lost != i4(0) else u4(0))
     return bad, off
@@ -152,8 +152,8 @@ def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place
 def find_probability_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
     """Call `find_probability_places` with the mark 0, in a separate function that is not inlined.
 
-    A kernel inlines `find_probability_places` where speed matters, and calls this function in all other places, because
-    the kernel then compiles faster.
+    A kernel inlines `find_probability_places` where speed matters, and calls this function elsewhere, so that the
+    kernel compiles faster.
     """
     return find_probability_places(y, s, a, n, bits, u4(0), place)
 
@@ -166,9 +166,10 @@ def find_real_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: 
 
 @outline
 def find_places(y: Any, s: Any, a: Any, n: Any, real: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places of n rows, whose scores are real numbers if `real`, else probabilities.
+    """Write the places (twice the bucket plus the label) of n rows from row a.
 
-    See `find_probability_places` for the arguments and the result.
+    Scores are real numbers if `real`, else probabilities. See `find_probability_places` for the other arguments and the
+    result.
     """
     if real:
         return find_real_places(y, s, a, n, bits, mark, place)
@@ -200,19 +201,19 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
     """Count rows of a single cell by place (bucket and label); scores are probabilities.
 
     If a value is invalid, undo the counts of all earlier blocks and return 1. off_grid[0] becomes 1 if a bucket of `bits`
-    bits drops bits of a score. `excess` is for weights, and stays unchanged here.
+    bits drops bits of a score. `excess` is not used, because rows have no weights.
     """
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
-        # Once a score is off the grid, which is usual after one block, ignore `off`, so that the compiler removes its
+        # Once off_grid[0] is set, which is usual after one block, ignore `off`, so that the compiler removes its
         # computation from this call.
         if off_grid[0]:
             bad, _ = find_probability_places(y, s, a, n, bits, u4(0), place)
         else:
             bad, off = find_probability_places_outlined(y, s, a, n, bits, place)
             off_grid[0] = u1(off != 0)
-        # Invalid values are rare. Subtracting the blocks before this one takes less time than checking all rows first.
+        # Invalid values are rare, so undoing the counts of earlier blocks takes less time than checking all rows first.
         if bad:
             for b in range(0, a, BLOCK):
                 find_probability_places_outlined(y, s, b, i8(BLOCK), bits, place)
@@ -226,7 +227,7 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count rows of a single cell by place, like `count_probabilities`; scores are finite real numbers."""
+    """Count rows of a single cell by place (bucket and label), like `count_probabilities`; scores are real numbers."""
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
@@ -274,7 +275,7 @@ def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any,
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_weighted_scores(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count valid weighted rows of a single cell by place; `excess` holds the sum of w - 1 for each place."""
+    """Count valid rows of a single cell by place (bucket and label); `excess` holds the sum of w - 1 for each place."""
     count_weighted_rows(y, s, w, real, bits, rows, excess, off_grid)
     return 0
 
@@ -283,7 +284,7 @@ def count_weighted_scores(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: An
 def count_weighted_scores_multilabel(
     width: Any, y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 ) -> Any:  # fmt: skip
-    """Count valid weighted rows by place, for each of `width` labels in turn."""
+    """Count valid weighted rows by place (score bucket and label value), for each of `width` labels in turn."""
     n, m = u8(s.shape[0]) // u8(width), u8(rows.shape[0]) // u8(width)
     for i in range(u8(width)):
         a, b = i * n, i * m
@@ -299,7 +300,7 @@ def count_weighted_scores_multilabel(
 def count_scores_multilabel(
     width: Any, y: Any, s: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 ) -> Any:  # fmt: skip
-    """Count valid rows without weights by place, for each of `width` labels in turn."""
+    """Count valid rows without weights by place (score bucket and label value), for each of `width` labels in turn."""
     place = scratch(BLOCK, u4)
     n, m = s.shape[0] // width, rows.shape[0] // width
     for i in range(width):
@@ -314,10 +315,10 @@ def count_scores_multilabel(
 
 @inline
 def are_all_marked(last: Any, rows: Any, marks: Any) -> Any:
-    """Return whether the flags `marks` are set for all cells from 0 to `last`, because they are inexact or folded.
+    """Return whether `marks`, which holds a flag for each cell, is set for all cells from 0 to `last`.
 
     If so, which is usual after some batches, the caller need not access the flags for each row. If there are more cells
-    than `rows`, checking them takes longer than it saves, so the result is False.
+    than rows (`rows`), checking them takes longer than it saves, so the result is False.
     """
     sure = last < rows
     for i in range(last + 1 if sure else 0):
@@ -446,10 +447,10 @@ def count_with_shards(
     y: Any, s: Any, at: Any, real: Any, bits: Any, fewer: Any, rows: Any, excess: Any, off_grid: Any,
     shift: Any, stride: Any, low: Any, excess2: Any, codes: Any, ws: Any, waiting: Any, off_grid2: Any,
 ) -> Any:  # fmt: skip
-    """Count rows twice: in a single cell with buckets of `bits` bits, and by shard `at` with buckets of `fewer` bits.
+    """Count rows twice: in a single cell with buckets of `bits` bits, and by shard with buckets of `fewer` bits.
 
-    If a value is invalid, undo all counts and return 1. The arguments from `shift` to `waiting` are the tally that
-    counts the rows of the shards (see module `tally_codes`).
+    `at` holds the shard of each row. If a value is invalid, undo all counts and return 1. The arguments from `shift` to
+    `waiting` are the tally that counts the rows of the shards (see module `tally_codes`).
     """
     place, here, full = scratch(BLOCK, u4), scratch(BLOCK, u4), scratch(BLOCK, u4)
     down, m, before, last = bits - fewer, u8(waiting[0]), off_grid[0], i8(0)
@@ -506,8 +507,9 @@ def count_label_scores(
 ) -> Any:  # fmt: skip
     """Count valid rows of each label, by score bucket or by exact score, as `count_scores` does for one label.
 
-    `at` is the cell number times `width` (the number of labels) plus the label number. The counters of all labels of a
-    cell are consecutive. An empty `folded` means that all cells are folded, that is, count scores by bucket.
+    For each score, `at` holds the cell number times `width` (the number of labels) plus the label number. The counters
+    of all labels of a cell are consecutive. An empty `folded` means that all cells are folded, that is, count scores by
+    bucket.
     """
     here, place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, u8), scratch(BLOCK, i8), scratch(BLOCK, f8)
     places_per_label, weighted, all_folded = u8(stride) // u8(width), w.shape[0] != 0, folded.shape[0] == 0
@@ -540,7 +542,7 @@ def count_label_scores(
 
 @kernel(out=("place", "is_lossy"))
 def find_buckets(high: Any, low: Any, real: Any, bits: Any, place: Any, is_lossy: Any) -> Any:
-    """Convert the codes of exact rows to places (buckets and labels), and write whether each bucket drops score bits."""
+    """Convert codes of exact scores and labels to places (bucket and label), and write whether a bucket drops bits."""
     y, s, here = scratch(BLOCK, u1), scratch(BLOCK, f8), scratch(BLOCK, u4)
     # Pass read-only views. All kernels pass read-only arrays, so numba compiles `find_places` only once for each dtype.
     yy, ss = flatten(y), flatten(s)

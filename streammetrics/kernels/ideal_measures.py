@@ -50,7 +50,7 @@ def hits_by_misses(worth: Any, level: Any, n: Any, discount: Any) -> Any:
 def ndcg_of_hits(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> Any:
     """Return the mean of NDCG@k over the ranks k of all documents with a gain above 0.
 
-    For a document that was not returned, this is the NDCG of the whole ranking. `worth` holds the gains of the n
+    A document that was not returned counts with the NDCG of the whole ranking. `worth` holds the gains of the n
     returned documents in rank order, and `best` the gains in the ideal order.
     """
     total, found, ideal, hits = 0.0, 0.0, 0.0, i8(0)

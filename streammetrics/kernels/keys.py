@@ -19,7 +19,7 @@ i4, i8, u1, u8 = np.int32, np.int64, np.uint8, np.uint64
 LAST_POINT, FIRST_SURROGATE, LAST_SURROGATE = u8(0x10FFFF), u8(0xD800), u8(0xDFFF)
 # An odd number with random bits, so that a multiplication by it spreads the bits of a word.
 FACTOR = u8(0x9E3779B97F4A7C15)
-# In each of the eight bytes of a word, all bits except the highest one.
+# A mask that selects all bits of each byte of a word except the highest bit.
 LOW_BITS = u8(0x7F7F7F7F7F7F7F7F)
 BYTE_NUMBERS = u8(0x0001020304050607)
 
@@ -34,7 +34,7 @@ def mix_bits(x: Any) -> Any:
 
 @inline
 def find_slot(value: Any, stored: Any, slots: Any) -> Any:
-    """Return the slot of the hash table of `encode_ints` that holds the code of a value, or that is free for it."""
+    """Return the slot of the hash table `slots` that holds the code of a value, or a free slot if it has no code."""
     mask = u8(slots.shape[0] - 1)
     at = mix_bits(u8(value)) & mask
     while slots[at] >= i8(0) and stored[slots[at]] != value:
@@ -82,7 +82,7 @@ def are_equal(data: Any, start: Any, stop: Any, others: Any, other: Any) -> Any:
     size = stop - start
     if size < 8:
         return size == 0 or read_word(data, start, stop) == read_word(others, other, other + size)
-    # Most pairs are equal, so a loop that vectorises is faster than one that ends at the first difference.
+    # Most compared strings are equal, so a loop that vectorises is faster than one that ends at the first difference.
     differ = load_word(data, stop - 8) ^ load_word(others, other + size - 8)
     for k in range(0, size - 8, 8):
         differ |= load_word(data, start + k) ^ load_word(others, other + k)
@@ -154,7 +154,8 @@ def write_texts(texts: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
                 continue
             if c > LAST_POINT or FIRST_SURROGATE <= c <= LAST_SURROGATE:
                 return 1
-            # The first byte says how many bytes follow; each of these has six bits of the code point.
+            # In UTF-8, the first byte of a character says how many bytes follow. Each of these has six bits of the code
+            # point.
             more = i8(1) + i8(c >= u8(0x800)) + i8(c >= u8(0x10000))
             data[end] = u1((u8(0xF00) >> u8(more + 1)) & u8(0xFF)) | u1(c >> u8(6 * more))
             for m in range(more):
@@ -174,12 +175,13 @@ def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
     starts[0] = 0
     for at in range(0, size, 8):
         word = read_word(data, at, size)
-        # The highest bit of each byte of `zeros` is 1 if that byte of the word is 0. Bytes after the end of the data are
-        # also read as 0.
+        # The highest bit of each byte of `zeros` is 1 if the same byte of `word` is 0. Bytes after the end of the data
+        # are also read as 0.
         zeros = ~(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS)
         while zeros:
-            # Find the number k of the byte that contains the lowest bit of `zeros` that is 1. This bit, moved to the
-            # start of its byte and multiplied by BYTE_NUMBERS, moves the number k to the highest byte.
+            # Find the position k of the byte that contains the lowest bit of `zeros` that is 1. If this bit is moved to
+            # the start of its byte and multiplied by BYTE_NUMBERS, the highest byte of the product is the number of the
+            # byte (0 to 7).
             k = at + i8((((zeros & (~zeros + u8(1))) >> u8(7)) * BYTE_NUMBERS) >> u8(56))
             if k >= size:
                 break

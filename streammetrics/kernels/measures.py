@@ -105,7 +105,7 @@ def expected_reciprocal_rank(stop: Any, top: Any, place: Any, c: Any) -> Any:
 
 @outline
 def rank_biased_precision(rel: Any, place: Any, c: Any, persistence: Any) -> Any:
-    """Return the rank-biased precision of c documents at the ranks `place`.
+    """Return the rank-biased precision of c documents with the relevance `rel` at the ranks `place`.
 
     `persistence` is the probability that a user goes on to the next document.
     """
@@ -179,7 +179,7 @@ def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any,
 
     `code` is the measure, k its cut-off, n the number of returned documents, and `everything` the number of relevant
     documents. The tie group that starts at `a` ends before end[a], and has hit[a] relevant documents. For ERR, a user who
-    looks at document j stops there with probability stop[j] / top. `mean` is scratch.
+    looks at document j stops there with probability stop[j] / top. `mean` is working memory.
     """
     cut = min(k, n)
     total, hits, going, a = 0.0, i8(0), 1.0, i8(0)
@@ -190,8 +190,8 @@ def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any,
             if r:
                 return 1.0 - probability_of_no_hit(size, r, m) if code == HIT else mean_reciprocal_rank(a, size, r, m)
             # A group without relevant documents cannot contain the first relevant document, so continue with the next
-            # group. The result always comes from the first group with a relevant document, because its mean includes
-            # orders in which all relevant documents are beyond the cut-off.
+            # group. The first group with a relevant document always gives the result: its mean already includes the
+            # orders in which all of its relevant documents are beyond the cut-off.
         elif code == ERR:
             total += going * mean_reciprocal_stop(stop, top, a, b, m, mean)
             going *= mean[size]

@@ -63,8 +63,8 @@ def compute_measures(
     - `facts` gets five numbers for each query: the numbers of returned irrelevant, returned relevant, missing irrelevant
       and missing relevant documents (missing means judged but not returned), and whether the query has no relevant
       document.
-    - `numbers` and `places` are scratch arrays of zeros, with eight and three rows. Each row is longer than any query
-      and longer than `discount`.
+    - `numbers` and `places` are working memory: arrays of zeros, with eight and three rows. Each row is longer than any
+      query and longer than `discount`.
     """
     n_terms, exponential = codes.shape[0], powers.shape[0] > 0
     gain, power, rel, stop = numbers[0], numbers[1], numbers[2], numbers[3]

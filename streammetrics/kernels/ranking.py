@@ -79,10 +79,10 @@ def is_tied(row: Any, i: Any, score: Any) -> Any:
 
 @outline
 def sort_by_full_score(row: Any, n: Any, score: Any) -> None:
-    """Sort each run of documents whose scores have equal upper halves by the full score.
+    """Sort documents whose scores have equal upper halves by their full scores.
 
     `row` holds the sorted keys of the documents of a query, and `score` the scores of these documents before sorting.
-    Shellsort needs no extra memory.
+    The algorithm is Shellsort, which needs no extra memory.
     """
     a = 0
     while a < n - 1:
@@ -136,7 +136,7 @@ def build_ideal_order(
     """Write the gains in the ideal (descending) order to `best`, as many as fit, and return their number.
 
     There are n documents with a `gain` above 0, and `extra` further documents with the gain `extra_gain`. If gains are
-    `small` integers, they are sorted by counting. `pool` and `count` are scratch.
+    `small` integers, they are sorted by counting. `pool` and `count` are working memory.
     """
     room, m = best.shape[0], i8(0)
     if small:

@@ -41,17 +41,17 @@ from .loss_terms import RELATIVE, SIGNED_RELATIVE, SQUARE, fill_squared_term, fi
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 # Columns of a block in `sum_products`: WEIGHT holds the weights; BOTH holds a product, and the next column its rounding
-# error; SPARE is scratch. COLUMNS is the number of columns.
+# error; SPARE is working memory. COLUMNS is the number of columns.
 WEIGHT, BOTH, SPARE, COLUMNS = 6, 7, 9, 11
 # With at most this many sums, rows are checked while they are added. The sums are copied first, which is fast for few
 # sums, and restored if a row is invalid.
 MOST_CHECKED = 16
 CHECKED_CHUNKS = MOST_CHECKED * 68
-# The number of rows in a block. It is not a power of two, because then all columns of a block would compete for the same
-# sets of the cache.
+# The number of rows in a block. It is not a power of two, because otherwise all columns of a block would compete for
+# the same sets of the processor's cache.
 PART = 384
 # The factor by which values are multiplied before their fourth power is computed. Without it, products with weights
-# could have bits below 2**-1074, the smallest float64.
+# could have bits below 2**-1074, the smallest positive float64.
 SCALE = 2.0**25
 
 
@@ -191,8 +191,8 @@ def sum_products(
 ) -> Any:  # fmt: skip
     """Add products of columns, such as x * y or x**4, over rows to the sums of their terms, and count rows.
 
-    Each row of `products` holds three numbers: two columns to multiply, and the term to which the product is added, in
-    ascending order. A second column of -1 means no second factor. The columns are:
+    Each row of `products` holds three numbers: two columns to multiply, and the term to which the product is added. The
+    rows are in ascending order of the term. A second column of -1 means no second factor. The columns are:
 
     - 0 is `first`, and 1 is `second`.
     - 2 is `first` times SCALE. Its square is column 3 (rounded) plus column 4 (the rounding error), and column 5 is twice
@@ -232,7 +232,7 @@ def sum_products(
                 return 1
             if powers:
                 fill_powers(block, sizes, m)
-            # Prefetch the next block while adding this one. Each product prefetches an equal share of its rows.
+            # Prefetch the next block while adding this one. Each iteration prefetches an equal share of the next block.
             for t in range(count):
                 prefetch(ff, (a + PART) * width + t * share, share)
                 prefetch(ss, (a + PART) * width + t * share, share)
@@ -310,7 +310,7 @@ def fill_powers(block: Any, sizes: Any, m: Any) -> None:
 
 @outline
 def multiply_columns(block: Any, x_column: Any, y_column: Any, m: Any, to: Any) -> None:
-    """Multiply two columns of a block; write rounded products to column `to`, and their errors to the next column."""
+    """Multiply two columns of a block. Write the products to column `to`, and their rounding errors to the next one."""
     x, x_high, x_low = block[0, x_column], block[1, x_column], block[2, x_column]
     y, y_high, y_low = block[0, y_column], block[1, y_column], block[2, y_column]
     for j in range(m):
@@ -381,9 +381,9 @@ def multiply_in_place(v: Any, factor: Any, error: Any) -> None:
 
 @inline
 def round_to_26_bits(x: Any) -> Any:
-    """Round a number to 26 significant bits (Veltkamp).
+    """Round a number to 26 significant bits (Veltkamp's algorithm).
 
-    Such numbers have few bits, so `add_bounded_block` rarely has to add their lowest bits one by one.
+    Such numbers have few bits, so `add_bounded_block` rarely has to add the lowest bits of each number separately.
     """
     c = x * SPLIT
     return c - (c - x)
@@ -394,7 +394,7 @@ def sum_values(
     values: Any, w: Any, at: Any, width: Any,
     rows: Any, excess: Any, sums: Any, squares: Any, more_w2: Any, more_w2x: Any,
 ) -> Any:  # fmt: skip
-    """Add the `width` values x of each row, and what standard errors need, to the sums of its cell, and count rows.
+    """Add the `width` values x of each row, and the squares for standard errors, to the sums of its cell; count rows.
 
     `sums` holds the sums of w * x without rounding. For standard errors, `squares` holds the sums of (w * x)**2,
     `more_w2` those of w**2 - 1 and `more_w2x` those of w**2 * x - w * x; each number is rounded to 26 bits before it is

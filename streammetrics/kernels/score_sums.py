@@ -58,9 +58,9 @@ from .score_terms import (
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 LANES = 4
-# With few cells, consecutive rows are added to separate sets of sums ("lanes"). Lanes are used if they have at most this
-# many numbers in total. More numbers would not stay in the cache, and with so many cells, consecutive rows are rarely in
-# the same cell.
+# With few cells, consecutive rows are added to separate sets of sums ("lanes"), so that an addition need not wait for
+# the previous one. Lanes are used if they have at most this many numbers in total. More numbers would not stay in the
+# cache, and with so many cells, consecutive rows are rarely in the same cell.
 LANE_CELLS = 4096
 # The largest number of counters that stay in the cache. If there are more, the counters for the next rows are
 # prefetched.
@@ -124,8 +124,7 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
         yy, ss = y[a : a + m], s[a : a + m]
         positives, bad = count_positives(yy)
         least, most = score_extremes(ss)
-        # Except in rare cases, the extremes of the bits show that all scores are valid. Check every score only in these
-        # rare cases.
+        # The extremes of the bits usually show that all scores are valid. Check every score only if they do not.
         if bad or (may_be_bad(most) and has_bad_score(False, ss)):
             return 1
         counts[1] += positives
@@ -163,7 +162,7 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def add_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add terms of any size of unweighted rows of one cell. `sum_unbounded` describes the parameters."""
+    """Add terms, which may have any size, for unweighted rows of one cell. `sum_unbounded` describes the parameters."""
     if has_bad_value(logit, y, s):  # check all rows first: large terms are added immediately and cannot be undone
         return 1
     k, f, out, v = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
@@ -271,7 +270,7 @@ def sum_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add terms of any size of weighted rows of one cell, and count the rows; the caller has checked all values.
+    """Add weighted terms of any size for the rows of one cell, and count the rows; the caller has checked all values.
 
     The other parameters are those of `sum_unbounded`. For a term x and a weight w, the sums of w * x, (w * x)**2, w**2
     and w**2 * x are added to `sums`, `squares`, `w2` and `w2x`.

@@ -32,11 +32,10 @@ MOST = 3
 LARGE = 2.0**31
 
 # The last bit of the float64 1.5 * 2**32 has the value 2**-20, and that of 1.5 * 2**-8 has the value 2**-60. Adding one
-# of these magic numbers to a positive or negative number rounds it to a multiple of the value of the magic number's
-# last bit.
+# of these constants (magic numbers) to a number of either sign rounds the number to a multiple of 2**-20 or 2**-60.
 HIGH, LOW = 1.5 * 2.0**32, 1.5 * 2.0**-8
 HIGH_BITS, LOW_BITS = i8(0x41F8000000000000), i8(0x3F78000000000000)
-# All bits of a low limb.
+# A mask that selects the 40 bits of the second integer (the low limb) of a fixed-point number.
 LOW_MASK = i8((1 << 40) - 1)
 
 
@@ -92,9 +91,9 @@ def split_limbs(v: Any) -> Any:
 
 @inline
 def add_fixed(numbers: Any, at: Any, high: Any, low: Any) -> None:
-    """Add `high` and `low` to the two limbs of the fixed-point number at index `at`, and propagate the carry.
+    """Add `high` and `low` to the two integers of the fixed-point number at index `at`, and propagate the carry.
 
-    The low limb is then from 0 to 2**40 - 1.
+    Afterwards, the second integer is from 0 to 2**40 - 1.
     """
     add_limbs(numbers, at, high, low)
 
@@ -129,7 +128,7 @@ def may_clip(eps: Any, least: Any, most: Any) -> Any:
 def fill_probability_term(term: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
     """Write one term (score, log-loss or squared error) of rows whose scores are probabilities.
 
-    Probabilities are clipped to [eps, 1 - eps] for log-loss if `clip`. `k` and `f` are scratch.
+    Probabilities are clipped to [eps, 1 - eps] for log-loss if `clip`. `k` and `f` are working memory.
     """
     n = s.shape[0]
     if term == LOG_LOSS:
@@ -178,7 +177,7 @@ def replace_by_squared_errors(y: Any, out: Any) -> None:
 def fill_term(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
     """Write one term (score, log-loss or squared error) of some rows, whose scores are logits if `logit`.
 
-    Otherwise scores are probabilities, which are clipped to [eps, 1 - eps] if `clip`. `k` and `f` are scratch.
+    Otherwise scores are probabilities, which are clipped to [eps, 1 - eps] if `clip`. `k` and `f` are working memory.
     """
     if logit:
         fill_logit_term(term, y, s, out)
@@ -198,7 +197,7 @@ def fill_block(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: An
 
 @outline
 def count_positives(y: Any) -> Any:
-    """Return the number of positives in a block of labels, and whether any label is not 0 or 1."""
+    """Return the number of positives in a block of labels, and whether any label is neither 0 nor 1."""
     # An invalid label is larger than 1. Check the maximum of the labels, which needs no branch in the loop.
     total, most = i4(0), u1(0)
     for j in range(y.shape[0]):
@@ -245,7 +244,7 @@ def has_bad_score(logit: Any, s: Any) -> Any:
 
 @outline
 def has_bad_value(logit: Any, y: Any, s: Any) -> Any:
-    """Return whether a label is not 0 or 1, or a score is invalid (see `has_bad_score`)."""
+    """Return whether any label is neither 0 nor 1, or any score is invalid (see `has_bad_score`)."""
     if count_positives(y)[1]:
         return True
     if logit or s.shape[0] == 0:

@@ -53,7 +53,7 @@ def fill_soft_term(
     """Write one term (target, score, log-loss or squared error) of some rows with targets y from 0 to 1.
 
     `labels` holds a row of ones and a row of zeros: the labels for which log-loss is computed. Probabilities are clipped
-    for log-loss if `clip`. `k`, `f` and `other` are scratch.
+    for log-loss if `clip`. `k`, `f` and `other` are working memory.
     """
     n = s.shape[0]
     if term == TARGET:
@@ -76,7 +76,7 @@ def fill_soft_term(
 
 @inline
 def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
-    """Add two limbs to the fixed-point number at index `at`. If `stops`, a number that reaches CEILING stays there."""
+    """Add `high` and `low` to the two integers of the sum at index `at`. If `stops`, a sum stays at CEILING."""
     if stops:
         add_saturating(numbers, at, high, low)
     else:
@@ -87,8 +87,9 @@ def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
 def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any, stops: Any, numbers: Any) -> None:
     """Round numbers below 2**31, and add each to the fixed-point sum at its index `at`.
 
-    Numbers are rounded to multiples of the value of the last bit of `magic`; shifting such a multiple left by `shift`
-    gives units of 2**-60. If `lone`, there is one sum. If `stops`, a sum that reaches CEILING stays there.
+    Adding the constant `magic`, which has the bits `magic_bits`, rounds a number to a multiple of the value of its last
+    bit. Shifting such a multiple left by `shift` converts it to units of 2**-60. If `lone`, there is one sum. If `stops`,
+    a sum that reaches CEILING stays there.
     """
     # With one cell, sum the block as integers first, and add the result once.
     if lone:
@@ -131,7 +132,7 @@ def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None
 def count_rows(w: Any, at: Any, lone: Any, v: Any, rows: Any, excess: Any, w2: Any) -> None:
     """Count rows in their cells `at`; with weights, also add w - 1 to `excess` and w**2 to `w2`.
 
-    If `lone`, there is one cell. `v` is scratch.
+    If `lone`, there is one cell. `v` is working memory.
     """
     n = at.shape[0]
     for j in range(0 if lone else n):

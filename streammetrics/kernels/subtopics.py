@@ -63,7 +63,7 @@ def greedy_ideal_gain(
     """Return the discounted gain of a greedy ideal ranking of m documents.
 
     At each rank, the greedy ranking takes the document with the largest gain. Among documents with equal gains, it takes
-    the first one in `by_name`, the order of the `docs` documents by name. `remaining` and `used` are scratch.
+    the first one in `by_name`, the order of the `docs` documents by name. `remaining` and `used` are working memory.
     """
     remaining[:] = 1.0
     used[:] = 0
@@ -88,7 +88,7 @@ def greedy_ideal_gain(
 def subtopic_recall(topic: Any, end: Any, topics: Any, is_covered: Any) -> Any:
     """Return subtopic recall: the fraction of all subtopics that the rows before row `end` cover.
 
-    `topics` is the total number of subtopics of the query. `is_covered` is scratch.
+    `topics` is the total number of subtopics of the query. `is_covered` is working memory.
     """
     is_covered[:] = 0.0
     found = 0
@@ -143,7 +143,7 @@ def compute_subtopic_measures(
     - The documents of query q are starts[q] to starts[q + 1] - 1. The first returned[q] of these were returned, and all
       of them together cover topics[q] subtopics. `by_name` holds the numbers of these documents within the query,
       sorted by name.
-    - `logs` and `places` are discounts by rank; `remaining` and `used` are scratch.
+    - `logs` and `places` are discounts by rank; `remaining` and `used` are working memory.
     """
     n_terms = codes.shape[0]
     for q in range(returned.shape[0]):
