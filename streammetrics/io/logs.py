@@ -382,8 +382,8 @@ class Log:
     def _list_columns_to_read(self, reader: FileReader, facts: FileFacts, requested: Sequence[str]) -> tuple[str, ...]:
         """Return the columns to read from a file.
 
-        If a struct field such as `a.b` is requested, but the reader can only read whole structs, the result contains the
-        struct `a` instead.
+        If a struct field such as `a.b` is requested, but the reader can only read whole structs, the result contains
+        the struct `a` instead.
         """
         stored = [name for name in requested if name in facts.types]
         readable = set(stored) if reader.reads_paths else set(facts.names)

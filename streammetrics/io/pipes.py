@@ -90,7 +90,7 @@ class PipeReader(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read `size` bytes. Return fewer only at the end of the stream, because Arrow treats a short read as the end."""
+        """Read `size` bytes, and fewer only at the end of the stream, because Arrow treats a short read as the end."""
         data = b""
         while size < 0 or len(data) < size:
             more = self._pipe.read_at(self, self._at, size - len(data) if size >= 0 else -1)

@@ -75,8 +75,8 @@ _CAUSES = (
 class FileSpan:
     """A range of rows of a file that a thread can read independently of other ranges.
 
-    Its fields are the row number of its first row, its number of rows (None if unknown), the half-open range of its row
-    groups or record batches, and the number of bytes of the file that belong to it.
+    `first_row` is the number of its first row, and `rows` its number of rows (None if unknown). `units` is the
+    half-open range of its row groups or record batches, and `bytes` the number of bytes of the file that belong to it.
     """
 
     first_row: int

@@ -190,8 +190,8 @@ class Filter:
     def compute_flags(self, batch: pa.RecordBatch) -> pa.Array:
         """Return the computed column: 1 for rows that meet all conditions, else 0.
 
-        If a condition is a column such as `click`, its values are kept even if they are not 0 or 1, so that metrics can
-        report such values as invalid.
+        If a condition is a column such as `click`, its values are kept even if they are neither 0 nor 1. Metrics can
+        then report them as invalid.
         """
         flags = pa.array(np.ones(batch.num_rows, bool))
         columns = {name: decode_dictionary(batch.column(name)) for name in self.columns}

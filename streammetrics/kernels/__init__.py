@@ -7,6 +7,6 @@ Kernels share some conventions:
 - `rows` holds counts of rows, and `excess` the sums of w - 1 over these rows, which are 0 without weights.
 - A block of rows starts at row `a` and has `m` or `n` rows.
 - A cell with few rows counts exact scores. A cell that counts scores in buckets instead is called folded.
-- An argument described as scratch is working memory, which the caller allocates.
+- The caller allocates the arguments that are described as working memory.
 - f8, i8, u8 and so on are numpy types. Indexes are cast to u8, because otherwise numba adds code for negative indexes.
 """

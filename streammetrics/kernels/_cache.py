@@ -2,8 +2,8 @@
 
 A file holds one kernel compiled for one set of types, and its name ends in the digest of the kernel (module `_digest`).
 A file is therefore never out of date: a changed kernel has a different file name. Files are read with `pickle`, which
-can run code from the file, so a folder that other users can write to is not read unless the user specifies it in
-NUMBA_CACHE_DIR.
+can run code from the file. A folder that other users can write to is therefore not read, unless the user specifies it
+in NUMBA_CACHE_DIR.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def cache_folders() -> list[Path]:
     """Return the folders that are searched for cached kernels, in this order.
 
     There are up to three: the folder of NUMBA_CACHE_DIR, the folder in the user's home, and the folder for temporary
-    files. The list ends with the first folder that is writable, because new files are written to this folder.
+    files. The list ends with the first writable folder, to which new files are written.
     """
     folders = list[Path]()
     for find in (configured_folder, user_folder, temporary_folder):

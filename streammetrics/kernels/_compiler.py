@@ -66,7 +66,7 @@ class StepLibrary(JITCodeLibrary):
         self._finalized = True
 
     def called_libraries(self) -> dict[Any, None]:
-        """Return the libraries of all functions that this function calls, directly or indirectly, in call order."""
+        """Return the libraries of all functions that the step calls, directly or indirectly, in call order."""
         libraries: dict[Any, None] = {}
         for library in self._linking_libraries:
             libraries[library] = None
@@ -106,7 +106,7 @@ class VectorLower(Lower):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class KernelLowering(NativeLowering):
-    """The last pass of the compiler of kernels, which writes machine code."""
+    """The last pass of the kernel compiler, which writes machine code."""
 
     _name = "streammetrics_kernel_lowering"
 
@@ -222,7 +222,7 @@ def cache_operator_types() -> Iterator[None]:
 
 @contextmanager
 def compile_overloads_as_steps(options: dict[str, Any]) -> Iterator[None]:
-    """Compile numba's own functions that are written in Python, such as `max`, with `options` until the context ends.
+    """Until the context ends, compile numba's own functions that are written in Python, such as `max`, with `options`.
 
     With its default options, numba would optimise each of them and generate machine code for it, and compilation would
     take three times as long. The lock of numba's compiler is held until the context ends, so that no other thread

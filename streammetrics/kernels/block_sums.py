@@ -8,8 +8,8 @@ A square is rounded once, to a multiple of 2**-52 (score, squared error) or 2**-
 summed in one int64, and only the sum of the block is added to the two limbs. Sums of squares are over rows of both labels,
 because no confidence interval needs them by label. A sum of squares that reaches CEILING stays there: it is saturated.
 
-In all functions, `y` holds the labels of a block, `positives` is the number of positives among them, `loss` says whether
-the term is log-loss, and the bits of a magic number are the float64 read as an integer.
+In all functions, `y` holds the labels of a block, `positives` is the number of positives among them, and `loss` says
+whether the term is log-loss. The bits of a magic number are the float64 read as an integer.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ def has_bad_pair(y: Any, s: Any) -> Any:
 def has_bad_weight(mass: Any, w: Any) -> Any:
     """Return whether any weight is out of range, or the total weight is so large that sums could overflow.
 
-    If the weights are valid, add them to the total weight in mass[0], and set mass[1] to 1 if a weight may have bits
-    below 2**-60, which the sums would round away.
+    If the weights are valid, add them to the total weight in mass[0]. If a weight may have bits below 2**-60, which the
+    sums would round away, also set mass[1] to 1.
     """
     # Compare the bits of weights as integers. The sign bit of a difference tells which weight is larger, so the loop has
     # no branches. Sum integers within a block, because each addition to a float sum would have to wait for the previous

@@ -257,8 +257,8 @@ def count_pair_wins_without(
 
     Let U(a, b) be the number of concordant pairs of a positive in a and a negative in b. Leaving cell k out of the
     whole group T needs no second pass over the other cells: U(T - k, T - k) = U(T, T) - U(k, T) - U(T, k) + U(k, k).
-    The array `gain`, which is working memory, holds for each place twice the number of rows with the other label and a
-    lower score (a tie counts one half).
+    For each place, the array `gain` (working memory) holds twice the number of rows with the other label and a lower
+    score (a tie counts one half).
     """
     for group in range(firsts.shape[0] - 1):
         first, last = firsts[group], firsts[group + 1]

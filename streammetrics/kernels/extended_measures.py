@@ -2,7 +2,7 @@
 
 Documents with equal scores form a tie group, which is sorted by gain. If a measure does not average over ties, every
 document is a group of its own. If a cut-off k lies within a group, the group counts in proportion to the fraction of its
-documents up to rank k, which gives the mean over all orders of the group.
+documents up to rank k. This gives the mean over all orders of the group.
 
 In all functions, a tie group that starts at rank `a` ends before end[a], and arrays with one number per group, such as
 `sums` and `hit`, hold the number at index `a`. R is the number of relevant documents, and N the number of documents
@@ -111,8 +111,8 @@ def count_measure(
 
     k is the cut-off, n the number of returned documents, R the number of relevant documents, and p the parameter of the
     measure. For each group of documents with tied scores, `hit` holds the number of relevant documents, `judged` the
-    number of judged documents, `sums` the sum of gains, and `info` the sum of the information of its documents (-log2
-    of their shares of users).
+    number of judged documents, and `sums` the sum of gains. `info` holds the sum of the information of the group's
+    documents (-log2 of their shares of users).
     """
     m = min(k, n)
     if code == IRRELEVANT:

@@ -179,8 +179,8 @@ def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
         # are also read as 0.
         zeros = ~(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS)
         while zeros:
-            # Find the position k of the byte that contains the lowest bit of `zeros` that is 1. If this bit is moved to
-            # the start of its byte and multiplied by BYTE_NUMBERS, the highest byte of the product is the number of the
+            # Find the position k of the byte that contains the lowest bit of `zeros` that is 1. Move this bit to the
+            # start of its byte, and multiply by BYTE_NUMBERS. The highest byte of the product is then the number of the
             # byte (0 to 7).
             k = at + i8((((zeros & (~zeros + u8(1))) >> u8(7)) * BYTE_NUMBERS) >> u8(56))
             if k >= size:

@@ -22,8 +22,8 @@ EPSILON = 0.00001
 def q_measure(hit: Any, sums: Any, end: Any, n: Any, m: Any, beta: Any, best: Any, n_best: Any) -> Any:
     """Return the sum of blended ratios (Q-measure) at the ranks of relevant documents among the first m.
 
-    The blended ratio at rank i is (relevant documents + beta * gain) / (i + beta * ideal gain), where the number of
-    relevant documents and both gains are totals over the first i ranks. The result is the mean over all orders of tied
+    The blended ratio at rank i is (relevant documents + beta * gain) / (i + beta * ideal gain). The number of relevant
+    documents and both gains are totals over the first i ranks. The result is the mean over all orders of tied
     documents. The tie group that starts at `a` ends before end[a], and has hit[a] relevant documents and the total gain
     sums[a]. `best` holds the gains in the ideal order.
 

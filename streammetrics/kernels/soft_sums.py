@@ -87,9 +87,9 @@ def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
 def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any, stops: Any, numbers: Any) -> None:
     """Round numbers below 2**31, and add each to the fixed-point sum at its index `at`.
 
-    Adding the constant `magic`, which has the bits `magic_bits`, rounds a number to a multiple of the value of its last
-    bit. Shifting such a multiple left by `shift` converts it to units of 2**-60. If `lone`, there is one sum. If `stops`,
-    a sum that reaches CEILING stays there.
+    Adding the constant `magic`, which has the bits `magic_bits`, rounds a number to a multiple of the value of the
+    constant's last bit. Shifting such a multiple left by `shift` converts it to units of 2**-60. If `lone`, there is
+    one sum. If `stops`, a sum that reaches CEILING stays there.
     """
     # With one cell, sum the block as integers first, and add the result once.
     if lone:

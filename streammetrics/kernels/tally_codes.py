@@ -94,9 +94,9 @@ def add_places(
     place: Any, at: Any, w: Any,
     shift: Any, stride: Any, low: Any, excess: Any, codes: Any, weights: Any, waiting: Any,
 ) -> Any:  # fmt: skip
-    """Add rows to a tally.
+    """Add rows to a tally, which counts rows by cell and place (bucket and label).
 
-    Row j has the place (bucket and label) place[j], the cell at[j] and the weight w[j]. `at` is empty if there is one
+    Row j has the place place[j], the cell at[j] and the weight w[j]. `at` is empty if there is one
     cell, and `w` is empty if all weights are 1.
     """
     add_rows(place, i8(0), i8(place.shape[0]), at, w, shift, stride, low, excess, codes, weights, waiting)
@@ -331,7 +331,7 @@ def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
 
 @inline
 def inverted_bits(code: Any) -> Any:
-    """Return the mask of the bits that are inverted in the code of an exact score: all bits if the score is negative.
+    """Return the mask of the bits that are inverted in the code of a score: all if the score is negative, else none.
 
     If the score is a float32, the 29 bits of its code above the label are all 0 or, if they are inverted, all 1. It is
     therefore enough to look at one of these bits.
@@ -341,7 +341,7 @@ def inverted_bits(code: Any) -> Any:
 
 @kernel(out=("words",))
 def narrow_codes(codes: Any, words: Any) -> Any:
-    """Convert the codes of exact rows with float32 scores to 32-bit integers that sort like the codes.
+    """Convert the codes of rows with float32 scores to 32-bit integers that sort like the codes.
 
     All codes must have the same sign. The integers hold the score as a float32 without its sign, and the label as the last
     bit. If a score is not a float32, return 1.

@@ -77,10 +77,11 @@ def mean_precision_sum(c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
 def mean_precision_per_hit(sums: Any, c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
     """Return the expected mean of the precisions at the relevant documents found, for a cut-off within a tie group.
 
-    `sums` is the sum of precisions above the group. For each possible number x of relevant documents among the first m
-    places of the group, the average precision is (sums + expected sum of precisions in the group) / (h + x). The result is
-    its mean over x, which has a hypergeometric distribution. Probabilities are computed relative to that of the most
-    probable x, so that the large ones do not underflow, and are normalised at the end.
+    `sums` is the sum of precisions above the group; the other parameters are those of `mean_precision_sum`. For each
+    possible number x of relevant documents among the first m places of the group, the average precision is
+    (sums + expected sum of precisions in the group) / (h + x). The result is its mean over x, which has a
+    hypergeometric distribution. Probabilities are computed relative to that of the most probable x, so that the
+    probabilities that matter do not underflow, and are normalised at the end.
     """
     low, high = max(0, m - (n - r)), min(m, r)
     # Start at the most probable x, and go upwards, then downwards. Each probability is computed from that of its

@@ -37,7 +37,8 @@ LEVELS = 1024
 MAGIC = f8(1.5 * 2.0**52)
 MAGIC_BITS = i8(0x4338000000000000)
 FAR = f8(2.0**51)
-# If the second number of a window has this value, the counters of the window are for exact numbers rather than buckets.
+# If the second of the six numbers that describe a window of counters (see `count_values`) has this value, the counters
+# are for exact numbers rather than buckets.
 EXACT_NUMBERS = i8(2)
 SLOT_BITS = 12
 HIGHEST, NEVER = i8(914), i8(1023)
@@ -155,7 +156,8 @@ def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, rest:
 def find_in_window(value: Any, n: Any, own: Any, bits: Any, rest: Any, place: Any) -> Any:
     """Write the index of the counter of each of n values, or `rest` if the window has no counter for the value.
 
-    `own` holds the six numbers that describe the window (see `count_values`). Return the largest index.
+    A window is a range of buckets that have counters. `own` holds the six numbers that describe it (see
+    `count_values`). Return the largest index.
 
     Numbers of at least 2**bits times the width of the level are in buckets of this width. Closer to 0, the bucket of a
     number is given by its leading bits.
@@ -204,7 +206,7 @@ def buffer_rest(
     value: Any, place: Any, rest: Any, w: Any, a: Any, n: Any, c: Any, bits: Any, level: Any, high: Any, low: Any,
     weights: Any, m: Any,
 ) -> Any:  # fmt: skip
-    """Among n values of column c, append the buckets of those values that have no counter to the buffer.
+    """Append the buckets of values that have no counter, among n values of column c, to the buffer.
 
     `place` holds the index of each value's counter, which is `rest` if it has none. `high`, `low` and `weights` are the
     buffer, and m is its length; return the new length.

@@ -17,17 +17,17 @@ from .tally_codes import move_by_digit
 
 i8, u8 = np.int64, np.uint64
 
-# `add_dense_weighted_codes` groups codes by their highest bits, at most GROUP_BITS. Its table has counters for all values
-# of the lowest TABLE_BITS bits, and fits into the cache of a processor core.
+# `add_dense_weighted_codes` groups codes by at most GROUP_BITS of their highest bits. Its table has counters for all
+# values of the lowest TABLE_BITS bits, and fits into the cache of a processor core.
 GROUP_BITS, TABLE_BITS = 10, 15
 GROUPS, TABLE = 1 << GROUP_BITS, 1 << TABLE_BITS
 
 
 @inline
 def add_to_run(same: Any, rows: Any, high: Any, low: Any, run: Any, run_high: Any, run_low: Any) -> Any:
-    """Add an entry to a run of equal codes; return the count of the run, and the two limbs of its sum of w - 1.
+    """Add an entry to a run of equal codes; return the count of the run, and the two integers of its sum of w - 1.
 
-    The count and the limbs are `rows`, `high` and `low` for the entry, and `run`, `run_high` and `run_low` for the run.
+    These numbers are `rows`, `high` and `low` for the entry, and `run`, `run_high` and `run_low` for the run.
     If `same` is 0, the entry begins a new run.
     """
     part = run_low * same + low
@@ -89,9 +89,9 @@ def add_dense_weighted_codes(
 
     The parameters and the result are those of `add_weighted_codes`, with more working memory. Each code has at most
     `bits` bits. This function is faster than sorting if there are not many more possible codes than rows. The codes are
-    moved to `grouped`, grouped by their highest bits. The rows of one group at a time are counted in `table`, which
-    holds a count and the two limbs of a sum for each value of the lower bits. The table contains zeros before and after
-    the call.
+    moved to `grouped`, grouped by their highest bits. The rows of one group at a time are counted in `table`. For each
+    value of the lower bits, it holds a count and the two integers of a fixed-point sum. The table contains zeros before
+    and after the call.
     """
     starts, m, i, a = scratch(GROUPS, i8), u8(0), u8(0), u8(0)
     width = u8(max(bits - TABLE_BITS, 0))

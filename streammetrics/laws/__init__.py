@@ -122,7 +122,7 @@ def reader_of(state: State) -> Iterator[Metric[Any, Any]]:
 
 
 def example_case(metric: Metric[Any, Any], data: Data, seed: int, example: int) -> Case:
-    """Return a case for a metric, with rows that are generated or taken from `data`; `example` numbers the data set."""
+    """Return a case for a metric, with rows that are generated or taken from `data`, for data set number `example`."""
     rng = np.random.default_rng([seed, example])
     style = STYLES[example % len(STYLES)]
     n = {"few": int(rng.integers(1, 4)), "empty": 0}.get(style, int(rng.integers(20, 60)))

@@ -82,7 +82,7 @@ class Case(NamedTuple):
 
     @property
     def needs(self) -> Sequence[Need]:
-        """The columns that the state of the metric declares to read; empty without a metric."""
+        """The columns that the state of the metric declares; empty if the case has no metric."""
         return () if self.metric is None else self.metric.make_state().needs()
 
     def take(self, rows: Any) -> Columns:
@@ -106,7 +106,7 @@ class Case(NamedTuple):
         return [np.flatnonzero(owner == i) for i in range(k)]
 
     def needs_of_kind(self, kind: type) -> list[Need]:
-        """Return the declared columns with values of this kind, and those with matrices of such values.
+        """Return the declared columns whose values, or matrices of values, are of this kind.
 
         Required columns that the case does not have are left out.
         """
@@ -210,7 +210,7 @@ def without_warnings(action: Callable[[], Any]) -> Any:
 
 
 def folded_cells(thing: Any) -> list[list[bool]]:
-    """Return a list of booleans for each state: for each of its cells, whether the rows are in histogram buckets.
+    """Return a list of booleans for each state: for each of its cells, whether its rows are counted in buckets.
 
     A state keeps the rows of a cell exactly until their number exceeds a limit, and then moves them to buckets. States
     without such a limit are left out.
