@@ -113,7 +113,7 @@ class _Sql:
 
 
 TABLES: dict[str, Callable[[str], _Engine]] = {"delta": _Delta.open, "iceberg": _Iceberg.open, "sql": _Sql.open}
-"""Maps each prefix, such as "delta" in `delta:PATH`, to a function that opens the table named after the colon."""
+"""The prefix of each kind of table, as in `delta:PATH`, and a function that takes the rest of the name and opens it."""
 
 
 def open_table(name: str) -> TableReader:
