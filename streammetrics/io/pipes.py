@@ -1,7 +1,7 @@
 """Standard input as a log, which can be read only once.
 
-The format and the types of columns are inferred from the first bytes. These are kept in memory, so that the pass that
-follows can read them again.
+The format and the types of columns are inferred from the first bytes. These bytes are kept in memory, so that they can
+be read again with the rest of the log.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ class QuoteCheck:
         return _build_cells(spans, len(data))
 
     def _are_rows(self, data: bytes, opening: int, closing: int, begins: bool) -> bool:
-        """Whether each line that a quoted cell of several lines touches would be a valid row without quotation marks.
+        """Whether all lines of a multi-line quoted cell would be valid rows if its marks were ordinary characters.
 
         A valid row has the right number of columns, and numbers in numeric columns. `begins` says whether the closing
         mark is at the start of a cell, like an opening mark. If it is, and the opening mark is at the end of a cell,

@@ -333,7 +333,7 @@ class IpcReader:
     pipe: Any = None
 
     def read_facts(self) -> FileFacts:
-        """Read the schema. Of a file, but not of a stream, also read the number of rows of each record batch."""
+        """Read the schema and, unless the source is a stream, the number of rows of each record batch."""
         if self.pipe is not None:
             with convert_errors(self.file):
                 schema = ipc.open_stream(pa.PythonFile(self.pipe.open_reader(), "r")).schema

@@ -91,7 +91,7 @@ def is_integer(text: str) -> bool:
 
 
 def find_files(path: str) -> Iterator[str]:
-    """Yield, in a fixed order, the file or the files of the folder at a path, or the files that match a pattern.
+    """Yield the files at a path (a file or a folder), or the files that match a pattern, in a fixed order.
 
     If a path with characters such as `*` exists, it is not a pattern.
 

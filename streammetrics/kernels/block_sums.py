@@ -84,7 +84,7 @@ def add_number(numbers: Any, at: Any, v: Any) -> None:
 
 @inline
 def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
-    """Add q, rounded to a multiple of 2**-41 if `loss` is true and of 2**-52 otherwise, to the sum at index `at`."""
+    """Add a square q, rounded to a multiple of 2**-41 if `loss` is true, else of 2**-52, to the sum at index `at`."""
     if q >= LARGE:
         add_saturating(numbers, at, large_limb(q), i8(0))
     else:

@@ -74,7 +74,7 @@ def carry(numbers: Any, at: Any) -> None:
 
 @outline
 def largest_exponent(v: Any) -> Any:
-    """Return the biased exponent of the largest absolute value in a block, or LEAST if it is lower than LEAST."""
+    """Return the biased exponent of the largest absolute value in a block, or LEAST if this exponent is lower."""
     top = i8(0)
     for j in range(v.shape[0]):
         size = f8(v[j]).view(i8) & SIZE_MASK

@@ -119,7 +119,7 @@ def fill_rare_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
 
 @outline
 def fill_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
-    """Write the term with the code `term`, such as |d|, for every row of a block; k is the parameter of the term.
+    """Write the term with the code `term`, such as |p - y|, for every row of a block; k is the parameter of the term.
 
     Return the biased exponent of the largest value, which is needed to add the values without rounding.
     """
@@ -146,7 +146,7 @@ def fill_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
 
 @outline
 def fill_other_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write a term other than |d| and d**2 for every row of a block, given targets y, predictions p and a parameter k."""
+    """Write a term other than |p - y| and (p - y)**2 for every row of a block; k is the parameter of the term."""
     n = out.shape[0]
     if term == TARGET:
         for j in range(n):

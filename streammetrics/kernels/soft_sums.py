@@ -76,7 +76,7 @@ def fill_soft_term(
 
 @inline
 def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
-    """Add `high` and `low` to the two integers of the sum at index `at`. If `stops`, a sum stays at CEILING."""
+    """Add `high` and `low` to the sum at index `at`. If `stops`, a sum that reaches CEILING stays there."""
     if stops:
         add_saturating(numbers, at, high, low)
     else:

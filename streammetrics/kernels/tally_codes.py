@@ -96,8 +96,8 @@ def add_places(
 ) -> Any:  # fmt: skip
     """Add rows to a tally, which counts rows by cell and place (bucket and label).
 
-    Row j has the place place[j], the cell at[j] and the weight w[j]. `at` is empty if there is one
-    cell, and `w` is empty if all weights are 1.
+    Row j has the place place[j], the cell at[j] and the weight w[j]. `at` is empty if there is one cell, and `w` is
+    empty if all weights are 1.
     """
     add_rows(place, i8(0), i8(place.shape[0]), at, w, shift, stride, low, excess, codes, weights, waiting)
     return 0
