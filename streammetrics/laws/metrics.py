@@ -149,8 +149,8 @@ def integer_weights(case: Case) -> None:
         weighted = case.build(plain | {role: times.astype(np.float64)})
         repeated = case.build(_repeat_rows(case, plain, times))
         # A state moves its rows to histogram buckets when their number exceeds a limit, which changes the value
-        # slightly. Repeated rows may exceed this limit. Compare only if both objects have moved the rows of the same
-        # cells.
+        # slightly. Repeated rows may exceed this limit where weighted rows do not. Compare the values only if both
+        # objects have moved the rows of the same slices.
         if folded_cells(repeated) == folded_cells(weighted):
             expect_same_value(value_of(repeated), value_of(weighted), "weight k to count as k rows", CLOSE, UNITS)
 
@@ -161,7 +161,7 @@ def _count_weights_role(case: Case) -> str | None:
 
 
 def _without_small_probabilities(case: Case) -> Columns:
-    """Return the columns with small probabilities set to 0, because fixed-point sums of small numbers have few digits."""
+    """Return the columns with small probabilities set to 0, because fixed-point sums of these are imprecise."""
     nothing = {"probability": (2.0**-10, 0.0), "logit": (-7.0, -1000.0)}
     scored = {
         n.role: getattr(getattr(n.kind, "kind", n.kind), "scale", "")
@@ -196,8 +196,8 @@ def weight_of_zero(case: Case) -> None:
         whole, some = case.build(columns), np.atleast_2d(weights.T).any(axis=0)
         without_zeros, value = case.build({k: v[some] for k, v in columns.items()}), value_of(whole)
         # A state moves its rows to histogram buckets when their number exceeds a limit, which changes the value
-        # slightly. Rows of weight 0 count toward this limit. Compare only if both objects have moved the rows of the
-        # same cells.
+        # slightly. Rows of weight 0 count toward this limit. Compare the values only if both objects have moved the
+        # rows of the same slices.
         if folded_cells(without_zeros) == folded_cells(whole):
             expect_same_value(value_of(without_zeros), value, "rows of weight 0 to change nothing", CLOSE)
         if weights.ndim > 1:
@@ -390,7 +390,7 @@ def in_collection(case: Case) -> None:
 
 
 def companion_metrics(metric: Metric[Any, Any], columns: Columns) -> dict[str, Metric[Any, Any]]:
-    """Return all registered metrics that read the same state and accept these rows, by tag.
+    """Return, by tag, the registered metrics that read the same state as `metric` and accept the rows in `columns`.
 
     Metrics that read other states are left out, because they need other kernels, which take time to compile.
     """
@@ -421,8 +421,7 @@ def coarsening(case: Case) -> None:
         expect(coarsen(metric, 8).settings["bits"] == 8, "coarsen(8) to have 8 bits")
     if hasattr(metric.state, "coarsen") and "bits" in metric.settings and (metric.state.bits or 0) > 8:
         bits = int(case.rng.integers(8, metric.state.bits))
-        # The default limit on the number of rows kept exactly depends on the number of bits, so pass the limit
-        # explicitly.
+        # The default value of `limit` depends on `bits`, so pass the limit of the coarsened metric explicitly.
         low = coarsen(metric, bits)
         usual = type(metric)(
             **(metric.settings | {"bits": bits} | ({"limit": low.limit} if hasattr(low, "limit") else {}))

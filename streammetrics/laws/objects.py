@@ -228,7 +228,10 @@ def _other_metric(thing: Any) -> Any:
 
 
 def absent_class(case: Case) -> None:
-    """A state can be loaded, copied and saved even if its package is not imported; a merge works or raises an error."""
+    """States can be loaded, copied, saved and merged even if the package that defines them is not imported.
+
+    A merge raises an error if it would have to move exact rows to histogram buckets.
+    """
     parts = [case.build(case.take(rows)) for rows in case.parts(2)]
     whole, (a, b) = merge([p.to_bytes() for p in parts]), (p.to_bytes() for p in parts)
     merged, folds = whole.to_bytes(), _may_outgrow_limit(whole, parts)
@@ -253,10 +256,11 @@ def absent_class(case: Case) -> None:
 
 
 def _may_outgrow_limit(whole: Any, parts: list[Any]) -> bool:
-    """Return whether a merge of the parts could store rows in histogram buckets that the parts store exactly.
+    """Return whether merging the parts into `whole` could move some of their exact rows to histogram buckets.
 
-    A state stores the rows of a cell exactly until their number exceeds a limit. Some states compare another number with
-    the limit, so their class has to tell.
+    A state stores the rows of a cell exactly until their number exceeds a limit. States with `folds_by_rows` = False
+    compare another number with the limit, which only their class can compute. For these, more rows than the limit are
+    enough to return True.
     """
     asking: list[Any] = [s for s in states_of(whole) if s.folding is not None and not s.folds_by_rows]
     large = any((s.rows_by_cell(s.folding[0]) > s.exact_rows_limit).any() for s in asking)

@@ -39,7 +39,7 @@ UNIT = "whose"
 
 
 def shards_equal_metrics(case: Case) -> None:
-    """The state of all rows equals the metric's own state. Each shard equals the coarsened metric of its rows."""
+    """The state of all rows equals that of the unsharded metric. Each shard equals a coarsened metric of its rows."""
     units = _random_units(case)
     sharded = shards_factory(case)().update(case.columns | units)
     alone = case.build()
@@ -60,12 +60,12 @@ def shards_equal_metrics(case: Case) -> None:
 
 
 def without_each_shard(case: Case) -> None:
-    """The value without a shard equals the value of the other rows in histograms that are as coarse as the shard's."""
+    """The leave-one-out value of each shard equals the value of the other rows in equally coarse histograms."""
     metric = case.metric
     if metric is None or sharded_refusal_of(metric):
         return
-    # Skip the minimum and the maximum. Without a shard, they are unknown, because this shard may contain the extreme
-    # row.
+    # Skip the minimum and the maximum (quantiles 0 and 1). Without a shard, they are unknown, because this shard may
+    # contain the extreme row.
     if metric.settings.get("q") in (0.0, 1.0):
         return
     units = _random_units(case)

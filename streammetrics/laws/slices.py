@@ -32,7 +32,7 @@ def slices_by_two(case: Case) -> None:
 
 
 def slices_within_limit(case: Case) -> None:
-    """With a limit, slices keep the keys in `values` and those with the smallest hashes; `other` has all other rows."""
+    """The keys in `values` and the `limit` keys with the smallest hashes have slices; `other` has all other rows."""
     keys = _random_keys(case, 1)
     values = [k for k in dict.fromkeys(next(iter(keys.values())).tolist()) if case.rng.random() < 0.3]
     check_each_slice(case, keys, {"limit": int(case.rng.integers(0, 4)), "values": values})

@@ -108,7 +108,7 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
 
 
 def names(kind: Classes | DiscoveredClasses) -> Array:
-    """Return the classes that a column may contain, or three example classes if the state discovers them from the rows."""
+    """Return the classes that a column may contain, or three examples if the state discovers the classes from rows."""
     known: Any = ("b", "a", "é") if isinstance(kind, DiscoveredClasses) else kind.names
     there = np.arange(known) if isinstance(known, int) else np.array(known)
     return there[[name != kind.ignore for name in there.tolist()]]
@@ -142,7 +142,7 @@ def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
 
 
 def clip_to_kind(kind: Kind, values: Array) -> Array:
-    """Replace numbers that are invalid for a kind of column: with the absolute value if that is valid, else with 1."""
+    """Replace each number that `kind` does not allow by its absolute value or, if this is not allowed either, by 1."""
     if isinstance(kind, Number):
         for other in (np.abs(values), np.ones_like(values)):
             values = np.where(kind.bad(Column(values, values.dtype.name)), other, values)
@@ -176,7 +176,10 @@ def bad_value(kind: Kind) -> Any:
 
 
 def spoil(column: Array, at: Any, value: Any) -> Array:
-    """Return a copy of a column with `value` in the rows `at`; booleans become integers, so that they can hold a 2."""
+    """Return a copy of a column with `value` in the rows `at`.
+
+    Booleans are converted to integers first, so that the copy can contain the invalid label 2.
+    """
     out = column.astype(np.uint8) if column.dtype == bool else column.copy()
     out[at] = value
     return out
@@ -203,7 +206,10 @@ def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5
 
 
 def formats(values: Array) -> Iterator[tuple[str, Any]]:
-    """Yield (name, column) for every format whose library is installed, such as a list or a pandas series."""
+    """Yield the values in each format, such as a list or a pandas series, as pairs (name of the format, column).
+
+    Formats of libraries that are not installed are left out.
+    """
     yield "list", values.tolist()
     yield "tuple", tuple(values.tolist())
     yield "strided array", np.repeat(values, 2, axis=0)[::2]

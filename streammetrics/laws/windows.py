@@ -1,4 +1,4 @@
-"""Laws of windows in time, of decay, and of corrections, which subtract rows that were counted by mistake."""
+"""Laws of time windows, of decay, and of corrections, which subtract rows that were counted by mistake."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WIDTH = 10
 
 
 def windows(case: Case) -> None:
-    """Each window equals the metric of its rows. `lifetime` covers all rows, and `last` those of the newest windows."""
+    """Each window equals the metric of its rows. `lifetime` covers all rows, `last` the rows of the newest windows."""
     steps = _random_steps(case)
     for keep in (None, int(case.rng.integers(1, 6))):
         check_each_window(case, steps, keep)
@@ -48,7 +48,7 @@ def windows_in_any_order(case: Case) -> None:
 
 
 def decay(case: Case) -> None:
-    """With decay, a row counts twice as much as a row one half-life older, or an error says why this is impossible."""
+    """With decay, a row counts twice as much as a row one half-life older. Metrics without decay raise an error."""
     try:
         Decayed(case.make(), half_life=WIDTH)
     except TypeError as error:
@@ -99,7 +99,7 @@ def corrections(case: Case) -> None:
         try:
             less = whole.copy().subtract(part)
         except IncompatibleStateError as error:
-            # Some states cannot subtract rows, such as those of a minimum, a maximum or a sample. Check only that the
+            # Some states, such as those of a minimum, a maximum or a sample, cannot subtract rows. Check only that the
             # error says so.
             expect("be subtracted" in str(error), "an error that says that rows cannot be subtracted", error)
             continue

@@ -73,7 +73,7 @@ class OfClasses(ScoredLabels[S, T]):
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
 
     def spread(self, state: Any) -> Any:
-        """Return `state` for two classes, otherwise a state that does for each class or label what `state` does."""
+        """Return `state` for two classes; otherwise a state that counts for each class or label what `state` counts."""
         return make_label_statistic(state, **self._class_settings) if self._class_settings else state
 
 
@@ -260,7 +260,7 @@ class PooledLabels(OfLabels):
 
 
 def of_each(read: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """Return the result of a function for each of several states.
+    """Return `read(part)` for each state in `parts`.
 
     If the same state object occurs several times, the function is called only once for it.
     """

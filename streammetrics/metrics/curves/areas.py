@@ -47,7 +47,7 @@ class ByRows(ScoredValue):
 
     @property
     def undefined_value(self) -> float:
-        """The number that replaces the undefined value of a row; with NaN such rows are left out of the mean."""
+        """The number that replaces the undefined value of a row. If it is NaN, these rows are left out of the mean."""
         return NAN
 
     def __post_init__(self) -> None:
@@ -185,8 +185,8 @@ class AUC(ByRows, tag="auc"):
         Use only the part of the curve from this false positive rate onwards, and standardise the area in the same way: 1/2
         is chance, and 1 is the best. The value can be negative if the curve is low there.
     multi_class : {"ovr", "ovo"}
-        How several classes are compared. "ovr": each class with all others. "ovo": the two classes of each pair with each
-        other, on the rows of these two (Hand and Till 2001), for at most 256 classes. By default "ovo" keeps the scores of
+        How several classes are compared. "ovr": each class with all others. "ovo": each pair of classes, on the rows of
+        these two classes only (Hand and Till 2001), for at most 256 classes. By default "ovo" keeps the scores of
         up to 65,536 rows exactly (at most 2**22 / C**2 rows for C classes, which takes 64 MiB). With more rows it uses
         histograms of 2**10 buckets.
     average : {"macro", "micro", "weighted", "samples", None}

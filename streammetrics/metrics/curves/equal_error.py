@@ -73,8 +73,8 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
 class ROCPoint(NamedTuple):
     """A point of the ROC curve as integer counts.
 
-    `at` is the number of buckets that the threshold selects, where only buckets with rows are counted. `tp` and `fp`
-    are the true and false positives, and `P` and `N` the total numbers of positives and negatives.
+    `at` is the number of non-empty buckets above the threshold. `tp` and `fp` are the true and false positives, and `P`
+    and `N` are the total numbers of positives and negatives.
     """
 
     at: int

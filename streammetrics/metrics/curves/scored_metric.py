@@ -101,8 +101,8 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
 def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
     """Return one `Reading` with arrays of the values of all cells (such as slices) of a histogram.
 
-    Return None if the cells have to be read one by one: for another type of state, or if the metric has no function that
-    reads all cells together.
+    Return None if the cells have to be read one by one. This is so if the state is not a `ScoreHistogram`, or if
+    the metric has no function that reads all cells together.
     """
     if type(state) is not ScoreHistogram:
         return None

@@ -87,7 +87,7 @@ class AtThreshold(ScoredValue):
         return float(state.thresholds(find_occupied_cells(state)[cut - 1 : cut])[0]) if cut else float("inf")
 
     def _cut(self, state: ScoresByLabel) -> int:
-        """Return how many buckets the chosen threshold selects, where only buckets that contain rows are counted."""
+        """Return the number of buckets above the chosen threshold, not counting empty buckets."""
         raise NotImplementedError
 
 
@@ -142,11 +142,10 @@ class BestThreshold(AtThreshold):
         return self._best(state, False, Fraction(0))[1]
 
     def _best(self, state: ScoresByLabel, corners: bool, slip: Fraction) -> tuple[Fraction, int]:
-        """Return the best value, and how many buckets the highest threshold with this value selects.
+        """Return the best value, and the number of non-empty buckets above the highest threshold with this value.
 
-        Only buckets that contain rows are counted. If `corners` is true, the negatives of the lowest selected bucket
-        are left out, which gives an upper bound. `slip` allows for the rounding of weights: the ratio in the condition
-        is multiplied by 1 + `slip`.
+        If `corners` is true, the negatives of the lowest of these buckets are left out, which gives an upper bound.
+        `slip` allows for the rounding of weights: the ratio of `_required_ratio` is multiplied by 1 + `slip`.
         """
         cells = find_occupied_cells(state)
         a, c = (Mass(m.digits[:, cells]) for m in (state.positives, state.negatives))
@@ -169,7 +168,7 @@ class BestThreshold(AtThreshold):
         return best, first
 
     def _rough(self, cuts: Cut, qualifies: Callable[[int], bool], margin: float) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return approximate values of all cuts, and a mask of the cuts that meet the condition.
+        """Return approximate values of all cuts, and a mask of the cuts that meet the condition of `_required_ratio`.
 
         If the ratio of a cut is within `margin` of the smallest allowed ratio, float64 is not precise enough to decide.
         The function `qualifies`, which takes the index of the cut, then decides with exact numbers.

@@ -91,7 +91,7 @@ def _totals(state: ScoresByLabel) -> tuple[int, int, int]:
 
 
 class Lift(TopRows, tag="lift"):
-    """Lift: the positives among the highest scores, divided by those among as many random rows; or cumulative gain.
+    """Lift (positives among the top rows relative to as many random rows), or cumulative gain (share of all positives).
 
     Formula: gain = TP / P for the `fraction` of rows (or weight) with the highest scores; lift = gain / fraction.
 
@@ -175,7 +175,7 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
 
 
 class EnrichmentFactor(TopRows, tag="enrichment_factor"):
-    """Enrichment factor: the share of positives among the highest scores, over the share among all rows.
+    """Enrichment factor: the share of positives among the rows with the highest scores, divided by that among all rows.
 
     Formula: (TP / n) / (P / (P + N)) for the n = ceil(fraction * (P + N)) rows with the highest scores.
 
@@ -186,10 +186,10 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
 
     Notes
     -----
-    The definition is that of RDKit's `CalcEnrichment`, except for equal scores: RDKit takes them in the order of rows,
-    whereas here they count in proportion. Unlike this metric, Lift does not round the number of rows up. The lower bound
-    assumes that the positives have the lowest scores in the last bucket, and the upper bound that they have the highest.
-    Memory and time are the same as for AUC.
+    The definition is that of RDKit's `CalcEnrichment`, except for equal scores: RDKit ranks these by their order in the
+    data, whereas this metric counts their positives in proportion. Lift, unlike this metric, does not round the number
+    of rows up. The lower bound assumes that the positives have the lowest scores in the last bucket, and the upper
+    bound that they have the highest. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -235,10 +235,11 @@ class BEDROC(ScoredValue, tag="bedroc"):
 
     Notes
     -----
-    Source: Truchon and Bayly (2007). The value equals RDKit's `CalcBEDROC`, except for equal scores: RDKit takes them in
-    the order of rows, whereas here they share their ranks. The value is undefined if all rows are of one class, whereas
-    RDKit returns 0 or 1. The lower bound assumes that the positives have the lowest scores in each bucket, and the upper
-    bound that they have the highest. Both allow for float64 rounding. Memory and time are the same as for AUC.
+    Source: Truchon and Bayly (2007). The value equals RDKit's `CalcBEDROC`, except for equal scores: RDKit ranks these
+    by their order in the data, whereas here the rows with equal scores share their ranks. The value is undefined if all
+    rows are of one class, whereas RDKit returns 0 or 1. The lower bound assumes that the positives have the lowest
+    scores in each bucket, and the upper bound that they have the highest. Both allow for float64 rounding. Memory and
+    time are the same as for AUC.
 
     Examples
     --------
@@ -293,7 +294,7 @@ def _mean_exp(z: Floats) -> Floats:
     near = np.ones_like(z)
     for k in range(18, 1, -1):
         near = 1 - z / k * near
-    # Below z = 1 the difference 1 - e^-z would lose digits by cancellation, so `near` is a power series.
+    # For z below 1, cancellation in 1 - e^-z would lose digits, so the power series `near` is used instead.
     small = z < 1.0
     safe = np.where(small, 1.0, z)
     out: Floats = np.where(small, near, (1 - exp(-safe)) / safe)

@@ -3,8 +3,8 @@
 This module contains Qini and uplift curves, and metrics of the areas under them.
 
 These metrics compare treated and control rows among the rows with the highest scores. All rows of a bucket (or all rows
-with equal scores) are added together. At a threshold inside a bucket, each cumulative count lies between its values before
-and after the bucket; this gives the bounds.
+with equal scores) are counted together. At a threshold inside a bucket, each cumulative count is between its values
+before and after the bucket; this gives the bounds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class UpliftPoints(NamedTuple):
     Parameters
     ----------
     fraction : float64 array
-        The share of all rows (or of their weight) that is selected: the rows with the highest scores.
+        The share of all rows (or of their weight) that is selected, from the highest scores down.
     gain : float64 array
         The estimated number of additional positives if the selected rows are treated, divided by the total number of rows.
     """
@@ -207,9 +207,9 @@ class UpliftArea(UpliftMetric):
 
 
 def _area(steps: Sequence[tuple[int, int, int, int]], rows: int, kind: str) -> float:
-    """Return the area under a curve of a few straight pieces; `kind` is "qini" or "uplift".
+    """Return the area under a curve that consists of a few line segments; `kind` is "qini" or "uplift".
 
-    Each step contains the counts of one straight piece: treated rows, control rows, treated positives and control
+    Each step contains the counts of one segment: treated rows, control rows, treated positives and control
     positives. `rows` is the total number of rows.
     """
     return Path.of((np.array(steps, np.float64) / float(rows)).T).area(kind)

@@ -66,6 +66,8 @@ class Association(Labeling):
 def _phi(contingency: Contingency) -> tuple[Fraction, Fraction]:
     """Return a lower and an upper bound on phi^2, which is the sum of n_jk^2 / (n_j * n_k), minus 1.
 
+    n_j rows have class j in the first column, n_k rows have class k in the second, and n_jk rows have both.
+
     The two are equal if there are at most `FEW` quotients, because the sum is then exact.
     """
     tops, bottoms = (
@@ -85,7 +87,8 @@ class CramersV(Association, tag="cramers_v"):
     """Cramer's V: the association between two columns of classes, from 0 to 1.
 
     Formula: sqrt(phi^2 / min(r - 1, c - 1)), where phi^2 = sum(n_jk^2 / (n_j * n_k)) - 1 is chi-squared over the number
-    of rows, and r and c are the numbers of classes in the two columns.
+    of rows, and r and c are the numbers of classes in the two columns. n_j rows have class j in the first column, n_k
+    rows have class k in the second, and n_jk rows have both.
 
     Parameters
     ----------
@@ -130,7 +133,8 @@ class TschuprowsT(Association, tag="tschuprows_t"):
     """Tschuprow's T: the association of two columns of classes, from 0 to 1; below 1 if the numbers of classes differ.
 
     Formula: sqrt(phi^2 / sqrt((r - 1) * (c - 1))), where phi^2 = sum(n_jk^2 / (n_j * n_k)) - 1, and r and c are the
-    numbers of classes in the two columns.
+    numbers of classes in the two columns. n_j rows have class j in the first column, n_k rows have class k in the
+    second, and n_jk rows have both.
 
     Notes
     -----
@@ -159,7 +163,8 @@ class TschuprowsT(Association, tag="tschuprows_t"):
 class ContingencyCoefficient(Association, tag="contingency_coefficient"):
     """Pearson's contingency coefficient: the association between two columns of classes, from 0 to below 1.
 
-    Formula: sqrt(phi^2 / (1 + phi^2)), where phi^2 = sum(n_jk^2 / (n_j * n_k)) - 1.
+    Formula: sqrt(phi^2 / (1 + phi^2)), where phi^2 = sum(n_jk^2 / (n_j * n_k)) - 1. n_j rows have class j in the first
+    column, n_k rows have class k in the second, and n_jk rows have both.
 
     Notes
     -----

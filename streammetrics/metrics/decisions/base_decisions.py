@@ -199,7 +199,7 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         return self._with_average(super().name)
 
     def _view(self, state: Any) -> Any:
-        """Extract from a state for two classes what `of`, `reason` and `slack` take as argument, such as four counts.
+        """Return the argument of `of`, `reason` and `slack` for a two-class state, such as its four counts.
 
         By default this is the state itself.
         """
@@ -227,7 +227,7 @@ def read_decisions_side_by_side(metric: AveragedDecision, state: Any) -> Reading
 class OfDecisions(OwnReading):
     """The reading (value, bounds and standard error) for two classes of an `AveragedDecision` metric.
 
-    It calls the methods of the metric not with the state, but with the counts that the metric extracts from it.
+    It passes the attribute `view` (counts from the state), rather than the state, to the methods of the metric.
     """
 
     _kept_view: Any = UNKNOWN
@@ -274,7 +274,7 @@ class OfDecisions(OwnReading):
 
 
 def _zero_division_limits(value: float) -> Limits | None:
-    """Return the number that replaces 0/0 in exact form; None, which means undefined, for NaN."""
+    """Return `value`, which replaces 0/0, as limits without an error; None (an undefined value) if it is NaN."""
     return None if math.isnan(value) else Limits.exactly(Fraction(value))
 
 
@@ -282,7 +282,7 @@ class AtEachThreshold(OwnReading):
     """The reading at several thresholds: arrays of values, of bounds and of intervals.
 
     The first axis is the threshold. If the value at a single threshold is an array, with one element for each class or
-    label, this is the second axis.
+    label, the classes or labels are the second axis.
     """
 
     def __init__(self, metric: AveragedDecision, state: Any) -> None:

@@ -55,8 +55,7 @@ class OfCell(OfDecisions):
 def _in_rows(reading: Reading, unit: int) -> Reading:
     """Convert value and bounds of a count from units to rows.
 
-    States with weighted rows count integer multiples of a small weight; `unit` is the number of these multiples in a row
-    of weight 1.
+    If rows are weighted, the state counts in units of a small weight, and a row of weight 1 counts as `unit` units.
     """
 
     def bounds() -> tuple[Any, Any]:

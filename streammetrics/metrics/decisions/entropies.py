@@ -59,9 +59,8 @@ def _mean_log(parts: Any, total: int, tops: Any, bottoms: Any, slip: Fraction) -
 
     `parts` are the weights, `total` is their sum, and `slip` is the largest relative error of a weight. Each term (a
     share times a logarithm) is computed with full relative precision. If the weights have relative errors of up to e =
-    `slip`, the mean changes by about 2 * e times the sum of the absolute terms. Other changes of first order cancel,
-    because the weights still sum to the total. Changes of second order are about e**2 * (1 - s), where s is the largest
-    weight as a share of the total.
+    `slip`, the mean changes by about 2 * e times the sum of the absolute terms. Other first-order changes cancel,
+    because the shares always sum to 1. Second-order changes are about e**2 * (1 - s), where s is the largest share.
     """
     shares, logs = (parts / total).astype(np.float64), _log_quotients(tops, bottoms)
     if len(parts) == 1 or not (slip or logs.any()):
@@ -140,8 +139,8 @@ def _expected_term(a: int, b: int, n: int) -> tuple[float, float]:
     k = np.arange(low, high + 1, dtype=np.float64)
     logs = log(np.maximum(k, 1.0) * float(n) / (float(a) * float(b)))
     whole, terms = math.fsum(likely.tolist()), k * logs * likely
-    # Each factor of a product adds a few rounding errors to a term, and the absolute error of a logarithm is multiplied by
-    # k.
+    # A term is a product of up to `len(k)` ratios, and each of these adds a few rounding errors. In addition, k
+    # multiplies the absolute error of the logarithm.
     error = (8.0 * len(k) + 16.0) * 2.0**-52 * (math.fsum(np.abs(terms).tolist()) + math.fsum((k * likely).tolist()))
     return math.fsum(terms.tolist()) / whole / n, error / whole / n
 

@@ -100,9 +100,9 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
         return {group: Fraction(a, b) if b else None for group, (a, b) in pairs.items()}
 
     def _ratio(self, state: GroupDecisions, rate: str) -> Fraction | None:
-        """Return the lowest rate of any group divided by the highest, or the number that replaces 0/0 (`zero_division`).
+        """Return the lowest rate of any group divided by the highest; `zero_division` if the highest rate is 0.
 
-        Return None if the ratio is undefined, or if the rate is 0/0 in every group.
+        Return None if `zero_division` is needed but is NaN, or if the rate is 0/0 in every group.
         """
         known = [r for r in self._rates(state, rate).values() if r is not None]
         if not known or not max(known):
@@ -190,7 +190,7 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
 
 
 class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
-    """Equalized odds ratio: the lowest TPR of any group divided by the highest, or that ratio for FPRs if smaller.
+    """Equalized odds ratio: the lowest TPR of any group divided by the highest, or the same ratio of FPRs if it is smaller.
 
     Formula: min(min_g TPR / max_g TPR, min_g FPR / max_g FPR). With `agg="mean"` it is the mean of the two ratios.
 
