@@ -190,7 +190,7 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
 
 
 class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
-    """Equalized odds ratio: the lowest TPR of any group divided by the highest, or the same ratio of FPRs if it is smaller.
+    """Equalized odds ratio: the lowest TPR of any group divided by the highest, or the same ratio of FPRs if smaller.
 
     Formula: min(min_g TPR / max_g TPR, min_g FPR / max_g FPR). With `agg="mean"` it is the mean of the two ratios.
 

@@ -28,7 +28,7 @@ TOO_MANY = "more than 2**32 rows: computing the value expected by chance would t
 
 
 class InformationMetric(Labeling):
-    """Base class for metrics of the information that two labelings share. The certified bounds allow for rounding."""
+    """Base class for metrics of the information that two labelings share. Their bounds allow for rounding errors."""
 
     about = About(bound="within about 2**-50 of the value, because logarithms are rounded")
 
@@ -137,8 +137,8 @@ class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information")
     The definition is that of scikit-learn's `expected_mutual_information`. AdjustedMutualInformation uses this value to
     correct for chance. A row of weight k counts as k rows. `bounds()` certifies the rounding error. The state takes about
     100 bytes per pair of classes that occurs. The time of `compute()` grows with the number of pairs of distinct class
-    sizes, one from each labeling. The time for each pair grows with the standard deviation of the number of rows that the
-    two classes share, which is at most the square root of the number of rows. The value is undefined if weights are not
+    sizes, one from each labeling. The time for each pair is at most proportional to the square root
+    of the number of rows. The value is undefined if weights are not
     whole numbers, or for more than 2**32 rows.
 
     Examples

@@ -58,8 +58,8 @@ class ClassSteps(NamedTuple):
         shares = to_float(self.cells, np.full(self.cells.shape, total, object))
         true, predicted = (to_float(n, np.full(n.shape, total, object)) for n in (self.cells.sum(1), self.cells.sum(0)))
         off = math.fsum((apart * shares).ravel())
-        # The disagreement by chance depends on a cell through its true class and through its decision. So the derivative
-        # needs the mean distance from each true class to a random decision, and from each decision to a random true class.
+        # `row` is the mean distance from each true class to a random decision, and `column` the mean distance from each
+        # decision to a random true class. The derivative of the disagreement by chance depends on both.
         row = np.array([math.fsum(a * predicted) for a in apart])
         column = np.array([math.fsum(a * true) for a in apart])
         by_chance = np.float64(math.fsum(row * true))

@@ -69,7 +69,7 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
 
 
 class CoverageError(LabelRowMetric, tag="coverage_error"):
-    """Coverage error: the mean number of top-scored labels that are needed to include all true labels of a row.
+    """Coverage error: the mean number of highest-scoring labels that are needed to include all true labels of a row.
 
     Formula: mean over rows of the number of labels whose score is at least the lowest score of a true label; 0 for a row
     without true labels.

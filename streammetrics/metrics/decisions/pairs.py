@@ -140,7 +140,7 @@ class RowPairs(NamedTuple):
 
     @property
     def agree(self) -> bool:
-        """Whether the two labelings are the same, except for the names of classes."""
+        """Whether the two labelings differ at most in the names of classes."""
         return self.fp == self.fn == 0
 
 
@@ -226,10 +226,10 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `fowlkes_mallows_score`, with one difference: if each row has a class of
-    its own in both labelings, the labelings agree, so the value is 1, whereas scikit-learn returns 0. For decisions,
-    use FowlkesMallows. A row of weight k counts as k rows, and the value is undefined if weights are not whole numbers.
-    The value is computed from exact integer counts; only the square root is rounded.
+    The definition is that of scikit-learn's `fowlkes_mallows_score`, with one difference: if every
+    class of both labelings has a single row, the labelings agree, so the value is 1, whereas scikit-learn returns 0.
+    For decisions, use FowlkesMallows. A row of weight k counts as k rows, and the value is undefined if weights are not
+    whole numbers. The value is computed from exact integer counts; only the square root is rounded.
 
     Examples
     --------

@@ -64,10 +64,10 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
         return to_float(agreeing * everyone - pairs * by_chance, pairs * (everyone - by_chance))
 
     def _sums(self, state: RowTerms) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-        """Return four numbers of pairs.
+        """Return four numbers of pairs of ratings.
 
-        In this order, they count: pairs of raters of one item who agree; all pairs of raters of one item; all pairs of
-        ratings, of any items; and pairs of equal ratings, of any items.
+        The first two are the number of equal pairs and the number of all pairs, for ratings of the same item. The last
+        two are the number of all pairs and the number of equal pairs, for ratings of any items.
         """
         agreeing, pairs, *each = map(state.total, self.make_state().terms)
         return agreeing, pairs, sum(each, Fraction(0)) ** 2, sum((n * n for n in each), Fraction(0))

@@ -94,7 +94,7 @@ def mean_over_rows(metric: SampledRatio, state: LabelRows) -> Reading:
 def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
     """Return the sum of the values of rows, and the total weight of the rows in that sum.
 
-    Rows with an undefined value count as `zero_division`, or are left out if that is NaN.
+    Rows with an undefined value count as `zero_division`. If `zero_division` is NaN, they are left out.
     """
     total, lacking = (state.total(term) for term in metric._row_terms)
     if math.isnan(metric.zero_division):
@@ -105,9 +105,9 @@ def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
 def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
     """Return the mean over rows with its standard error, which is computed from the squares of the values of rows."""
     terms = metric._row_terms
-    # Each key of `products` is a pair of indexes: -1 stands for the weight, and 0 and 1 stand for the two terms. The
-    # value is the sum over rows of the product of these two quantities. The sum for the two terms is 0, because the
-    # first term is 0 in every row in which the second is 1.
+    # `products` contains sums over rows of the product of two quantities. Each key is a pair of indexes of quantities:
+    # -1 is the weight, and 0 and 1 are the two terms. The sum for the key (0, 1) is 0, because the first term is 0 in
+    # every row in which the second is 1.
     products = {(-1, -1): state.weight_squared(), (0, 1): 0}
     for i, term in enumerate(terms):
         products |= {(-1, i): state.weight_squared(term), (i, i): state.square(term)}

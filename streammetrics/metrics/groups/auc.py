@@ -56,7 +56,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     missing : {"raise", "skip"}
         Whether a row without a group raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
-        Further keys that stand for a missing group, such as 0.
+        Keys that stand for a missing group in addition to null values, such as 0.
     grouped : "sorted", optional
         "sorted" declares that rows are in ascending order of an integer group. A group is then closed (reduced to sums)
         when the next one begins, so memory is constant. Metrics of different parts of a log can be merged if their
@@ -240,7 +240,7 @@ class OfClosedGroups(OwnReading):
         # Closed groups do not contain the weights of their rows, so the bounds assume the largest rounding error for every
         # weight.
         low, high = widen_for_rounding(self.value, self.state.close_groups())
-        # If `high` is NaN, `min` returns NaN only because `high` is its first argument.
+        # `high` must be the first argument, because only then does `min` return NaN if `high` is NaN.
         return low, min(high, 1.0)
 
     def _details(self) -> dict[str, Any]:

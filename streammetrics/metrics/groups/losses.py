@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 class GroupedMetric(Metric[GroupSums, float]):
-    """A weighted mean over groups of a value that is computed from sums over the rows of each group.
+    """Base class for weighted means over groups of a value that is computed from sums over the rows of each group.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class GroupedMetric(Metric[GroupSums, float]):
     missing : {"raise", "skip"}
         Whether a row without a group raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
-        Further keys that stand for a missing group, such as 0.
+        Keys that stand for a missing group in addition to null values, such as 0.
     memory_limit : int
         The bytes that groups may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts nothing.
     """
@@ -107,8 +107,8 @@ class OfMean(OwnReading):
         # of 2**-60.
         unit = 2.0**-58 if state.rounded else 2.0**-60
         reach = _mean(counts, state.rows.sum(axis=1)[there] * unit / divisors) + 2 * slip * value
-        # The term of a row, such as its loss, has a rounding error of up to 2 ulp, which the bounds never include. Do
-        # not widen them for an error of that size either.
+        # The bounds never include the rounding error of the term of a row (such as its loss), which is up to 2 ulp. So
+        # an error `reach` of a similar size does not widen them either.
         if not state.rounded and reach <= 4 * math.ulp(value):
             return value, value
         return max(0.0, value - reach), value + reach

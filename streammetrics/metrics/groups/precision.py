@@ -22,7 +22,7 @@ __all__ = ["GroupAveragePrecision", "SessionPrecisionAtK", "SessionRecallAtK"]
 
 
 class OpenGroups(Metric[GroupRows, float]):
-    """A metric that is computed from the rows of each group. The state keeps all of these rows.
+    """Base class for metrics that are computed from the rows of each group. The state keeps all of these rows.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class OpenGroups(Metric[GroupRows, float]):
     missing : {"raise", "skip"}
         What to do with a row without a group: raise an error, or leave it out and count it as dropped.
     missing_values : tuple of int, str or bytes
-        Further keys that stand for a missing group, such as 0.
+        Keys that stand for a missing group in addition to null values, such as 0.
     memory_limit : int
         The bytes that rows may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts nothing.
     """
@@ -78,7 +78,7 @@ class OpenGroups(Metric[GroupRows, float]):
 
 
 class OverGroups(OwnReading):
-    """Value and bounds of an average over groups: the sum of their numerators over the sum of their denominators."""
+    """Value and bounds of an average over groups: the sum of the groups' numerators over that of their denominators."""
 
     @cached_property
     def shares(self) -> Quotient:
@@ -172,10 +172,10 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
     -----
     If rows with equal scores lie on both sides of the cut-off k, each of them counts with the same fraction, so that k
     rows count in total. A row of weight 2 counts as two rows with the same score. The definition is that of torchrec's
-    `precision_session`, which, however, breaks ties by the order of rows, ignores weights in the ranks, and sees only
-    the sessions within a batch. For the mean over queries rather than the pooled share, use `PrecisionAtK`. The state
-    and the cost are the same as for `GroupAveragePrecision`. `interval()` treats sessions as independent. The value is
-    undefined without rows.
+    `precision_session`, which, however, breaks ties by the order of rows, ignores weights in the ranks, and does not
+    join the rows of a session from several batches. For the mean over queries rather than the pooled share, use
+    `PrecisionAtK`. The state and the cost are the same as for `GroupAveragePrecision`. `interval()` treats sessions as
+    independent. The value is undefined without rows.
 
     Examples
     --------

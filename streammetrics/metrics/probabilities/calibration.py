@@ -185,7 +185,7 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         return Fraction(1) if self.moves(state, rounding) else 8 * rounding
 
     def _filled_bins(self, state: Binned) -> list[Bin]:
-        """Return the bins that contain rows. Their bounds on the sum of p allow for the rounding of each term."""
+        """Return the bins that contain rows. Their bounds on the sum of predictions allow for the rounding of each term."""
         return [b for b in widen_for_quantization(self.bins(state)[0], state) if b.weight]
 
 
@@ -267,8 +267,8 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     def _bounds_of_cells(self, state: Any, reading: Reading, bins: Sequence[Any]) -> tuple[Any, Any]:
         """Return the bounds of all cells (such as slices), as two arrays.
 
-        The value of most cells is exact. If the mean of p in a bin of a cell is so small that rounding terms to
-        multiples of 2**-60 matters, the bounds of this cell are computed separately.
+        The value of most cells is exact, so it equals both bounds. If the mean prediction in a bin of a cell is so
+        small that rounding terms to multiples of 2**-60 matters, the bounds of this cell are computed separately.
         """
         means = [to_float(b.predicted, b.weight) for b in bins]
         return bounds_of_some(self, state, reading.value, np.logical_or.reduce([mean * SMALL < 1 for mean in means]))
@@ -402,7 +402,7 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
         )
 
     def _limits(self, bins: list[Bin], edges: Floats) -> tuple[Reliability, Reliability]:
-        """Return the lower and the upper curve, without the effect of rounded weights."""
+        """Return the lower and the upper curve, without widening them for the rounding of weights."""
         limits = [b.means() for b in bins]
         low, high = ([pair[k] for pair in limits] for k in (0, 1))
         return _curve(bins, low, edges), _curve(bins, high, edges)
