@@ -185,7 +185,7 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         return Fraction(1) if self.moves(state, rounding) else 8 * rounding
 
     def _filled_bins(self, state: Binned) -> list[Bin]:
-        """Return the bins that contain rows. Their bounds on the sum of predictions allow for the rounding of each term."""
+        """Return the bins that contain rows. Their bounds on the sum of predictions allow for rounded terms."""
         return [b for b in widen_for_quantization(self.bins(state)[0], state) if b.weight]
 
 

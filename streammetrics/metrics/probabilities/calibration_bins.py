@@ -76,7 +76,7 @@ class Bin(NamedTuple):
         return abs(self.predicted - self.positives)
 
     def gaps(self) -> tuple[Fraction, Fraction]:
-        """Return the smallest and the largest possible `gap`, given the bounds on the sum of p."""
+        """Return the smallest and the largest value of `gap` that the bounds on the sum of p allow."""
         if self.is_exact:
             return (gap := self.gap()), gap
         above, below = self.low - self.positives, self.positives - self.high
@@ -95,7 +95,7 @@ class Bin(NamedTuple):
 
 
 def read_buckets(state: ScoreHistogram) -> tuple[Mass, Mass, Floats, Floats, Floats]:
-    """Return five arrays over buckets: weight, positives, and the lower bound, estimate and upper bound of p."""
+    """Return five arrays over buckets: weight, positives, and three for p (lower bound, estimate and upper bound)."""
     low, grid, high = _probabilities(state)
     masses, positives = state.masses, state.positives
     # As long as scores are exact, each score is a bucket of its own. Scores whose rows all have weight 0 are removed, so
@@ -136,7 +136,7 @@ def widen_for_quantization(bins: list[Bin], state: Binned) -> list[Bin]:
 
 
 def _probabilities(state: ScoreHistogram) -> tuple[Floats, Floats, Floats]:
-    """Return three arrays over buckets: the lower bound, the estimate and the upper bound of p.
+    """Return three arrays over buckets: the lower bound, the estimate and the upper bound of the probability p.
 
     For logits, the bounds allow for the rounding error of the sigmoid.
     """

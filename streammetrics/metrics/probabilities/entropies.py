@@ -107,8 +107,8 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
 
     Notes
     -----
-    If the predictions of a model are too high on average, the constant with which it is compared is too high by the same
-    amount. If the mean prediction equals the share of positives (calibration in the large), the value equals
+    The model is compared with a constant, its own mean prediction. If its predictions are too high on average, so is
+    this constant. If the mean prediction equals the share of positives (calibration in the large), the value equals
     NormalizedEntropy. torchrec's `CaliFreeNEMetric` has the same aim, but divides NE by a sum over rows, so its value
     falls as the number of rows grows.
 

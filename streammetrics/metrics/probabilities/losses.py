@@ -178,7 +178,7 @@ class OfSums(OwnNumber):
 
 
 class RowLoss(SummedMetric):
-    """Base class for metrics that are the mean over rows of a loss.
+    """Base class for metrics whose value is the mean loss of a row.
 
     For several classes the loss of a row depends on all class scores, and the value is one number, not an average over
     classes.
@@ -372,7 +372,7 @@ def entropy(b: Any, rest: Any) -> Any:
 class BrierScore(RowLoss, tag="brier_score"):
     """Brier score: the mean squared difference between the predicted probability p and the label y.
 
-    Formula: sum(w * (p - y)**2) / sum(w), for weights w, as in scikit-learn's `brier_score_loss`; also for soft labels.
+    Formula: sum(w * (p - y)**2) / sum(w), for weights w, as in scikit-learn's `brier_score_loss`. Labels can be soft.
     For several classes, the squares are summed over all classes, so the value lies between 0 and 2 (Brier 1950;
     scikit-learn's `scale_by_half=False`).
 

@@ -1,9 +1,9 @@
 """Logistic recalibration, P(y = 1) = sigmoid(a + b * logit(p)), fitted to the score histogram.
 
 The histogram gives each score only to within the width of its bucket, so the exact coefficients are known only within
-bounds. The log-likelihood is concave, so its maximum is near every point with a small gradient. The bounds are computed
-from the largest gradient at the fit and the smallest curvature around it that are possible for any scores inside the
-buckets.
+bounds. The log-likelihood is concave, so its maximum is near a point whose gradient is small relative to the curvature.
+The bounds are computed from the largest gradient at the fit and the smallest curvature around it that are possible for
+any scores inside the buckets.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Floats = NDArray[np.float64]
 NAN = float("nan")
 EPS = 2.0**-23
 STEPS = 100
-# An upper bound on the relative rounding error of one term of the sums below, with a safety factor.
+# An upper bound on the relative rounding error of one term of a sum over buckets, with a safety factor.
 ROUNDING = 2.0**-50
 # The rounding error of a logit x is less than PAD * (1 + |x|).
 PAD = 2.0**-48
@@ -225,8 +225,8 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
     if free:
         g = math.hypot(g, _reach(rows, p, q, low, high) + rounding)
     # `bend` is a lower bound on the curvature w * p * q of each bucket of weight w at the fit. At a distance r from the
-    # fit, the linear predictor changes by at most r * (1 + |z|), where z is the scaled logit. There, p * q is therefore
-    # at least its value at the fit times exp(-r * (1 + |z|)).
+    # fit, the linear predictor changes by at most r * (1 + |z|), where z is the scaled logit. So within this
+    # distance, p * q is at least its value at the fit times exp(-r * (1 + |z|)).
     bend = rows.weight * np.minimum(p[0] * q[1], p[1] * q[0]) * (1 - slip - len(size) * ROUNDING)
     far = np.maximum(np.abs(low), np.abs(high)) if free else np.zeros_like(low)
     square = np.where((low < 0) & (high > 0), 0.0, np.minimum(low * low, high * high))
@@ -240,8 +240,8 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
             least = min(least, total(near * square)) - max(abs(total(near * low)), abs(total(near * high)))
         if least <= 0 or r > 1:
             break
-        # If the condition holds, the circle is large enough. Its radius is converted from scaled logits to the original
-        # ones.
+        # If the gradient is smaller than the curvature times the radius, the circle is large enough. Its radius is
+        # converted from scaled logits to the original ones.
         if g < 0.99 * least * r:
             return r * math.hypot(1.0, centre / spread), r / spread if free else 0.0
         r = max(1.05 * r, 1.02 * g / least)
@@ -340,9 +340,9 @@ class CalibrationSlope(RecalibrationMetric, tag="calibration_slope"):
     Notes
     -----
     This is Cox's recalibration (1958). Probabilities are clipped to [2**-23, 1 - 2**-23]. The fit uses the middle of each
-    histogram bucket, and the bounds hold for any scores inside the buckets. With 16 bits, the bounds differ from the value
-    by some thousandths of the slope; for small data, whose scores are exact, they differ only by rounding errors. The
-    bounds are infinite if the buckets are too coarse.
+    histogram bucket, and the bounds hold for any scores inside the buckets. With 16 bits, the bounds are
+    usually within a few tenths of a percent of the value. For small data, whose scores are exact, they differ from it
+    only by rounding errors. The bounds are infinite if the buckets are too coarse.
 
     `interval()` uses the robust (sandwich) standard error. The value is undefined without rows, for rows of one class
     only, or if a threshold separates the classes.

@@ -1,7 +1,7 @@
 """Losses that are a mean over rows: focal, hinge and Poisson loss.
 
-The state (`RowTerms`, or `ClassRows` for several classes) contains the exact sum of the losses of rows. Only the result is
-rounded.
+The state (`RowTerms`, or `ClassRows` for several classes) contains the exact sum of the losses of all rows. Only the
+result is rounded.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
 
     def estimate(self, reading: Any, method: str) -> Estimate:
         estimate, times = super().estimate(reading, method), self._times
-        # With alpha=0 the standard error is 0. The product is not used in this case, because the other factor can be
+        # With alpha=0 the standard error is 0. It is not computed as a product, because `estimate.error` can be
         # infinite, and 0 times infinity is NaN.
         return estimate._replace(error=estimate.error * times if times else 0.0)
 

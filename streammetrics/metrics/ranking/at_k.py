@@ -134,7 +134,7 @@ class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
 
 
 class MeanWithin(RankingMetric):
-    """The mean of a measure over the queries that meet a condition, such as queries with a hit.
+    """Base class for metrics that average a measure over the queries that meet a condition, such as queries with a hit.
 
     `condition` is the name of a measure that is 1 for these queries, and 0 for all others.
     """

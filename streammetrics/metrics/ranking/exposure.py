@@ -17,7 +17,7 @@ __all__ = ["CatalogueCoverage", "ExposureEntropy", "ExposureGini", "Personalisat
 
 
 class ExposureMetric(Metric[ListedKeys, float]):
-    """A metric of how often each item is among the first k of a list.
+    """Base class for metrics of how often each item is among the first k of a list.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class ExposureMetric(Metric[ListedKeys, float]):
 
 
 class OfLists(OwnReading):
-    """Value and bounds of an `ExposureMetric`; undefined if its method `reason` returns a problem, such as no lists."""
+    """Value and bounds of an `ExposureMetric`. They are undefined if its method `reason` returns a text, not None."""
 
     def _raw_value(self) -> float | None:
         value: float | None = None if self._reason() else self.metric.of(self.state)
@@ -146,8 +146,8 @@ class OfDifferences(OfLists):
     """Value and bounds of the Gini index: a sum of differences of weights, divided by the sum of these weights."""
 
     def _bounds(self) -> tuple[float, float]:
-        # Rounded weights can make the relative error of a small sum of differences arbitrarily large. The absolute error
-        # of the value is at most 4 times the largest relative rounding error of a weight.
+        # The relative error of the value has no bound, because rounded weights can cancel in the differences. The
+        # absolute error is at most 4 times the largest relative rounding error of a weight.
         value, off = self.value, float(4 * self.state.weight_rounding)
         return (max(value - off, 0.0), min(value + off, 1.0)) if off else (value, value)
 

@@ -22,7 +22,7 @@ ORDERS = ("order", "document", "optimistic", "pessimistic")
 
 
 class RankingMetric(QueryMean[RankingSums]):
-    """A metric of the order in which the documents of each query are ranked.
+    """Base class for metrics of the order in which the documents of each query are ranked.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ class RankingMetric(QueryMean[RankingSums]):
             `relevant`: the number of all relevant documents of the query, if some of them have no rows; these count
             with the lowest relevant grade.
             `position` (with `ties="order"`) and `document` (with `ties="document"`) rank documents with equal scores.
-            `pooled` (with `missing="unjudged"`): 0 for documents outside the pool from which those to be judged were
-            sampled.
+            `pooled` (with `missing="unjudged"`): 0 for documents outside the pool. Only a sample of the documents in
+            the pool was judged.
 
         Raises
         ------
@@ -99,7 +99,7 @@ class RankingMetric(QueryMean[RankingSums]):
 
 
 class GainMetric(RankingMetric):
-    """A metric of the gains of documents; the gain of a document grows with its grade.
+    """Base class for metrics of the gains of documents; the gain of a document grows with its grade.
 
     Parameters
     ----------
