@@ -42,7 +42,7 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
 
 
 class OneOrder(RelevanceMetric):
-    """A metric that needs one order of tied documents, because no formula gives its mean over all their orders.
+    """Base class for metrics that need one order of tied documents, as no formula gives the mean over all orders.
 
     Parameters
     ----------

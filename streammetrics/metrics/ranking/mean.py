@@ -27,7 +27,7 @@ def _read_queries_side_by_side(metric: Any, state: Any) -> Reading | None:
 
 
 class QueryMean(Metric[S, float]):
-    """The mean over queries of a measure that is computed for each query."""
+    """Base class for metrics that are the mean over queries of a measure that is computed for each query."""
 
     about = About(
         read_cells=_read_queries_side_by_side,
@@ -106,7 +106,7 @@ def without_products(reading: Reading, parts: str, average: str) -> Estimate:
     """Return an estimate of a quotient of sums over queries, with the reason why it has no standard error.
 
     The standard error would need sums of products of `parts` (such as "numerator and denominator"), which no state
-    contains. The metric has a standard error if its setting `average` has the value `average`.
+    contains. With the value `average` (such as "queries") of the setting `average=`, the metric has a standard error.
     """
     why = f'the state has no products of {parts}: average="{average}" has an interval, Sharded(..., unit=) one of this'
     return Estimate(reading.value, reason=why)

@@ -48,7 +48,7 @@ class OriginalNDCG(RankingMetric, tag="original_ndcg"):
 
 
 class BesideIdeal(RankingMetric):
-    """A metric that compares the order of all documents of a query with their ideal order.
+    """Base class for metrics that compare the order of all documents of a query with their ideal order.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ class SmoothedAP(OneOrder, tag="smoothed_ap"):
     """Smoothed average precision: the smoothed log odds of average precision, averaged over queries.
 
     Formula: log((1 + S) / (1 + R - S)), where R is the number of relevant documents, and S is the sum of hits@i / i over
-    their ranks i, so that S / R is average precision.
+    the ranks i of these documents, so that S / R is average precision.
 
     Parameters
     ----------

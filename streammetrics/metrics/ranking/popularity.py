@@ -11,7 +11,7 @@ __all__ = ["AveragePopularity", "Novelty"]
 
 
 class OfPopularity(RankingMetric):
-    """A metric of the popularity of the first k items of each list.
+    """Base class for metrics of the popularity of the first k items of each list.
 
     Rows have a column `popularity` rather than grades.
     """

@@ -139,7 +139,7 @@ class QMeasure(RankingMetric, tag="q_measure"):
 
 
 class GeometricQueryMean(RelevanceMetric):
-    """The geometric mean of a measure over queries, where values below a floor are replaced with the floor."""
+    """Base class for geometric means of a measure over queries; values below a floor are replaced with the floor."""
 
     about = About(
         bound="the sum of the logarithms is exact; the exponential has an error of at most 2 ulp",
@@ -196,8 +196,8 @@ class OfLogs(OwnReading):
 class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
     """Geometric mean of average precision over queries, which emphasizes queries with low values.
 
-    Formula: exp(mean over queries of log(max(AP, floor))), where AP is the average precision, divided by the number of
-    all relevant documents.
+    Formula: exp(mean over queries of log(max(AP, floor))), where AP is the average precision, whose denominator is the
+    number of all relevant documents.
 
     Parameters
     ----------

@@ -77,7 +77,7 @@ class MeanRank(MeanWithin, tag="mean_rank"):
 
 
 class PooledOrWithin(MeanWithin):
-    """A quotient of two sums over documents.
+    """Base class for metrics that are a quotient of two sums over documents.
 
     With `average="pooled"`, both sums are over the documents of all queries. With "queries", the quotient is computed
     for each query, and the value is the mean over queries.
@@ -144,8 +144,8 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
 class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
     """Ordered pair accuracy: the share of pairs of documents with different grades that are in the right order.
 
-    Formula: pairs of a query with g_i > g_j and s_i > s_j / pairs with g_i > g_j, where g are the grades and s are the
-    scores; a tie of scores counts one half.
+    Formula: (pairs with g_i > g_j and s_i > s_j) / (pairs with g_i > g_j) over pairs of documents i and j of the same
+    query, with grades g and scores s; a tie of scores counts one half.
 
     Parameters
     ----------

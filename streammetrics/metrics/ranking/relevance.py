@@ -27,7 +27,7 @@ __all__ = [
 
 
 class RelevanceMetric(RankingMetric):
-    """A metric of documents that are relevant or irrelevant.
+    """Base class for metrics of documents that are either relevant or irrelevant.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ class PrecisionAtK(RelevanceMetric, tag="precision_at_k"):
 class RecallAtK(RelevanceMetric, tag="recall_at_k"):
     """Recall at k: the share of all relevant documents that are among the first k, averaged over queries.
 
-    Formula: hits@k / R, where R is the number of all relevant documents of the query: those among its rows, whether or
-    not they were returned, or the column `relevant`.
+    Formula: hits@k / R, where R is the number of all relevant documents of the query: its relevant rows, whether or
+    not they were returned, or the number in the column `relevant`.
 
     Notes
     -----
@@ -203,7 +203,7 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
 
 
 class MeanAveragePrecision(RelevanceMetric, tag="map"):
-    """Mean average precision: the mean precision at the relevant documents of the first k, averaged over queries.
+    """Mean average precision: the mean precision at ranks of relevant documents up to rank k, averaged over queries.
 
     Formula: (1 / D) * (sum of hits@i / i over ranks i <= k of relevant documents), where D is min(R, k), R, or hits@k,
     and R is the number of all relevant documents of the query.

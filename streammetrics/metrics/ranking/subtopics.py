@@ -14,7 +14,7 @@ __all__ = ["AlphaNDCG", "IntentAwareERR", "IntraListDiversity", "SubtopicRecall"
 
 
 class SubtopicMetric(QueryMean[SubtopicSums]):
-    """A metric of the subtopics of the first k documents.
+    """Base class for metrics of the subtopics of the first k documents.
 
     Parameters
     ----------
@@ -153,8 +153,8 @@ class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
 class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     """Intra-list diversity: the mean Jaccard distance between the categories of the first k items, averaged over lists.
 
-    Formula: mean over pairs of items of 1 - (number of categories that both items have) / (number that at least one
-    item has). If each item has one category, this is the share of pairs with different categories.
+    Formula: mean over pairs of items of 1 - (number of categories that both items have) / (number of categories
+    that at least one of them has). If each item has one category, this is the share of pairs with different categories.
 
     Parameters
     ----------

@@ -26,8 +26,8 @@ __all__ = ["D2AbsoluteError", "D2Pinball", "D2Tweedie"]
 LARGEST_LOG = 35.0
 """An upper bound on |log(v)| for numbers v from 2**-50 to 2**50. The rounding error of a sum of logarithms is proportional
 to it."""
-# The value counts as certain if the relative rounding error of the null deviance (the deviance of always predicting the
-# mean) is at most this large.
+# The value has the property `is_certain` if the relative rounding error of the null deviance (the deviance of always
+# predicting the mean) is at most this large.
 NEGLIGIBLE = 1e-6
 
 
@@ -161,8 +161,8 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
     The definition is that of scikit-learn's `d2_tweedie_score`. Sums are exact. The null deviance is the deviance of
     always predicting the mean. It is computed as a difference of powers, which loses digits if the targets lie far from
     0 and close together. `bounds()` allows for this error, which is 1e-12 if the spread of the targets is 3 % of their
-    mean, and 0.7 if it is 1e-7 of their mean. Numbers must lie between 2**-50 and 2**50. The value is undefined without
-    rows, and if all targets are equal.
+    mean, and 0.7 if the spread is 1e-7 of their mean. Numbers must lie between 2**-50 and 2**50. The value is undefined
+    without rows, and if all targets are equal.
 
     Examples
     --------

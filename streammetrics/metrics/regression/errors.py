@@ -24,7 +24,7 @@ __all__ = ["MAE", "MSE", "RMSE", "WMAE", "HuberLoss", "PinballLoss"]
 
 
 class SummedLoss(OutputMetric[RegressionSums]):
-    """A metric that is computed from exact sums of the losses of rows.
+    """Base class for metrics that are computed from exact sums of the losses of rows.
 
     Parameters
     ----------

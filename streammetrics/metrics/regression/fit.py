@@ -25,7 +25,7 @@ PAIR = ("x", "y", "xx", "xy", "yy")
 
 
 class MomentMetric(OutputMetric[Moments]):
-    """A metric that is computed from exact moments of targets (x) and predictions (y)."""
+    """Base class for metrics that are computed from exact moments of targets (x) and predictions (y)."""
 
     about = About(best="high", cost="2.7 kB per output; about 10 ns per row", bound="exact: rounded once")
 

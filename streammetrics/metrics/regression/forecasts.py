@@ -70,7 +70,7 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
 
 
 class IntervalMetric(RowMean[float]):
-    """The mean over rows of a number that is computed from the target and a prediction interval, such as its width."""
+    """Base class for means over rows of a number, such as a width, that is computed from a prediction interval."""
 
     about = About(positional_columns=("y_true", "lower"), cost="1.1 kB; about 20 ns per row")
 
@@ -188,7 +188,7 @@ class IntervalWidth(IntervalMetric, tag="interval_width"):
 
 
 class ForecastMetric(RowMean[float]):
-    """The mean over rows of a number that is computed from the target and several forecasts, such as quantiles."""
+    """Base class for means over rows of a number that is computed from the target and several forecasts of it."""
 
     about = About(best="low", positional_columns=("y_true", "y_pred"), cost="1.1 kB; about 10 ns per number")
 

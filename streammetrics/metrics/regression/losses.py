@@ -100,7 +100,7 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
 
 
 class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
-    """Critical success index (threat score): hits / (hits + misses + false alarms) for events, values >= a threshold.
+    """Critical success index (threat score): hits / (hits + misses + false alarms). A value >= t is an event.
 
     Formula: (weight of rows with y >= t and p >= t) / (weight of rows with y >= t or p >= t), for targets y,
     predictions p and the threshold t.

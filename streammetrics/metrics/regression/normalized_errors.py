@@ -32,7 +32,7 @@ class NormedSquares(MomentMetric):
 
 
 class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
-    """Relative squared error: the squared error divided by the squared error of the mean target (1 - R2); or the root.
+    """Relative squared error, 1 - R2: the squared error divided by that of always predicting the mean; or its root.
 
     Formula: sum(w * (p - y)**2) / sum(w * (y - mean(y))**2), for weights w, predictions p and targets y.
 
@@ -130,8 +130,8 @@ class NRMSE(NormedSquares, tag="nrmse"):
     The square of the value is an exact fraction, and its root is rounded once. With "mean", the value is negative if the
     mean of the targets is negative. The state and the cost are the same as for `R2`; "range" adds 16 bytes for each
     output. The definition is that of torchmetrics' `normalized_root_mean_squared_error`. The class
-    `NormalizedRootMeanSquaredError` of torchmetrics differs: it uses the standard deviation for "l2", and for merged
-    states it uses the denominator of their last update. The value is undefined if d is 0.
+    `NormalizedRootMeanSquaredError` of torchmetrics differs: it uses the standard deviation for "l2", and after
+    a merge it uses the denominator of the last update. The value is undefined if d is 0.
 
     Examples
     --------

@@ -29,7 +29,7 @@ DEPENDENT = (
 
 
 class OutputMetric(Metric[S, Any]):
-    """A metric of numeric targets and predictions, with one or several outputs (columns).
+    """Base class for metrics of numeric targets and predictions, with one or several outputs (columns).
 
     The methods `of`, `read` and `estimate` handle a single output.
 
@@ -154,7 +154,7 @@ class Outputs(Reading):
 
 
 class BoundedOutputMetric(OutputMetric[S]):
-    """A metric of numeric targets and predictions whose certified bounds already allow for the rounding of weights."""
+    """Base class for metrics of numeric targets whose certified bounds already allow for the rounding of weights."""
 
     def slack(self, state: S, limits: Limits, rounding: Fraction) -> Fraction:
         return Fraction(0)

@@ -1,7 +1,7 @@
 """Rank correlations of two numbers, and the share of pairs of rows that predictions put in the right order.
 
-All are computed from one `JointHistogram`, a table that counts rows by target and prediction. The table is exact up to a
-number of rows (`limit`). Beyond it, rows are counted in buckets, and the bounds allow for any order of the rows within a
+All are computed from one `JointHistogram`, a table that counts rows by target and prediction. For up to `limit` rows,
+the table is exact. With more rows, it counts them in buckets, and the bounds allow for any order of the rows within a
 bucket.
 """
 
