@@ -329,7 +329,7 @@ def table_formats(case: Case) -> None:
 
 
 def _has_single_events(case: Case) -> bool:
-    """Return whether rows can be passed one at a time: they form no blocks, and the first column is not a matrix."""
+    """Return whether rows can be passed one at a time: the metric has no blocks, and the first column is no matrix."""
     has_blocks = case.metric is None or case.metric.make_state().block_column is not None
     return not has_blocks and all(column.ndim == 1 for column in [*case.columns.values()][:1])
 

@@ -81,7 +81,7 @@ def decay(case: Case) -> None:
 
 
 def corrections(case: Case) -> None:
-    """Subtracting rows leaves the state of the other rows, or the metric raises an error that says why it cannot."""
+    """Subtracting rows leaves the state of the other rows, or raises an error that says why this is impossible."""
     retracted, rest = case.parts(2)
     columns = case.columns | {"step": _random_steps(case)}
     makers: tuple[Callable[[], Any], ...] = (

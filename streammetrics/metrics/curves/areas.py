@@ -182,8 +182,8 @@ class AUC(ByRows, tag="auc"):
         Use only the part of the curve up to this false positive rate, and standardise the area as in McClish (1989), like
         scikit-learn's `roc_auc_score(max_fpr=)`.
     min_fpr : float
-        Use only the part of the curve from this false positive rate onwards, and standardise the area in the same way: 1/2
-        is chance, and 1 is the best. The value can be negative if the curve is low there.
+        Use only the part of the curve from this false positive rate onwards, and standardise the area in the same way:
+        1/2 for random scores, 1 for a perfect ranking. The value can be negative if this part of the curve is low.
     multi_class : {"ovr", "ovo"}
         How several classes are compared. "ovr": each class with all others. "ovo": each pair of classes, on the rows of
         these two classes only (Hand and Till 2001), for at most 256 classes. By default "ovo" keeps the scores of
@@ -202,8 +202,8 @@ class AUC(ByRows, tag="auc"):
     with float16 and bfloat16 scores, or if there are at most `limit` rows. For float32 scores at 16 bits, the bounds
     are typically value ± 2e-5 to 7e-5, whereas the true error is about 1e-6. All probabilities below 2**-33 share a
     bucket, and so do all those within 2**-33 of 1. More bits do not split these two buckets. If most scores that share
-    a bucket are in these two, `explain()` recommends passing logits, with `scale="logit"`. Weights below 2**-8 can have
-    bits below 2**-60; these are rounded off, and the bounds allow for that.
+    a bucket are in these two, `explain()` recommends passing logits, with `scale="logit"`. Weights are rounded to
+    multiples of 2**-60, which affects only weights below 2**-8; the bounds allow for that.
 
     An update takes about 1 ns per row (10 ns with `exact=True`), and `compute()` takes 1 ms. The definition is that of
     scikit-learn's `roc_auc_score`. The value is undefined if all rows have the same class. `interval()` returns DeLong's
@@ -361,11 +361,11 @@ class AveragePrecision(ByRows, tag="average_precision"):
 
     Notes
     -----
-    The value treats the scores of a bucket as equal. The bounds are sums over buckets. A bucket has `a` positives and
-    `c` negatives, TP and FP are the counts above it, S is TP + FP + c, and x is a / S. In the upper bound the positives
-    of each bucket come first; it is the sum of (a / P) * (TP + a) / (TP + FP + a). In the lower bound they come last,
-    and an integral replaces the sum over rows; it is the sum of (a * TP / S + (FP + c) * (x - log(1 + x))) / P.
-    (Without weights, the integral covers half a row on each side of every positive, so TP and S are half a row higher.)
+    The value treats the scores of a bucket as equal. The bounds are sums over buckets. For a bucket with `a` positives
+    and `c` negatives, TP and FP are the counts above it, S = TP + FP + c and x = a / S. The upper bound is the sum of
+    (a / P) * (TP + a) / (TP + FP + a), which assumes that the positives of each bucket come first. The lower bound is
+    the sum of (a * TP / S + (FP + c) * (x - log(1 + x))) / P. It assumes that they come last, and replaces the sum over
+    rows with an integral. Without weights, the integral starts half a row later, so TP and S are half a row higher.
     Bounds are rounded outward. Memory and time are the same as for AUC.
 
     Examples

@@ -21,8 +21,9 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
     Notes
     -----
     The definition is that of torchmetrics' EER. As the threshold falls, FPR rises and FNR falls, so the two cross once.
-    The scores inside the bucket where they cross are not known exactly: the lower bound assumes that the positives of this
-    bucket have its highest scores, and the upper bound that they have its lowest. Memory and time are the same as for AUC.
+    The order of the scores inside the bucket where they cross is unknown. The lower bound assumes that the positives of
+    this bucket have the highest scores, and the upper bound that they have the lowest. Memory and time are the same as
+    for AUC.
 
     Examples
     --------
@@ -51,7 +52,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
         return self._crossing(state)[2].at
 
     def _crossing(self, state: ScoresByLabel) -> tuple[ROCPoint, ROCPoint, ROCPoint]:
-        """Return three points: the two between which FPR and FNR cross, and the one of these where they differ less.
+        """Return the two points between which FPR and FNR cross, and then the one at which the rates differ less.
 
         The first two points are neighbours on the curve. FPR is below FNR at the first point, but not at the second.
         """

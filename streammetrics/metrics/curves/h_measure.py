@@ -117,8 +117,8 @@ def hull(a: Floats, c: Floats) -> tuple[Floats, Floats]:
     """Return the positives and the negatives of each segment of the upper convex hull of a ROC curve.
 
     `a` and `c` are the positives and the negatives of each segment of the curve, from the highest scores down. Two
-    neighbouring segments are merged if the share of positives in the one with lower scores is at least as high as in
-    the other one.
+    neighbouring segments are merged if the share of positives in the segment with lower scores is at least as high as
+    in the segment with higher scores.
     """
     tops: list[tuple[float, float]] = []
     for x, y in zip(a.tolist(), c.tolist(), strict=True):

@@ -236,10 +236,10 @@ class QiniCoefficient(UpliftArea, tag="qini"):
     Notes
     -----
     For each row, pass an outcome, a score, and the column `treatment`, which is 0 or 1. Rows with equal scores are
-    counted together, as in scikit-uplift. causalml counts them one by one, in the order of the rows, so its value
-    differs by about 1 / (number of rows). Areas are computed by the trapezoidal rule. The bounds hold for any order of
-    the rows inside each bucket. The state consists of 3 histograms: 24 MiB at 19 bits, most of which is usually never
-    touched.
+    counted together, as in scikit-uplift. The library causalml counts them one by one, in the order of the rows. So its
+    value differs by about 1 / (number of rows). Areas are computed by the trapezoidal rule. The bounds hold for any
+    order of the rows inside each bucket. The state consists of 3 histograms: 24 MiB at 19 bits, most of which is
+    usually never touched.
 
     Examples
     --------

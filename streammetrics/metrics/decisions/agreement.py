@@ -39,9 +39,9 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
         The number of 0/1 labels of a row. The value is then a matrix for each label, labels x 2 x 2 (as in scikit-learn's
         `multilabel_confusion_matrix`).
     normalize : {None, "true", "pred", "all"}
-        The number by which each count is divided: the rows with the same true label ("true"), the rows with the same
-        decision ("pred"), or all rows ("all"), as in scikit-learn's `confusion_matrix`. By default, counts are not
-        divided.
+        What each count is divided by, as in scikit-learn's `confusion_matrix`. "true": the number of rows with the same
+        true label. "pred": the number of rows with the same decision. "all": the number of all rows. By default, counts
+        are not divided.
 
     Notes
     -----

@@ -134,8 +134,9 @@ class PositiveLikelihoodRatio(Odds, tag="positive_likelihood_ratio"):
 
     Notes
     -----
-    The value is the first of the two that scikit-learn's `class_likelihood_ratios` returns; its `replace_undefined_by`
-    is `zero_division` here. The value is exact up to one rounding, because exact integer counts are divided only once.
+    The value is the first of the two that scikit-learn's `class_likelihood_ratios` returns; its parameter
+    `replace_undefined_by` corresponds to `zero_division`. The value is exact up to one rounding, because exact integer
+    counts are divided only once.
 
     Examples
     --------

@@ -201,9 +201,9 @@ class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
 
     Notes
     -----
-    The definition is that of fairlearn's `equalized_odds_ratio`, except that a group without positives (or negatives)
-    is left out of the ratio of recalls (or of false positive rates), and `explain()` counts it. In fairlearn the rate
-    of such a group is 0. The value is computed from exact integer counts and rounded once.
+    The definition is that of fairlearn's `equalized_odds_ratio`, except for groups without a rate. A group without
+    positives is left out of the ratio of TPRs, and a group without negatives out of the ratio of FPRs; `explain()`
+    counts these groups. In fairlearn their rate is 0. The value is computed from exact integer counts and rounded once.
 
     Examples
     --------

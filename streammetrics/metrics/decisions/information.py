@@ -193,8 +193,8 @@ class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_inf
     -----
     The definition is that of scikit-learn's `adjusted_mutual_info_score`: 1 for labelings that differ only in the names of
     classes, and 0 if one labeling has a single class. If one labeling has a class for each row, I equals E, so the value
-    is 0. In this case `average_method="min"` gives 0/0, which is undefined here, whereas scikit-learn returns 1 or -1.
-    Weights, exactness, memory and time are the same as for ExpectedMutualInformation.
+    is 0. In this case `average_method="min"` gives 0/0, so the value is undefined, whereas scikit-learn returns 1 or
+    -1. Weights, exactness, memory and time are the same as for ExpectedMutualInformation.
 
     Examples
     --------

@@ -78,8 +78,8 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
     Parameters
     ----------
     weights : {None, "linear", "quadratic"}
-        Whether all errors count equally (None), in proportion to the distance of the two classes in their order
-        ("linear"), or in proportion to the square of this distance ("quadratic").
+        How errors are weighted. None: all errors count equally. "linear": in proportion to the distance between the two
+        classes in their order. "quadratic": in proportion to the square of this distance.
 
     Notes
     -----

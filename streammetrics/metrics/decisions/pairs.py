@@ -226,10 +226,10 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `fowlkes_mallows_score`, with one difference: if every
-    class of both labelings has a single row, the labelings agree, so the value is 1, whereas scikit-learn returns 0.
-    For decisions, use FowlkesMallows. A row of weight k counts as k rows, and the value is undefined if weights are not
-    whole numbers. The value is computed from exact integer counts; only the square root is rounded.
+    The definition is that of scikit-learn's `fowlkes_mallows_score`, with one difference. If every class of both
+    labelings has a single row, the labelings agree, so the value is 1; scikit-learn returns 0. For decisions, use
+    FowlkesMallows. A row of weight k counts as k rows, and the value is undefined if weights are not whole numbers. The
+    value is computed from exact integer counts; only the square root is rounded.
 
     Examples
     --------

@@ -45,9 +45,9 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     Parameters
     ----------
     group_weight : {"impressions", "uniform", "positives", "pairs"}
-        The weight w_g of a group: its rows ("impressions", as in DIN, FuxiCTR's gAUC and Paddle's wuAUC), 1 ("uniform",
-        the default of EasyRec and FuxiCTR's avgAUC), its positives (as in RecBole), or its pairs of a positive and a
-        negative.
+        The weight w_g of a group. "impressions": its number of rows (as in DIN, FuxiCTR's gAUC and Paddle's wuAUC).
+        "uniform": 1 (the default of EasyRec and FuxiCTR's avgAUC). "positives": its number of positives (as in
+        RecBole). "pairs": its number of pairs of a positive and a negative.
     one_class : {"skip", 0.5}
         What to do with groups whose rows all have the same label: leave them out ("skip"; `explain()` counts them), or
         give them an AUC of 0.5.

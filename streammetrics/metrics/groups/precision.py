@@ -172,10 +172,10 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
     -----
     If rows with equal scores lie on both sides of the cut-off k, each of them counts with the same fraction, so that k
     rows count in total. A row of weight 2 counts as two rows with the same score. The definition is that of torchrec's
-    `precision_session`, which, however, breaks ties by the order of rows, ignores weights in the ranks, and does not
-    join the rows of a session from several batches. For the mean over queries rather than the pooled share, use
-    `PrecisionAtK`. The state and the cost are the same as for `GroupAveragePrecision`. `interval()` treats sessions as
-    independent. The value is undefined without rows.
+    `precision_session`, with three exceptions: torchrec breaks ties by the order of rows, ignores weights in the ranks,
+    and does not join the rows of a session from several batches. For the mean over queries rather than the pooled
+    share, use `PrecisionAtK`. The state and the cost are the same as for `GroupAveragePrecision`. `interval()` treats
+    sessions as independent. The value is undefined without rows.
 
     Examples
     --------

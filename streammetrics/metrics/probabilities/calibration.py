@@ -230,16 +230,16 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     norm : {"l1", "l2"}
         Whether the value is the mean gap ("l1") or the root mean square of the gaps ("l2").
     num_classes, labels : int, or tuple
-        For several classes, only the highest probability of each row is used, and the event is that the class with this
-        probability is the true one (Guo et al. 2017).
+        The classes, if there are several. Only the highest probability of each row is then used, and a row is positive
+        if the class with this probability is the true class (Guo et al. 2017).
 
     Notes
     -----
     With `strategy="uniform"` the value is exact: the sum of p in each bin is exact, and the value is rounded once. The
     state takes 48 bytes per bin; an update takes about 4 ns per row. The other strategies use the same score histogram as
-    AUC. With these, the sum of p in a bucket is known only to lie between the weight of the bucket times its lower edge
-    and the weight times its upper edge. The bounds follow from these two numbers, and the value uses their mean. The value
-    is exact for half-precision scores. `compute()` takes milliseconds.
+    AUC. With these, the sum of p in a bucket is at least its weight times its lower edge, and at most its weight times
+    its upper edge. The bounds follow from these two numbers, and the value uses their mean. The value is exact for
+    half-precision scores. `compute()` takes milliseconds.
 
     The bins are those of torchmetrics, with two exceptions: torchmetrics puts p = 1 into a bin of its own, and computes
     edges in float32, which moves a few rows to a different bin. In scikit-learn's `calibration_curve`, a row with p at an
@@ -334,8 +334,8 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
     Notes
     -----
     Bounds, memory and time are the same as for ExpectedCalibrationError. scikit-learn's `calibration_curve` leaves out
-    empty bins; here their values are NaN and their weight is 0. `plot()` draws the curve, with the weight of each bin
-    below it.
+    empty bins; in this metric, their values are NaN and their weight is 0. `plot()` draws the curve, with the weight of
+    each bin below it.
 
     Examples
     --------

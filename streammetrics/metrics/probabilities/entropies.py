@@ -48,8 +48,9 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
     Notes
     -----
     The definition is that of torchrec's `NEPositiveMetric` (`eps=1e-12`): the denominator is the entropy of both
-    classes, as in NormalizedEntropy, not only its part for positives. The value of each row is computed in float64, and
-    sums are exact. The value is undefined without rows, or for rows of one class only, unless `base_rate` is given.
+    classes, as in NormalizedEntropy, although the numerator contains only positives. The value of each row is computed
+    in float64, and sums are exact. The value is undefined without rows, or for rows of one class only, unless
+    `base_rate` is given.
 
     Examples
     --------
@@ -109,8 +110,8 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
     -----
     The model is compared with a constant, its own mean prediction. If its predictions are too high on average, so is
     this constant. If the mean prediction equals the share of positives (calibration in the large), the value equals
-    NormalizedEntropy. torchrec's `CaliFreeNEMetric` has the same aim, but divides NE by a sum over rows, so its value
-    falls as the number of rows grows.
+    NormalizedEntropy. The metric `CaliFreeNEMetric` of torchrec has the same aim, but divides NE by a sum over rows. So
+    its value falls as the number of rows grows.
 
     The state is that of LogLoss and Calibration. The value is undefined without rows, or if the mean prediction is 0 or 1.
 

@@ -364,7 +364,8 @@ def entropy(b: Any, rest: Any) -> Any:
     `rest` is 1 - `b`. It is a separate parameter so that no digits are lost if `b` is close to 1. Both can be arrays.
     """
     some = (b > 0) & (rest > 0)
-    # The logarithm accepts neither 0 nor NaN. Such elements are therefore replaced by 1/2 here, and by NaN in the result.
+    # The logarithm accepts neither 0 nor NaN. Such elements are therefore replaced by 1/2 first, and by NaN in the
+    # result.
     b, rest = np.where(some, b, 0.5), np.where(some, rest, 0.5)
     return np.where(some, -(b * elementary.log(b) + rest * elementary.log(rest)), float("nan"))
 

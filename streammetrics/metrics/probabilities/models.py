@@ -70,9 +70,9 @@ class FlipRate(RowMean[float], tag="flip_rate"):
     threshold : float
         A decision is positive if `score >= threshold`. The threshold is rounded to the dtype of the scores.
     direction : {"any", "up", "down", "both", "neither"}
-        Which rows the numerator counts: rows with different decisions ("any"), rows that only the new model ("up") or only
-        the baseline ("down") predicts to be positive, or rows that both models ("both") or neither model ("neither")
-        predicts to be positive.
+        Which rows the numerator counts. "any": rows with different decisions. "up": rows that only the new model
+        predicts to be positive. "down": rows that only the baseline predicts to be positive. "both" and "neither": rows
+        that both models, or neither of them, predict to be positive.
     scale : {"probability", "real"}
         Whether both scores are probabilities, or any numbers up to 2**100 ("real").
 

@@ -42,7 +42,7 @@ class ScoreRungs(NamedTuple):
     Parameters
     ----------
     positives, negatives : float64 array
-        The weight of the rows with label 1, and of those with label 0, in each bucket.
+        The weight of the rows with label 1, and the weight of the rows with label 0, in each bucket.
     low, middle, high : float64 array
         The smallest, the middle and the largest logit of each bucket.
     """
@@ -251,8 +251,8 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
 def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) -> float:
     """Return the largest possible absolute value of the sum over rows of z * (y - p), one component of the gradient.
 
-    y is the label, and z lies between `low` and `high`. `p` has two rows, with the smallest and the largest possible
-    probability p, and `q` has two rows with those of 1 - p.
+    y is the label, and z lies between `low` and `high`. `p` has two rows: the smallest and the largest possible
+    probability p. `q` has the same two rows for 1 - p.
     """
 
     # A positive row adds z * q to the sum, and a negative row adds -z * p. The extremes of such a product of two

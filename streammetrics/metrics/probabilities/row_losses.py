@@ -162,7 +162,7 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
     "one-vs-rest"); an update takes 20 ns per score.
 
     The definitions are those of scikit-learn's `hinge_loss`, torchmetrics' `HingeLoss` and Keras' `Hinge`. Keras'
-    `CategoricalHinge` differs: it takes the largest score of the other classes as 0 if it is negative. The value is
+    `CategoricalHinge` differs: if the highest score of the other classes is negative, it uses 0 instead. The value is
     undefined without rows.
 
     Examples

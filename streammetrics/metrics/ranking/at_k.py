@@ -150,7 +150,7 @@ class MeanWithin(RankingMetric):
 
     @property
     def _others(self) -> float | None:
-        """The value of the queries that do not meet the condition; None (the default here) leaves them out."""
+        """The value of the queries that do not meet the condition; None, the default, leaves them out."""
         what = getattr(self, "empty", "skip")
         return None if what == "skip" else float(what)
 
@@ -178,7 +178,7 @@ class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
     """Fall-out at k: the share of the irrelevant documents that are among the first k, averaged over queries.
 
     Formula: (min(k, returned) - hits@k) / irrelevant, where hits@k is the number of relevant documents among the first
-    k, returned is the number of returned documents, and irrelevant is the number of irrelevant documents of the query.
+    k. "returned" and "irrelevant" are the numbers of returned and of irrelevant documents of the query.
 
     Parameters
     ----------

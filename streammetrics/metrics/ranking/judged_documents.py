@@ -58,9 +58,9 @@ class OneOrder(RelevanceMetric):
 class BPref(OneOrder, tag="bpref"):
     """Binary preference: how rarely a document judged irrelevant is ranked above a relevant one, averaged over queries.
 
-    Formula: (1 / R) * (sum over relevant documents of 1 - min(n, R) / min(N, R)), where R is the number of relevant
-    documents, n is the number of documents above the relevant one that were judged irrelevant, and N is the number of
-    all documents judged irrelevant.
+    Formula: (1 / R) * (sum over relevant documents of 1 - min(n, R) / min(N, R)). R is the number of relevant
+    documents, N is the number of documents judged irrelevant, and n is the number of these that rank above the relevant
+    document.
 
     Notes
     -----
@@ -88,9 +88,8 @@ class InferredAP(OneOrder, tag="inferred_ap"):
     """Inferred average precision: an estimate of average precision from a sample of judgements, averaged over queries.
 
     Formula: (1 / R) * (sum over the ranks i of relevant documents of 1 / i + ((i - 1) / i) * (pooled above / (i - 1)) *
-    (r + e) / (r + n + 2 * e)), where R is the number of relevant documents, "pooled above" is the number of documents
-    of the pool above rank i, r and n are the numbers of documents above rank i that were judged relevant and
-    irrelevant, and e = 0.00001.
+    (r + e) / (r + n + 2 * e)), with e = 0.00001. R is the number of relevant documents. Above rank i, "pooled above"
+    documents are in the pool, r documents were judged relevant, and n were judged irrelevant.
 
     Parameters
     ----------

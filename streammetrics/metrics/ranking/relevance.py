@@ -72,8 +72,8 @@ class RecallAtK(RelevanceMetric, tag="recall_at_k"):
 
     Notes
     -----
-    Recall needs all relevant documents, also those that were not returned. For lists of documents, see `ranked_lists`.
-    The definition is that of trec_eval's `recall`. The value is undefined without queries.
+    Recall needs all relevant documents, including documents that were not returned. For lists of documents, see
+    `ranked_lists`. The definition is that of trec_eval's `recall`. The value is undefined without queries.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class HitRate(RelevanceMetric, tag="hit_rate"):
     """Hit rate at k: the share of queries or users with a relevant document among the first k.
 
     Formula: the share of queries with hits@k > 0; with `average="pooled"`, (sum of hits@k) / (sum of R), where R is the
-    number of all relevant documents of a query. The latter is a recall over all users.
+    number of all relevant documents of a query. This quotient is a recall over all users.
 
     Parameters
     ----------

@@ -51,9 +51,9 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
     alpha : float
         The share of its gain that a subtopic loses with each further document about it.
     ideal : {"greedy", "bound"}
-        The ideal ranking. "greedy" always takes the judged document with the largest gain next, and the largest `document`
-        among those with equal gains (ndeval's alpha-nDCG); finding the best order of all would take too long. "bound" is k
-        documents that are each about all subtopics (ndeval's alpha-DCG).
+        The ideal ranking. "greedy" always takes the judged document with the largest gain next, and among equal gains
+        the largest `document` (ndeval's alpha-nDCG). It may miss the best order, which would take too long to find.
+        "bound" is k documents that are each about all subtopics (ndeval's alpha-DCG).
 
     Notes
     -----

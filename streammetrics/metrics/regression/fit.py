@@ -85,8 +85,8 @@ class R2(MomentMetric, tag="r2"):
     Parameters
     ----------
     multioutput : {"uniform_average", "raw_values", "variance_weighted"}
-        How the values of several outputs are combined: as their mean, as an array with one value for each output, or as
-        their mean weighted by the variance of the targets.
+        How the values of several outputs are combined. "uniform_average": their mean. "raw_values": an array with one
+        value for each output. "variance_weighted": their mean, weighted by the variance of the targets.
     force_finite : bool
         What the value is if all targets are equal. With False, it is undefined. With True, it is 1.0 if the predictions
         have no error, and otherwise 0.0, as in scikit-learn by default.

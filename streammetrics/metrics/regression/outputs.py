@@ -38,8 +38,8 @@ class OutputMetric(Metric[S, Any]):
     num_outputs : int, optional
         The number of columns of targets and of predictions, which are then matrices; by default each is a single column.
     multioutput : {"uniform_average", "raw_values"}
-        How the values of several outputs are combined: as their mean, which is rounded only once, or as an array with
-        one value for each output.
+        How the values of several outputs are combined. "uniform_average": their mean, which is rounded only once.
+        "raw_values": an array with one value for each output.
     """
 
     about = About(best="low")
