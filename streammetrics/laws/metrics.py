@@ -175,7 +175,7 @@ def _without_small_probabilities(case: Case) -> Columns:
 def _repeat_rows(case: Case, columns: Columns, times: NDArray[np.int64]) -> Columns:
     """Return the columns with repeated rows; `times` contains the number of copies of each row.
 
-    For a metric that reads blocks, whole blocks are repeated, and each copy of a block gets a new ID.
+    If rows form blocks (such as the documents of a query), whole blocks are repeated, and each copy gets a new ID.
     """
     assert case.metric is not None
     block_column = case.metric.make_state().block_column

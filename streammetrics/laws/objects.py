@@ -38,7 +38,7 @@ def splits(case: Case) -> None:
 
 
 def row_by_row(case: Case) -> None:
-    """Batches of one row, or of one block, give the same bytes as one batch."""
+    """Batches of one row (or of one block of rows, such as a query) give the same bytes as one batch."""
     thing, blocks = case.make(), case.blocks
     for i in range(int(blocks[-1]) + 1 if case.n and blocks[-1] < 20 else min(case.n, 20)):
         thing.update(case.take(blocks == i))
@@ -171,7 +171,7 @@ def _copies(a: Any) -> Iterator[tuple[str, Any]]:
 
 
 def reading_changes_nothing(case: Case) -> None:
-    """compute(), bounds(), explain(), interval(), table() and repr() do not change any byte."""
+    """compute(), bounds(), explain(), interval(), table() and repr() do not change the bytes of the object."""
     a = case.build()
     before = a.to_bytes()
     for name in ("compute", "bounds", "explain", "interval", "table", "plan", "__repr__", "__len__"):

@@ -55,7 +55,7 @@ WEIGHTS = (1.0, 1.0, 1.0, 0.0, 2.0, 0.5, 3.0, 0.1, 2.0**-36, 1e6)
 def sample(needs: Sequence[Need], rng: np.random.Generator, n: int, style: str, *, weighted: bool) -> Columns:
     """Generate `n` rows of the columns that a state reads, in one of the `STYLES`.
 
-    Columns that may be left out, such as weights, are generated only if `weighted`.
+    Columns that may be left out, such as weights, are generated only if `weighted` is true.
     """
     wanted = [need for need in needs if weighted or not need.optional or need.either or need.derived]
     return {need.role: _values(need, rng, n, style) for need in wanted}
@@ -254,7 +254,7 @@ def tables(columns: Columns) -> Iterator[tuple[str, Any]]:
 
 
 def events(columns: Columns) -> list[dict[str, Any]]:
-    """Return the rows of the columns as a list of dicts from column name to value."""
+    """Return the rows as a list of dicts, each of which maps column names to values."""
     n = len(next(iter(columns.values())))
     return [{name: column[i] for name, column in columns.items()} for i in range(n)]
 

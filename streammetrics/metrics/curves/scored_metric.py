@@ -127,7 +127,7 @@ def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
 
 
 class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
-    """A metric whose value is one number, computed from the counts of positives and negatives at each score.
+    """Base class for metrics whose value is one number, computed from the positives and negatives at each score.
 
     With several classes or labels, each has its own value, and `average` says how these values are combined.
     """

@@ -68,7 +68,7 @@ def _phi(contingency: Contingency) -> tuple[Fraction, Fraction]:
 
     n_j rows have class j in the first column, n_k rows have class k in the second, and n_jk rows have both.
 
-    The two are equal if there are at most `FEW` quotients, because the sum is then exact.
+    The two bounds are equal if there are at most `FEW` quotients, because the sum is then exact.
     """
     tops, bottoms = (
         contingency.joint * contingency.joint,

@@ -274,7 +274,7 @@ class OfDecisions(OwnReading):
 
 
 def _zero_division_limits(value: float) -> Limits | None:
-    """Return `value`, which replaces 0/0, as limits without an error; None (an undefined value) if it is NaN."""
+    """Return `value`, which replaces 0/0, as exact `Limits`; None if it is NaN, which leaves 0/0 undefined."""
     return None if math.isnan(value) else Limits.exactly(Fraction(value))
 
 

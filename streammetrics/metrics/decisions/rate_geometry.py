@@ -48,7 +48,7 @@ class FowlkesMallows(RootOfRates, tag="fowlkes_mallows"):
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
         # The logarithm of the value is log(TP) - log(p) / 2 - log(r) / 2, with p = TP + FP and r = TP + FN. The delta
-        # method needs its derivatives with respect to the three counts.
+        # method needs its derivatives with respect to TP, FP and FN.
         p, r = tp + fp, tp + fn
         return value * np.sqrt(tp * (1 / tp - 0.5 / p - 0.5 / r) ** 2 + fp * (0.5 / p) ** 2 + fn * (0.5 / r) ** 2)
 
@@ -80,8 +80,8 @@ class PrevalenceThreshold(RootOfRates, tag="prevalence_threshold"):
             return None
         if not fp or not tp:
             return Limits.exactly(int(not tp))
-        # The value is 1 / (1 + sqrt(TPR / FPR)). This falls as the root rises, so the upper bound on the root gives the
-        # lower bound on the value.
+        # The value is 1 / (1 + sqrt(TPR / FPR)). The value falls as the root rises, so the upper bound on the root
+        # gives the lower bound on the value.
         odds = Limits.root(Fraction(tp * negatives, fp * positives))
         return Limits(*(1 / (1 + x) for x in (odds.high, odds.value, odds.low)))
 

@@ -56,7 +56,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     missing : {"raise", "skip"}
         Whether a row without a group raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
-        Keys that stand for a missing group in addition to null values, such as 0.
+        Keys, such as 0, that stand for a missing group in addition to null values.
     grouped : "sorted", optional
         "sorted" declares that rows are in ascending order of an integer group. A group is then closed (reduced to sums)
         when the next one begins, so memory is constant. Metrics of different parts of a log can be merged if their
@@ -211,9 +211,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         return math.sqrt(to_float(spread, total * total)), n
 
     def sealed_metric(self, parts: int | None = None) -> GroupAUC:
-        """Return a metric for closed groups, with the same settings `group_weight` and `one_class`.
-
-        A group is closed when its rows are replaced with sums.
+        """Return a metric for groups whose rows were replaced with sums, with the same `group_weight` and `one_class`.
 
         `parts` is the number of partitions of the groups. By default it is the number of partitions of this metric.
         """

@@ -34,7 +34,7 @@ class GroupedMetric(Metric[GroupSums, float]):
     missing : {"raise", "skip"}
         Whether a row without a group raises an error, or is left out and counted.
     missing_values : tuple of int, str or bytes
-        Keys that stand for a missing group in addition to null values, such as 0.
+        Keys, such as 0, that stand for a missing group in addition to null values.
     memory_limit : int
         The bytes that groups may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts nothing.
     """
@@ -86,8 +86,8 @@ class GroupedMetric(Metric[GroupSums, float]):
         n, total = len(counts), float(exact_sum(counts))
         if n < 2 or not total:
             return Estimate(value, reason="fewer than two groups have a value")
-        # The value is a quotient of two sums over independent groups, so its error comes from the delta method. Divide
-        # values by a power of 2 so that their squares do not overflow.
+        # The value is a quotient of two sums over independent groups, so its standard error comes from the delta
+        # method. Divide values by a power of 2 so that their squares do not overflow.
         far = scale_of(values)
         apart = counts * (values / far - value / far)
         error = math.sqrt(float(exact_sum(np.square(apart))) * n / (n - 1)) / total * far

@@ -31,7 +31,7 @@ class OpenGroups(Metric[GroupRows, float]):
     missing : {"raise", "skip"}
         What to do with a row without a group: raise an error, or leave it out and count it as dropped.
     missing_values : tuple of int, str or bytes
-        Keys that stand for a missing group in addition to null values, such as 0.
+        Keys, such as 0, that stand for a missing group in addition to null values.
     memory_limit : int
         The bytes that rows may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts nothing.
     """

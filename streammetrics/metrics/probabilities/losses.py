@@ -135,7 +135,7 @@ class SummedMetric(Several[ScoreSums]):
         return (1.0,)
 
     def _slack_over(self, divisor: Fraction, state: ScoreSums, limits: Limits, rounding: Fraction) -> Fraction:
-        """Return how much rounding can change the value, which is a sum of terms over `divisor`.
+        """Return how much rounding can change the value, which is a sum of terms divided by `divisor`.
 
         `limits` is the value with its bounds, and `rounding` is the largest relative error of a weight.
         """

@@ -94,7 +94,7 @@ class OfQueries(OwnReading):
 
 
 def mean_estimate(metric: QueryMean[Any], reading: Reading, spread: MeanEstimates, method: str) -> Estimate:
-    """Return the value of a mean over queries with its standard error, for independent queries.
+    """Return the value of a mean over queries with its standard error, which assumes that queries are independent.
 
     `spread` contains the estimated mean and variance of the values of the queries, and `method` is the name of the
     interval method.

@@ -26,7 +26,7 @@ __all__ = ["D2AbsoluteError", "D2Pinball", "D2Tweedie"]
 LARGEST_LOG = 35.0
 """An upper bound on |log(v)| for numbers v from 2**-50 to 2**50. The rounding error of a sum of logarithms is proportional
 to it."""
-# The value has the property `is_certain` if the relative rounding error of the null deviance (the deviance of always
+# The property `is_certain` is true if the relative rounding error of the null deviance (the deviance of always
 # predicting the mean) is at most this large.
 NEGLIGIBLE = 1e-6
 

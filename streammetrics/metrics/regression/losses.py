@@ -156,8 +156,8 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
                     "interval"
                 ),
             )
-        # The value is a share of the rows in which the target or the prediction reaches the threshold, so its error is
-        # binomial.
+        # The value is a share of the rows in which the target or the prediction reaches the threshold, so it has the
+        # standard error of a binomial share.
         return share(int(some), reading.value, method)
 
     def reason(self, state: RegressionSums) -> str | None:

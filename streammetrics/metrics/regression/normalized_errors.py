@@ -157,7 +157,7 @@ class NRMSE(NormedSquares, tag="nrmse"):
         return Moments(columns=("y_true", "y_pred"), terms=self.terms, num_outputs=self.num_outputs, **more)
 
     def _divisor(self, state: Moments, output: int) -> Fraction:
-        """Return the square of the denominator: the mean, range, standard deviation or norm of the targets."""
+        """Return the square of the denominator, which is the mean, range, standard deviation or norm of the targets."""
         if self.normalization == "range":
             return (state.range(output) or Fraction(0)) ** 2
         if self.normalization == "l2":
