@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 def exclusive_cumsum(values: Any) -> NDArray[np.int64]:
-    """Return, for each integer, the sum of the integers before it; then append the total."""
+    """Return the sum of all values before each value, and one more element at the end: the sum of all values."""
     run = np.zeros(len(values) + 1, np.int64)
     np.cumsum(values, out=run[1:])
     return run

@@ -1,4 +1,4 @@
-"""The tail of the chi-square distribution with whole degrees of freedom, as a finite sum of positive terms."""
+"""The tail of the chi-square distribution for integer degrees of freedom, as a finite sum of positive terms."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def chi2_tail(x: float, df: int) -> float:
     """Return P(X > x) for a chi-square variable X with df >= 1 degrees of freedom.
 
     With h = x / 2, the result is the sum of e^-h * h^k / Gamma(k + 1) over k < df / 2. For even df, k is 0, 1, 2, and
-    so on. For odd df, k is 1/2, 3/2, and so on, and the two-sided tail of a normal distribution is added. The relative
-    error is below 1e-10 for results above 1e-100.
+    so on. For odd df, k is 1/2, 3/2, and so on, and P(|Z| > sqrt(x)) is added, where Z is a standard normal variable.
+    The relative error is below 1e-10 for results above 1e-100.
     """
     if not x > 0:
         return 1.0 if x == x else math.nan

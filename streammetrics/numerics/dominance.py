@@ -1,4 +1,4 @@
-"""Dominance sums: for each cell of a table, the sum over all cells whose row and column are both earlier."""
+"""Dominance sums: for each cell of a table, the sum of all cells in earlier rows and earlier columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 
 
 def dominated_mass(mass: Mass, x: Ints, y: Ints) -> Mass:
-    """Return, for each cell, the sum over the cells whose x and y are both smaller.
+    """Return, for each cell, the total mass of the cells whose x and y are both smaller.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Double-double arithmetic on arrays: each number is the sum of two float64 numbers and has 106 bits.
 
 The library uses it to divide long integers. In nearly all cases, the quotient is precise enough to be rounded correctly to
-float64. Sums and products use the error-free transformations of Knuth (1969) and Dekker (1971), without fused operations.
-For nonnegative numbers far from the limits of float64, the relative error of a sum, product or quotient is below `ERROR`.
+float64. Sums and products use the error-free transformations of Knuth (1969) and Dekker (1971), without fused
+multiply-add. For nonnegative numbers far from the limits of float64, the relative error of a sum, product or quotient
+is below `ERROR`.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class DoubleDouble(NamedTuple):
         return cls(*_two_sum(high, np.asarray(whole & 0x7FFFFFFF, np.float64)))
 
     def take(self, where: Any) -> DoubleDouble:
-        """Return the numbers at these indices."""
+        """Return the numbers at the indices `where`."""
         return DoubleDouble(self.high[where], self.low[where])
 
     def __add__(self, other: Any) -> DoubleDouble:
@@ -55,7 +56,8 @@ class DoubleDouble(NamedTuple):
     def __truediv__(self, other: DoubleDouble) -> DoubleDouble:
         first = self.high / other.high
         whole, rest = two_product(first, other.high)
-        # Compute the remainder that the rounded quotient leaves, divide it as well, and add the result as a correction.
+        # Compute the remainder that the rounded quotient leaves, divide it by `other` as well, and add the result as a
+        # correction.
         rest = (((self.high - whole) - rest) + self.low) - first * other.low
         return DoubleDouble(*_fast_two_sum(first, rest / other.high))
 

@@ -40,8 +40,8 @@ EXP5 = 4.13813679705723846039e-08
 
 # The factor 2^27 + 1 of Dekker's algorithm, which splits a float64 into two halves.
 SPLIT = 134217729.0
-# `power` computes y * log(x) as the sum of a high and a low part. This is an upper bound on the low part, wherever x^y
-# neither overflows nor underflows.
+# `power` computes y * log(x) as the sum of a high and a low part. If x^y neither overflows nor underflows, the absolute
+# value of the low part is at most TINY.
 TINY = 2.0**-30
 
 # The bits of 1.0.
@@ -98,7 +98,7 @@ def _series(s: Real) -> Real:
 
 
 def _deficit(f: Real, s: Real, low: Real) -> Real:
-    """Return f - log(1 + f) - low, a small number that logarithms subtract from f.
+    """Return f - log(1 + f) - low, a small number that the logarithm functions subtract from f.
 
     It is f^2 / 2 - (s * (f^2 / 2 + R(s^2)) + low) with s = f / (2 + f) and R from `_series`. `low` is the sum of the
     small corrections to the other terms of the logarithm.
@@ -243,8 +243,8 @@ def _product_error(a: Real, b: Real, product: Real) -> Real:
 def power(x: Real, y: Real) -> Real:
     """Return x^y for a positive, normal, finite x and |y| < 2^900.
 
-    It is computed as e^(y * log(x)), where y * log(x) has about 60 bits. The error is below 1 + |y * log(x)| / 16 ulp.
-    The result is exact if x is a power of two and y is an integer.
+    It is computed as e^(y * log(x)), where y * log(x) is precise to about 60 bits. The error is below
+    (1 + |y * log(x)| / 16) ulp. The result is exact if x is a power of two and y is an integer.
     """
     u = real(x)
     y = real(y)

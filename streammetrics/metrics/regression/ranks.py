@@ -64,10 +64,10 @@ def covariance(pairs: Pairs) -> tuple[int, int]:
     cells = pairs.mass.segment_sums(np.arange(len(pairs.x) + 1))
     a, b = ranks(pairs.by_x), ranks(pairs.by_y)
     found = _total(cells * a[pairs.x] * b[pairs.y])
-    # The rank of a row is the rank of its bucket plus its rank within the bucket, which is unknown. The error is the
-    # sum of all products that contain a rank within a bucket. In one kind of product, the other factor is the rank of a
-    # bucket of the other column; the sum of these is largest if both factors are in the same order. In the other kind,
-    # both factors are ranks within a bucket; the Cauchy-Schwarz inequality bounds the sum of these.
+    # The rank of a row is the rank of its bucket plus its rank within the bucket, which is unknown. The product of two
+    # such ranks has four terms, and three of them are unknown. Two of these are a rank within a bucket times the rank
+    # of a bucket; `off` bounds their sums. The last is the product of two ranks within buckets; the Cauchy-Schwarz
+    # inequality bounds its sum by the root of the product of both entries of `spread`.
     off, spread = 0, [0, 0]
     for side, (own, other, near) in enumerate(((pairs.x, pairs.y, b), (pairs.y, pairs.x, a))):
         if not pairs.sure[side]:
@@ -79,11 +79,12 @@ def covariance(pairs: Pairs) -> tuple[int, int]:
 def _sorted_within(own: Array, other: Array, cells: Array, near: Array) -> int:
     """Return the largest possible sum over rows of (rank within a bucket) * (bucket rank in the other column).
 
-    Each cell of the table is a pair of buckets: `own` in the first column, and `other` in the other column. `cells` is
-    the number of rows of each cell, and `near` contains the ranks of the buckets of the other column.
+    A cell is a pair of buckets, one of each column. For each cell, `own` and `other` are the numbers of its buckets in
+    the first and in the other column, and `cells` is its number of rows. `near` contains the rank of each bucket of the
+    other column.
     """
-    # The sum is largest if the rows of a bucket have the order of the other column, so sort them by that column. Ranks
-    # within a bucket have the mean 0 and a factor of 2, as in `ranks`.
+    # The sum is largest if the rows within each bucket have the same order as in the other column, so sort them by that
+    # column. The ranks within a bucket are doubled and centred at 0, as in `ranks`.
     order = np.lexsort((other, own))
     mass, value, at = cells[order], near[other[order]], own[order]
     first = np.flatnonzero(np.append(True, at[1:] != at[:-1])[: len(at)])
@@ -202,7 +203,7 @@ class OfPairs(OwnReading):
 
 
 def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimate: Fraction | None = None) -> Limits:
-    """Return top / sqrt(square) with bounds, for an unknown `square` between `low` and `high` with the estimate `here`.
+    """Return top / sqrt(s) with bounds, where s is unknown: it is between `low` and `high`, and `here` is its estimate.
 
     The true numerator lies between `top` - `unknown` and `top` + `unknown`. The value is computed from `estimate` rather
     than `top`, unless `estimate` is None.
@@ -212,8 +213,8 @@ def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimat
         found = Limits.root(Fraction(number * number) / square) if square else Limits(*[Fraction(2 * bool(number))] * 3)
         return -found if number < 0 else found
 
-    # The smallest value divides a negative numerator by the smallest square, or a positive one by the largest square.
-    # The largest value does the opposite.
+    # The smallest quotient has the smallest numerator. If it is negative, divide it by the root of the smallest square;
+    # if it is positive, by the root of the largest. For the largest quotient, do the opposite.
     least, most = top - unknown, top + unknown
     value = root(top if estimate is None else estimate, here or high).value
     return Limits(root(least, low if least < 0 else high).low, value, root(most, high if most < 0 else low).high)
@@ -228,10 +229,10 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
     -----
     The bounds assume the best and the worst order of the rows within each bucket of targets and of predictions. The value
     is exact as long as each bucket contains only one value. The widths of buckets adapt to the data, wherever the numbers
-    lie: at 7 bits, the bounds are within about 0.01 of the value, while the true error is less than 0.001. A row of weight
-    k counts as k equal rows. The state takes 64 bytes a row up to `limit`, and beyond it 16 bytes for each pair of a
-    target bucket and a prediction bucket that contains rows. A row takes about 100 ns. The definition is that of scipy's
-    `spearmanr`. The value is undefined if all targets or all predictions are equal.
+    lie: with `bits=7`, the bounds are within about 0.01 of the value, while the true error is less than 0.001. A row of
+    weight k counts as k equal rows. The state takes 64 bytes a row up to `limit`, and beyond it 16 bytes for each pair
+    of a target bucket and a prediction bucket that contains rows. A row takes about 100 ns. The definition is that of
+    scipy's `spearmanr`. The value is undefined if all targets or all predictions are equal.
 
     Examples
     --------
@@ -265,10 +266,10 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
 
     Notes
     -----
-    The bounds allow for any order of pairs of rows within one bucket of targets or of predictions. At 7 bits, they are
-    within about 0.02 of the value, while the true error is less than 0.001. The state, the cost and the meaning of weights
-    are the same as for `SpearmanCorrelation`. The definition is that of scipy's `kendalltau`. The value is undefined for
-    fewer than two rows; "b" and "c" are also undefined if all targets or all predictions are equal.
+    The bounds allow for any order of pairs of rows within one bucket of targets or of predictions. With `bits=7`, they
+    are within about 0.02 of the value, while the true error is less than 0.001. The state, the cost and the meaning of
+    weights are the same as for `SpearmanCorrelation`. The definition is that of scipy's `kendalltau`. The value is
+    undefined for fewer than two rows; "b" and "c" are also undefined if all targets or all predictions are equal.
 
     Examples
     --------
@@ -306,9 +307,9 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
             least = max(x[0], 0) * max(y[0], 0)
             return quotient(top, least, least, x[2] * y[2], pairs.undetermined_pairs, likely)
         m = max(min(pairs.distinct_values()), 2)
-        # If a bucket contains several values, the true m is larger than the m here, so the true factor m / (m - 1) is
-        # smaller. It is at least 1, so the difference is at most 1 / (m - 1). The denominator below contains m - 1, so
-        # the numerator changes by at most |C - D|.
+        # `m` is at most the true number of values M, since a bucket may contain several values. So the true factor
+        # M / (M - 1) lies between 1 and m / (m - 1), and the two factors differ by at most 1 / (m - 1). The denominator
+        # below contains m - 1, so the numerator changes by at most |C - D|, which `far` bounds.
         far = max(abs(top - pairs.undetermined_pairs), abs(top + pairs.undetermined_pairs))
         slack = 0 if pairs.sharp.all() else far
         return _share(
@@ -341,7 +342,7 @@ class UnresolvedPairs(NamedTuple):
 
 
 def estimate_unresolved(pairs: Pairs) -> UnresolvedPairs:
-    """Estimate how many pairs in the same bucket are in the same or in opposite order by both columns, or are equal."""
+    """Estimate how many of the pairs whose order is unknown are concordant, discordant, or equal in both columns."""
     # The order of two rows is unresolved if they share a bucket of targets (x), of predictions (y), or of both. `a` is
     # the estimated share of pairs with different targets among the pairs that share a bucket of targets, and `b` is the
     # same for predictions. For the pairs that differ, `lean_x` and `lean_y` are the share of pairs in the same order

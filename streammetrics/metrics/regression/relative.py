@@ -41,8 +41,8 @@ class MAPE(SummedLoss, tag="mape"):
 
     Notes
     -----
-    Terms are computed in float64, and their sum is exact. The value is undefined without rows, and if all targets are 0
-    and skipped.
+    Terms are computed in float64, and their sum is exact. The value is undefined if there are no rows, or if all
+    targets are 0 and skipped.
 
     Examples
     --------

@@ -42,10 +42,10 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
     that occurs in both data sets, so `intersection` can estimate how many users are in both arms of an experiment.
     `DistinctCount` cannot estimate intersections, but needs a tenth of the memory for the same error.
 
-    As for `DistinctCount`, `interval()` refers to the number of keys that occur in these rows, not in a population.
-    `Sharded` has no interval for this metric. The state takes up to 12 bytes per key kept, and four times that during
-    updates; a row takes 11 ns, plus the hashing of strings. Source: adaptive sampling, Wegman (1984), Flajolet (1990).
-    The value is 0 without rows.
+    As for `DistinctCount`, `interval()` refers to the number of keys that occur in the counted rows, not in a
+    population. `Sharded` has no interval for this metric. The state takes up to 12 bytes per key kept, and four times
+    that during updates; a row takes 11 ns, plus the hashing of strings. Source: adaptive sampling, Wegman (1984),
+    Flajolet (1990). The value is 0 without rows.
 
     Examples
     --------
@@ -88,8 +88,8 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         return OfSample(self, state)
 
     def estimate(self, reading: Reading, method: str) -> Estimate:
-        # The only random error comes from the sample, since the interval is for the keys in these rows, not for a
-        # population.
+        # The interval is for the number of keys in the counted rows, not in a population. So the only random error is
+        # that of the hash sample.
         state: Any = reading.state
         return _estimate(state.kept_keys, state.share, _certain(state))
 

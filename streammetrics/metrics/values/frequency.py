@@ -1,4 +1,4 @@
-"""The number of rows of one key, estimated by a sketch of constant size."""
+"""The number of rows that have a given key, estimated by a sketch of constant size."""
 
 from __future__ import annotations
 

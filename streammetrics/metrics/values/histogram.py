@@ -1,4 +1,4 @@
-"""The number of rows in each bin of a value, for bins with given edges."""
+"""The number of rows whose value lies in each bin, for given edges of the bins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Histogram"]
 
 
 class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
-    """Histogram: the weight of the rows in each bin of the values, for given edges.
+    """Histogram: the total weight of the rows whose value lies in each bin, for given edges of the bins.
 
     Formula: the sum of w over edges[i] <= v < edges[i + 1]. The last bin includes its upper edge.
 

@@ -49,7 +49,7 @@ class CountedKeys(Metric[KeyCounts, Any]):
 
 
 class HeavyHitters(CountedKeys, tag="heavy_hitters"):
-    """Heavy hitters: the most frequent keys and the weight of the rows of each; the first key is the mode.
+    """Heavy hitters: the most frequent keys and the total weight of each; the first key is the mode.
 
     Formula: the k keys with the largest sums of weights w. Among keys with equal sums, those that come first in
     ascending order are chosen.
@@ -61,10 +61,10 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
 
     Notes
     -----
-    The value is a dict of weights by key, in descending order of weight. It is exact, because every key up to the limit
-    is counted. (Sketches with a fixed number of candidates, such as space-saving, depend on the order of rows.) For a
-    key that is known in advance, `KeyFrequency` takes constant memory, however many keys there are. The value is empty
-    without rows.
+    The value is a dict of weights by key, in descending order of weight. It is exact, because the state counts every
+    key: an update that exceeds `limit` keys raises an error. (Sketches with a fixed number of candidates, such as
+    space-saving, depend on the order of rows.) For a key that is known in advance, `KeyFrequency` takes constant
+    memory, however many keys there are. The value is empty without rows.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class OfHeaviest(OwnReading):
 
 
 class Entropy(CountedKeys, tag="entropy"):
-    """Entropy of a categorical column: 0 if all rows have one key, log(keys) if all keys are equally frequent.
+    """Entropy of a categorical column: 0 if all rows have the same key, log(keys) if all keys are equally frequent.
 
     Formula: -sum(p * log(p)) over keys, where p is the share of a key.
 

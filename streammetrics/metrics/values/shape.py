@@ -105,7 +105,7 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
         Whether 3 is subtracted. False gives Pearson's kurtosis, which is 3 for the normal distribution.
     bias : bool
         False gives the estimate that is unbiased for normal data: (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * m_4 /
-        m_2**2 - 3 * (n - 1)), where n = sum(w). A weight is thus the number of rows with the same value.
+        m_2**2 - 3 * (n - 1)), where n = sum(w). A row of weight k counts as k rows.
 
     Notes
     -----

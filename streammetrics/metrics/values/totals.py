@@ -266,8 +266,8 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     unit : str
         The column of units, such as users. Every batch must have this column.
     exposed : str
-        The column that is 1 in the one row that records the exposure of a unit (one row for each arm), and 0 in other
-        rows.
+        The column that is 1 in the row that records the exposure of a unit to an arm, and 0 in other rows. There is one
+        such row for each unit and arm.
     cap : float, optional
         The largest outcome of a row: larger outcomes count as this number (winsorizing; see the notes). To cap the
         total of each unit, or to use a percentile such as "99%" as the cap, use `winsorize`.
@@ -474,8 +474,8 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
         return OfSketch(self, state)
 
     def estimate(self, reading: Reading, method: str) -> Estimate:
-        # The only random error comes from the sketch, since the interval is for the keys in these rows, not for a
-        # population.
+        # The interval is for the number of keys in the counted rows, not in a population. So the only random error is
+        # that of the sketch.
         state: Any = reading.state
         relative = 1.04 / math.sqrt(state.size)
         return Estimate(reading.value, relative * reading.value, "natural", method, KEYS, within=_certain(state))
