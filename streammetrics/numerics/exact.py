@@ -36,14 +36,13 @@ LOW_BITS = 40
 # A fixed-point number is a multiple of 2**-60.
 FRACTION_BITS = 60
 UNIT = 1 << FRACTION_BITS
-# The number of 32-bit chunks. It is enough for the lowest bit of any float64, and for the sum of 2**62 of the largest
+# The number of 32-bit chunks. They reach from the lowest bit of any float64 to the highest bit of a sum of 2**62
 # float64 numbers.
 CHUNKS = 68
-# A unit of chunk 0 has the value 2**-1088.
+# A unit of chunk 0 has the value 2**-CHUNK_BASE.
 CHUNK_BASE = 1088
 BLOCK = 1 << 16
-# The maximum number of products whose sum is certain to fit in an int64. Each product is that of two digits of a
-# `Mass`, so it is below 2**40.
+# The sum of up to this many products of two digits of a `Mass` fits in an int64, because each product is below 2**40.
 MOST_PRODUCTS = 1 << 20
 # A mask of the bits of each chunk: 32 bits, but all 64 bits for the last chunk, which has the sign.
 CHUNK_BITS = np.array([(1 << 32) - 1] * (CHUNKS - 1) + [-1])
@@ -78,13 +77,14 @@ def to_python_int(numbers: Any) -> Any:
 def fixed_to_int(number: Ints) -> Any:
     """Convert a fixed-point number to an integer in units of 2**-60.
 
-    The first axis has the limbs (high, low). If there is a second axis, it has the cells, and the result is an array.
+    The first axis contains the limbs (high, low). If there is a second axis, it contains the cells, and the result is
+    an array.
     """
     return (to_python_int(number[0]) << LOW_BITS) + to_python_int(number[1])
 
 
 def weights_in_units(rows: Ints, excess: Ints | None) -> NDArray[Any]:
-    """Return the total weight of each cell as Python integers, in units of 2**-60.
+    """Return the total weight of each cell as Python integers, in units of 2**-60 (of 1 if `excess` is None).
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def weights_in_units(rows: Ints, excess: Ints | None) -> NDArray[Any]:
         The number of rows in each cell.
     excess : int64, fixed-point numbers, or None
         The sum of w - 1 over the rows of each cell, where w is the weight of a row; the last axis has the limbs. None
-        means that all weights are 1. The result is then `rows` itself, as Python integers.
+        means that all weights are 1, so the total weight is the number of rows.
     """
     counted = rows.astype(object)
     return counted if excess is None else (counted << FRACTION_BITS) + fixed_to_int(np.moveaxis(excess, -1, 0))
@@ -372,12 +372,12 @@ class Mass:
 
     @classmethod
     def from_digits(cls, digits: Ints) -> Mass:
-        """Return the numbers with these digits. Digits may be negative or large, but the numbers may not be negative."""
+        """Return the numbers with the given digits, which may be negative or too large; no number may be negative."""
         return cls(_normalize_digits(digits))
 
     @classmethod
     def from_int(cls, number: int) -> Mass:
-        """Return a `Mass` of one cell with this number."""
+        """Return a `Mass` that has one cell and contains `number` in it."""
         count = max(-(-number.bit_length() // DIGIT_BITS), 1)
         return cls(np.array([[number >> DIGIT_BITS * i & (1 << DIGIT_BITS) - 1] for i in range(count)], np.int64))
 
@@ -385,19 +385,19 @@ class Mass:
         return Mass(self.digits[:, cells])
 
     def cell(self, i: int) -> int:
-        """Return the number of one cell as a Python integer."""
+        """Return the number in cell `i` as a Python integer."""
         return _digits_to_int(self.digits[:, i])
 
     def cells(self, which: NDArray[np.int64]) -> list[int]:
-        """Return the numbers of some cells as Python integers."""
+        """Return the numbers in the cells `which` as Python integers."""
         return [_digits_to_int(column) for column in self.digits[:, which].T]
 
     def total(self) -> int:
-        """Return the sum of the numbers of all cells, as a Python integer."""
+        """Return the sum of the numbers in all cells, as a Python integer."""
         return _digits_to_int(self.digits.sum(axis=1))
 
     def sums_before(self) -> Mass:
-        """Return, for each cell, the sum of the numbers of all cells before it."""
+        """Return, for each cell, the sum of the numbers in all cells before it."""
         sums = np.empty_like(self.digits)
         sums[:, :1] = 0
         np.cumsum(self.digits[:, :-1], axis=1, out=sums[:, 1:])
@@ -423,7 +423,10 @@ class Mass:
         return out
 
     def segment_dots(self, other: Mass, cuts: Ints) -> NDArray[Any]:
-        """Return the dot product over each segment of cells; `cuts` has the starts of all segments and the last end."""
+        """Return the dot product with `other` over each segment of cells.
+
+        `cuts` contains the index of the first cell of each segment, and after these the end of the last segment.
+        """
         if self.digits.shape[1] > MOST_PRODUCTS:
             return np.array([self[a:b].dot(other[a:b]) for a, b in itertools.pairwise(cuts.tolist())], object)
         out = np.zeros(len(cuts) - 1, object)

@@ -84,7 +84,10 @@ def count_buckets(bits: int, real: bool) -> int:
 
 
 def find_buckets(scores: Floats, real: bool, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
-    """Return the bucket of each score, and whether bits are lost: whether the bucket represents a different score."""
+    """Return the bucket of each score, and a mask of the scores that lose bits.
+
+    A score loses bits if its bucket represents a different score.
+    """
     x = np.asarray(scores, np.float64) + 0.0
     if real:
         return _find_real_buckets(x, bits)
@@ -120,14 +123,15 @@ def _find_real_buckets(x: Floats, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
 def coarsen(bucket: Ints, real: bool, bits: int, drop: int) -> tuple[Ints, NDArray[np.bool_]]:
     """Map buckets to the wider buckets of a histogram with `drop` fewer bits.
 
-    Also return whether bits are lost: whether the two buckets represent different scores.
+    Also return a mask of the buckets that lose bits: their wider bucket represents a different score.
     """
     mask = (1 << drop) - 1
     if real:
         half = 1 << (bits - 1)
         magnitude = np.where(bucket >= half, bucket - half, half - 1 - bucket)
         return bucket >> drop, magnitude & mask != 0
-    # Buckets above 1/2 mirror those below, so their distance from the top bucket is truncated, not their own number.
+    # Buckets above 1/2 mirror those below. For these, truncate the distance from the top bucket instead of the bucket
+    # number.
     top = 1 << bits
     step = np.minimum(bucket, top - bucket)
     to = np.where(bucket <= top >> 1, bucket >> drop, (top >> drop) - ((top - bucket) >> drop))

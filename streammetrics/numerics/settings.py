@@ -119,7 +119,8 @@ class Settings:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
-        # Delete the defaults from the class. Instances store all settings, and `help` would list the defaults twice.
+        # Delete the defaults from the class, because `help` would list them twice. They are not needed there: each
+        # instance stores all of its settings.
         for declared in fields(cls):  # type: ignore[arg-type]
             has_default = declared.default is not MISSING
             if has_default and vars(cls).get(declared.name, MISSING) is declared.default:
@@ -380,8 +381,8 @@ def check_list(what: str, value: Any, kind: str) -> list[Any]:
 
 
 PLAIN = (int, float, str, bytes, tuple, types.NoneType)
-# The methods that convert an object to Python values, in this order: for numpy and pandas, for pyarrow columns, for
-# polars, and for pyarrow scalars.
+# The methods that convert an object to Python values: those of numpy and pandas, of pyarrow columns, of polars, and of
+# pyarrow scalars. `to_python_value` calls the first one that an object has.
 UNPACKS = ("tolist", "to_pylist", "to_list", "as_py")
 
 

@@ -86,7 +86,7 @@ DIGITS = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 
 def _parse_decimal(text: str) -> Decimal:
-    """Return the decimal with these digits.
+    """Parse the text of a decimal, such as "0.5".
 
     Exponents are refused, because a short string such as "1e999999" could expand to a very large number of digits.
     """
@@ -105,7 +105,7 @@ RANGES = {
 
 
 def are_stored_keys(kind: str, values: Any) -> bool:
-    """Return whether all values are valid stored forms of keys of this kind."""
+    """Return whether all values are valid stored forms of keys of the given kind, such as "string"."""
     if not KINDS.get(kind):
         low, high = RANGES.get(kind, RANGES["integer"])
         return bool(low <= int(values.min()) and int(values.max()) <= high) if len(values) else True
@@ -120,7 +120,7 @@ def are_stored_keys(kind: str, values: Any) -> bool:
 
 
 def from_stored_key(kind: str, value: Any) -> Any:
-    """Convert a stored value of this kind back to a plain Python value; the inverse of `to_stored_key`."""
+    """Convert a stored value of the given kind back to a plain Python value; the inverse of `to_stored_key`."""
     if kind == "string":
         return value.decode()
     if kind == "bytes":

@@ -24,7 +24,7 @@ class About:
     Parameters
     ----------
     tag : str
-        The name under which `METRICS` and saved bytes find the class. Declare it as a class keyword: `tag="auc"`.
+        The name of the class in `METRICS` and in saved states. Declare it as a class keyword: `tag="auc"`.
     formula : str
         The formula of the value.
     cost : str
@@ -47,18 +47,18 @@ class About:
     value_range : pair
         The smallest and the largest possible value; None for no limit. Certified bounds stay within this range.
     nominal_range : pair, optional
-        Certified bounds are too wide if their width is a large share of the length of this range. By default it is
-        `value_range`. A skill score, for example, lies between 0 and 1 for useful models, but can be any negative
-        number.
+        Certified bounds are reported as too wide if their width is a large share of the length of this range. By
+        default it is `value_range`. A skill score, for example, lies between 0 and 1 for useful models, but can be any
+        negative number.
     interval_scale : str
         The scale on which the sampling distribution of the value is roughly symmetric (see `SCALES`). All intervals are
         computed on this scale.
     interval_methods : tuple of str
         The methods of `interval`. The first is the default.
     no_interval_reason : str
-        Why the metric has no interval of any kind, and what to use instead. Empty if it has one.
+        Why the metric has no interval of any kind, and what to use instead. Empty if the metric has an interval.
     no_sharded_interval_reason : str
-        Why `Sharded` gives no interval for this metric, and what to use instead. Empty if it gives one.
+        Why `Sharded` gives no interval for this metric, and what to use instead. Empty if `Sharded` gives an interval.
     quantile : float, optional
         If the value is a quantile: the share of the total weight that lies below it, such as 0.5 for a median.
     pair_statistic : callable, optional

@@ -138,8 +138,8 @@ class NamedAnswers(Answer):
     Parameters
     ----------
     answers : mapping of str to Answer
-        The answers by name. A metric has one number, which `numbers` yields under the same name. For a collection
-        inside this collection, `numbers` puts the name before the names of the inner numbers, as a prefix.
+        The answers by name. For a metric, `numbers` yields the value under this name. For a collection inside this
+        collection, `numbers` yields the inner numbers, with this name as a prefix.
     """
 
     # The value is cached without `cached_property`, which acquires a lock in Python 3.11. Acquiring the lock takes

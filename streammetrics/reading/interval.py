@@ -73,7 +73,7 @@ class Interval(NamedTuple):
     confidence : float
         The confidence level.
     reason : str or None
-        Why there is no interval, and what to use instead; None if there is one.
+        Why there is no interval, and what to use instead; None if there is an interval.
     """
 
     low: Any
@@ -176,7 +176,7 @@ class Estimate(NamedTuple):
         return Interval(low, high, self.value, unwrap_scalar(self.error), method, self.assumption, confidence)
 
     def _missing_reason(self) -> str:
-        """Return the reason why there are no limits, if the metric gave none."""
+        """Return why there are no limits, in a case where the metric itself gives no reason."""
         if np.all(np.isnan(self.value)):
             return "the value is undefined"
         if not np.any(np.isfinite(self.error)):
@@ -219,7 +219,7 @@ class DefaultConfidence(float):
     """The type of the default confidence level, which lets functions tell whether the caller passed a level.
 
     If the caller passed no level, tables print intervals only for `Sharded` metrics. Only these intervals are valid if
-    the rows of a unit, such as a user, depend on each other.
+    the rows of a unit, such as a user, are correlated.
     """
 
     def __repr__(self) -> str:
@@ -284,12 +284,15 @@ def _critical_value(confidence: float, degrees: float) -> float:
 
 
 def _clip_degrees(degrees: Any) -> Any:
-    """Return degrees of freedom of at least 1; NORMAL_DEGREES or more become infinity (a normal distribution)."""
+    """Raise degrees of freedom below 1 to 1, and NORMAL_DEGREES or more to infinity (a normal distribution)."""
     return np.where(degrees >= NORMAL_DEGREES, INF, np.maximum(degrees, 1.0))
 
 
 def _wilson(p: Floats, n: Floats, z: Any) -> tuple[Floats, Floats]:
-    """Return the limits of Wilson (1927): all proportions that a score test with this z would not reject."""
+    """Return the confidence limits of Wilson (1927) for a proportion `p` of `n` units, where `z` is the critical value.
+
+    A score test rejects exactly the proportions outside of these limits.
+    """
     n = np.where(n > 0, n, NAN)
     # The limits solve (p - x)^2 = z^2 * x * (1 - x) / n for x, which is a quadratic equation.
     square = z * z
