@@ -78,7 +78,7 @@ class LinkFunction(NamedTuple):
         return unwrap_scalar(np.asarray(self.back(np.asarray(point, np.float64)[()])))
 
     def limits(self, value: Any, reach: Any) -> tuple[Any, Any]:
-        """Return the confidence limits of a value, which are symmetric about it on this scale; NaN if it is not on it.
+        """Return confidence limits that are symmetric about the value on this scale; NaN for values outside the scale.
 
         `reach` is half the width of the interval in units of the value. The method divides it by the slope, which gives
         half the width on this scale.

@@ -153,7 +153,7 @@ class Reading:
 
     @cached_property
     def limits(self) -> Limits | None:
-        """The value with certified bounds, as exact fractions that are not rounded to floats yet; None if undefined."""
+        """The value with its certified bounds, as exact fractions before rounding; None if the value is undefined."""
         value = self.raw_value
         if value is None or isinstance(value, Limits):
             return value
@@ -198,7 +198,7 @@ class Reading:
         return {} if self._details is None else dict(self._details())
 
     def estimate(self, method: str) -> Estimate | None:
-        """Return the value with its standard error for independent rows (or queries or groups); None if it is unknown.
+        """Return the value and its standard error for independent rows (or queries or groups); None if this is unknown.
 
         `method` is one of the `interval_methods` of the metric, such as "delta".
         """
@@ -400,7 +400,7 @@ def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[A
 
     The cells in the mask `some` are read one by one. The `values` of all other cells must be exact, so that both bounds
     equal the value.
-    If a weight was rounded, all cells are read one by one.
+    If any weight in the state was rounded, all cells are read one by one.
     """
     if "rounded" in state.cells.flats:
         some = np.ones(len(state), bool)

@@ -44,8 +44,8 @@ class ShardStates:
 
     def find_equal(self, other: ShardStates, candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return a mask of the cells in the mask `candidates` whose shards have the same states in both samples."""
-        # First compare all cells at once, which is much faster. If all of them are equal, no cell has to be compared
-        # alone.
+        # First compare all cells at once, which is much faster. If they are all equal, the cells need not be compared
+        # one by one.
         if np.array_equal(self.bounds, other.bounds) and self.state == other.state:
             return candidates
         equal = np.zeros(len(candidates), bool)
@@ -137,7 +137,7 @@ def _fold_rows(table: Floats, count: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The values of one number (a metric, or one element of its vector) in n cells, such as slices.
+    """The values in n cells (such as slices) of one number: a metric, or one element of a metric that is a vector.
 
     Parameters
     ----------

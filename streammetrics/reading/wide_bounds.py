@@ -55,7 +55,7 @@ areas ("logit") lie between 0 and 1, and correlations ("fisher") between -1 and 
 
 
 class WideValue(NamedTuple):
-    """A record of the values of one metric whose certified bounds are too wide, used for the marker and for warnings.
+    """A record of the values of one metric whose certified bounds are too wide, for marks in tables and for warnings.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class WideValue(NamedTuple):
     value, low, high : float
         The first of these values and its certified bounds.
     sentence : str
-        The sentence that explains the marker (see `sentence_of`).
+        The sentence that explains the mark in a table (see `sentence_of`).
     remedy : str
         How to get narrower bounds.
     """

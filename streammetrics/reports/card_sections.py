@@ -131,7 +131,7 @@ def _format_badge(card: Scorecard) -> str:
 
 
 def _describe_confidence(card: Scorecard) -> str:
-    """Return sentences that say why intervals have higher levels than requested; "" if no interval has."""
+    """Return sentences that say why intervals have a higher confidence level than requested; "" if none has."""
     together = format_confidence(card.options.confidence, False)
     joint = describe_joint_confidence(len(card.progress), format_atom(card.control), together)
     sentences = [f"Each interval has this level because {joint}."] if len(card.progress) > 1 else []
@@ -146,7 +146,7 @@ def _build_row(
     """Return the table row of a metric or slice.
 
     If `turn` is true and lower values of the metric are better, the sign of the difference is reversed. A better result
-    is thus always on the right.
+    is thus always to the right of zero in the plot.
     """
     before, after, change, low, high, bound, p = (
         float(record[c]) for c in ("control_value", "value", "change", "low", "high", "bound", "adjusted")

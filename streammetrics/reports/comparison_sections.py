@@ -172,9 +172,9 @@ def _add_treatment(
 
 
 def _find_equal_metrics(comparisons: Sequence[Comparison], primary: str | None) -> set[str]:
-    """Return the names of metrics that certainly have the same values on both sides, except the metric that decides.
+    """Return the names of metrics that certainly have the same values on both sides, except the primary metric.
 
-    Examples are the click rates of two models on one log. The result is empty if this holds for all metrics.
+    Examples are the click rates of two models on one log. If all metrics have the same values, the result is empty.
     """
     if not comparisons:
         return set()
@@ -190,7 +190,7 @@ def _find_equal_metrics(comparisons: Sequence[Comparison], primary: str | None) 
 
 
 def _collect_notes(pairs: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[Note]:
-    """Return notes about the comparison over all rows, such as that the slices contradict it (Simpson's paradox)."""
+    """Return notes about the comparison over all rows: the effect of covariates, and metrics with Simpson's paradox."""
     wholes = [some for _, some in pairs if isinstance(some, Comparisons) and not some.by]
     if len(wholes) != 1:
         return []

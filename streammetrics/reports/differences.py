@@ -94,7 +94,7 @@ def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[Numb
 def collect_card_changes(card: Scorecard, table: Table) -> list[NumberChange]:
     """Return a `NumberChange` for each row of a table of a scorecard; slices that only one arm has are left out.
 
-    `table` has the rows of all data, or of the slices.
+    The rows of `table` compare the arms over all data, or by slice.
     """
     question_of = {one.name: one for one in card.options.questions}
     changes = []
@@ -162,7 +162,7 @@ def describe_joint_confidence(treatments: int, control: str, confidence: str) ->
 
 
 def describe_breach_confidence(verdicts: Iterable[Verdict]) -> str:
-    """Return why verdicts show a breached guardrail with a wider interval than tables do; "" if they show none."""
+    """Return why verdicts show a breached guardrail with a wider interval than tables do; "" if none is breached."""
     breached = [
         (100.0 * reading.interval.confidence, len(verdict.guardrails))
         for verdict in verdicts
