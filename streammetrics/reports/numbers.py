@@ -100,8 +100,8 @@ def format_bound(half: float | None) -> str:
         return "exact"
     if math.isinf(half):
         return "±∞"
-    # The bound is rounded up, because a bound that is rounded down may be too small. Decimal arithmetic makes this
-    # exact.
+    # Round the bound up, because a bound that is rounded down may be too small. Use decimal arithmetic, which has no
+    # rounding errors of its own.
     exact = Decimal(half)
     step = Decimal(1).scaleb(exact.adjusted() - 1)
     up = exact.quantize(step, rounding=ROUND_UP)

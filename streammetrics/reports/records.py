@@ -116,8 +116,8 @@ def find_windows(thing: AxisWrapper) -> Windowed | None:
 def build_views(thing: AxisWrapper) -> list[AxisWrapper]:
     """Return the objects to show as tables.
 
-    For windows inside slices, the list contains the slices over all times, and then the windows of each slice. For any
-    other object, it contains only the object itself.
+    For windows inside slices, the list contains the slices with all their windows merged, and then the windows of each
+    slice. For any other object, it contains only the object itself.
     """
     within = find_windows(thing)
     return [thing] if within is None else [thing.across(within.time), thing]

@@ -51,7 +51,7 @@ class ScorecardRow(NamedTuple):
     change, low, high, bound, p : float
         The difference, the limits of its interval, its certified bound, and its p-value.
     word, reason : str
-        The conclusion, such as "better", and the reason if there is none.
+        The conclusion, such as "better", and the reason if there is no conclusion.
     rows : int
         Number of rows in both arms together.
     relative, rate : bool

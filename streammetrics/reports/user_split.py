@@ -84,7 +84,7 @@ class UserSplit:
         return remarks
 
     def describe_test(self) -> str:
-        """Return the result of the test: whether users are split as planned; without planned shares, ask for them."""
+        """Return a text that says whether users are split as planned, or that asks for the planned shares."""
         ratio = self.ratio
         if not self.is_tested:
             example = ",".join(f"{arm}={100.0 / len(ratio.users):.3g}" for arm in ratio.users)

@@ -140,7 +140,7 @@ def _read_number(record: Mapping[str, Any] | None, column: str) -> float:
 
 
 def format_times(times: Sequence[Any]) -> list[str]:
-    """Return short labels for times: the day, the time of day if all times are on one day, or else both."""
+    """Return short labels: days if all times are at midnight, times of day if all are on one day, or else both."""
     days = [t for t in times if isinstance(t, datetime.date)]
     if len(days) != len(times) or not days:
         return [format_atom(t) for t in times]
