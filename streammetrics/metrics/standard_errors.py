@@ -50,7 +50,7 @@ def delta(
     within: tuple[float, float] = (-math.inf, math.inf),
     assumption: str = ROWS,
 ) -> Estimate:
-    """Return a smooth function of means over units with its standard error, by the delta method.
+    """Return the value of a smooth function of means over units, with its standard error by the delta method.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def from_shares(value: Any, cells: Sequence[Any], each: Sequence[tuple[Any, Any]
 
 
 def from_counts(value: float, counts: Any, influence: Any, scale: str) -> Estimate:
-    """Return a function of counts of rows with its standard error, computed from the influence of each row.
+    """Return the value of a function of row counts, with its standard error computed from the influence of each row.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def of_moments(
     gradient: Callable[..., Any],
     within: tuple[float, float] = (-math.inf, math.inf),
 ) -> Estimate:
-    """Return a function of column means with its standard error, by the delta method.
+    """Return the value of a function of column means, with its standard error by the delta method.
 
     If the setting `squares` of the metric is off, the result contains the reason why there is no standard error. See
     `delta` for the parameters.

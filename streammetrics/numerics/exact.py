@@ -244,7 +244,7 @@ class Limits(NamedTuple):
     @classmethod
     def sum(cls, numbers: Sequence[tuple[Fraction, Fraction, Fraction]]) -> Limits:
         """Return the sum of numbers, each of which is a tuple (low, value, high)."""
-        # If all numbers are exact, a single sum is enough.
+        # If all numbers are exact, the value and both bounds are the same sum, so compute it only once.
         if all(low is high for low, _, high in numbers):
             return cls.quotients([value.as_integer_ratio() for _, value, _ in numbers])
         return cls._of_sums([[n[i] for n in numbers] for i in range(3)], Fraction(1))

@@ -132,7 +132,7 @@ def largest_width(metric: Any, size: Any) -> Any:
 
 
 def sentence_of(metric: Any) -> str:
-    """Return the words of a message that say why the certified bounds of a value are too wide."""
+    """Return the part of a message that says why the certified bounds of a value are too wide."""
     what = "value" if range_length_of(metric) is None else "metric's range"
     return f"the certified bounds are wider than 5 % of the {what}"
 
@@ -217,7 +217,10 @@ def merge_wide_values(values: Sequence[WideValue]) -> list[WideValue]:
 
 
 def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stacklevel: int) -> None:
-    """Issue one warning if values of a table have wide bounds: it has their number, and the first as an example."""
+    """Issue one warning if any values of a table have wide bounds.
+
+    The warning contains the number of these values, and the first of them as an example.
+    """
     wide = [r for r in records if r.get("wide")]
     if not wide:
         return

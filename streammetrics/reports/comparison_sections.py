@@ -103,8 +103,8 @@ def build_cutoff_table(comparisons: Sequence[Comparison], sides: tuple[NamedSide
 def add_comparisons(page: Page, compared: Sequence[ComparedSides], warnings: Sequence[str], *, first: bool) -> None:
     """Add the sections of comparisons to a page, for one treatment after the other.
 
-    If `first` is true, the headline of the page is about the first treatment, and a sentence about each other treatment
-    follows below it. `warnings` are sentences about dropped rows.
+    If `first` is true, the headline of the page is about the first treatment, and one sentence about each of the other
+    treatments follows below it. `warnings` are sentences about dropped rows.
     """
     if first:
         control = compared[0].sides[1]

@@ -54,7 +54,7 @@ def format_direction(best: Any) -> str:
 
 
 def describe_average(metric: Any) -> str:
-    """Return how a multiclass or multilabel metric averages, such as "macro: the mean of the classes".
+    """Return how a multiclass or multilabel metric is averaged, such as "macro: the mean of the classes".
 
     The result is empty for other metrics.
     """
@@ -228,8 +228,9 @@ def build_shared_axis(
     """Return a shared axis for several rows, and the lowest and the highest value on it.
 
     Rows with too little data do not affect the range. Intervals that are much longer than the others are cut off at the
-    ends of the axis. The range includes `overall`, the difference over all rows. The axis has at most `steps` steps
-    between ticks.
+    ends of the axis. The range includes `overall`, the difference over all rows. `most` is the room for intervals on
+    either side of the differences, as a multiple of the median half-width of the intervals. The ticks divide the axis
+    into at most `steps` steps, or up to twice as many if there would be only one tick.
     """
     # The range covers the middle 96 % of the differences, plus `most` times the median half-width of the intervals on
     # both sides. If it covered all intervals, one slice with little data would squeeze all the others.

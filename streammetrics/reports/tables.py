@@ -53,7 +53,7 @@ def build_grids(
     min_rows: int = 0,
     confidence: float | None = None,
 ) -> list[Grid]:
-    """Return the tables of an object: first over all rows, then by slice and window.
+    """Return the tables of an object: the table over all rows, followed by the tables by slice and window.
 
     `confidence` adds intervals of this level, such as 0.95. The other parameters are those of `Sliced.table`.
     """

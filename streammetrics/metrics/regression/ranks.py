@@ -60,7 +60,7 @@ def _most_within_buckets(pairs: Pairs, masses: Array) -> Array:
 
 
 def covariance(pairs: Pairs) -> tuple[int, int]:
-    """Estimate the sum over rows of (rank of x) * (rank of y) from ranks of buckets; also return an error bound."""
+    """Estimate the sum over rows of (rank of x) * (rank of y) from the ranks of buckets; also return an error bound."""
     cells = pairs.mass.segment_sums(np.arange(len(pairs.x) + 1))
     a, b = ranks(pairs.by_x), ranks(pairs.by_y)
     found = _total(cells * a[pairs.x] * b[pairs.y])

@@ -430,8 +430,8 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
     Parameters
     ----------
     precision : int
-        The base-2 logarithm of the number of registers: 4 to 18. The standard error is 1.04 / sqrt(2**precision): 0.8 % at
-        14.
+        The base-2 logarithm of the number of registers: 4 to 18. The relative standard error is
+        1.04 / sqrt(2**precision), for example 0.8 % with `precision=14`.
 
     Notes
     -----

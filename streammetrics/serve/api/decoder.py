@@ -63,7 +63,7 @@ class DecoderService(Protocol):
         """
 
     def close(self) -> None:
-        """Stop, even while a frame is being decoded."""
+        """Stop the decoder, even while it decodes a frame."""
 
 
 class FrameDecoder:

@@ -163,8 +163,8 @@ class Ingest:
     async def _start_decoder(self) -> None:
         """Start the decoder before the first frame arrives.
 
-        If that fails, the first frame starts the decoder again. If this fails, too, the sender of the frame gets the
-        error.
+        If the start fails, the first frame starts the decoder again. If the second start fails, too, the sender of the
+        frame gets the error.
         """
         try:
             await self._run_in_thread(self.decoder.start)

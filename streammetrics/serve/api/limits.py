@@ -41,8 +41,8 @@ class RateLimiter:
     burst : int
         The largest number of tries that a client can make in immediate succession, after a pause.
     max_clients : int
-        The largest number of buckets; if there are more, the buckets of the clients that were quiet the longest are
-        removed.
+        The largest number of buckets; if there are more, the buckets of the clients that have been inactive the longest
+        are removed.
     clock : callable
         Returns seconds from a monotonic clock.
 
@@ -115,7 +115,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
 
 
 async def drain_body(request: Request, max_bytes: int) -> None:
-    """Read and discard the rest of a refused body, but not more than `max_bytes`.
+    """Read and discard the rest of the body of a refused request, but not more than `max_bytes`.
 
     A client that is still writing its body would otherwise not read the answer.
     """
