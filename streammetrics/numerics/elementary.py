@@ -2,8 +2,8 @@
 
 The functions of libm and numpy give different last bits on different processors. The functions here use only + - * / and
 integer operations on the bits of a float64, whose results IEEE 754 defines exactly. Python calls these functions with
-float64 scalars and arrays, and the numba kernels compile and inline the same source. The functions therefore have no
-branches, so that loops can be vectorised. They cause no warnings about integers that wrap around, and do not import numba.
+float64 scalars and arrays, and the numba kernels compile and inline the same source. The functions have no branches, so
+that loops can be vectorised. They cause no warnings about integer overflow, and do not import numba.
 """
 
 from __future__ import annotations

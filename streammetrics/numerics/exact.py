@@ -274,7 +274,7 @@ class Limits(NamedTuple):
         )
 
     def to_float(self) -> float:
-        """Return the number as the nearest float64."""
+        """Return the estimate, rounded to the nearest float64."""
         return _nearest_float(self.value)
 
     def round_outward(self) -> tuple[float, float]:

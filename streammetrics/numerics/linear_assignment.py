@@ -1,4 +1,4 @@
-"""Maximum weight matching: choose cells of a sparse table with the largest sum, at most one in each row and column.
+"""Maximum weight matching: choose the cells of a sparse table with the largest sum, at most one per row and column.
 
 The weights are integers, so the result is exact.
 """

@@ -20,7 +20,7 @@ __all__ = ["Answer", "InnerAnswer", "MetricAnswer", "NamedAnswers", "identity_of
 
 
 class Answer:
-    """The results of a metric, a collection or a wrapper for states with one cell (without slices).
+    """The results of a metric, collection or wrapper, computed from states that have only one cell (no slices).
 
     For a metric, each attribute is a single result. For a collection, it is a dict of results by name.
 
@@ -65,7 +65,7 @@ class Answer:
 
 
 def identity_of(metric: Any) -> tuple[Any, ...]:
-    """Return the class and the settings of a metric as a tuple. Metrics with equal tuples have equal values."""
+    """Return the class and settings of a metric as a tuple. Metrics with equal tuples have equal values for a state."""
     known: tuple[Any, ...] | None = metric.__dict__.get("_identity")
     if known is None:
         known = metric.__dict__["_identity"] = type(metric), *metric.settings.values()

@@ -274,7 +274,7 @@ def _critical_values(confidence: float, degrees: bytes) -> NDArray[np.float64]:
 @functools.lru_cache(maxsize=64)
 def _normal_quantile(confidence: float) -> float:
     """Return the critical value of the normal distribution (1.96 for 95 %), from which that of Student's t follows."""
-    # In floating point, 1 - 0.95 is not exactly 0.05, so it is rounded to 15 decimals first (see `alpha_of`).
+    # In floating point, 1 - 0.95 is not exactly 0.05, so round the difference to 15 decimals first (see `alpha_of`).
     return float(normal_quantile(1.0 - round(1.0 - confidence, 15) / 2.0))
 
 

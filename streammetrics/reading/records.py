@@ -24,7 +24,7 @@ SATURATED = (
 
 
 def dropped_of(state: State) -> dict[str, int]:
-    """Return the number of dropped rows by reason (such as "y_score"), as a dict without zeros."""
+    """Return the number of dropped rows by reason (such as "y_score" for an invalid score), as a dict without zeros."""
     if state.dropped is None:
         return {}
     return {reason: int(n) for reason, n in zip(state.reasons, state.dropped.tolist(), strict=True) if n}

@@ -187,7 +187,7 @@ def keys_of(state: State) -> list[tuple[Any, ...]]:
 
 
 def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
-    """Return a dict from the names of the numbers of a metric to arrays over cells.
+    """Return the numbers of a metric: a dict from the name of each number to the array of its values in all cells.
 
     `name` is the name of the metric, and `values` has its value in each cell. A scalar metric has one number. A vector
     has one number for each element, such as "f1_each/0". It is NaN in cells whose vector lacks this element.

@@ -37,8 +37,8 @@ RATES = ("ctr", "predicted_ctr", "precision", "recall", "false_positive_rate", "
          "hit_rate", "top_k_accuracy", "subset_accuracy", "hamming_loss")  # fmt: skip
 RELATIVE = (*RATES, "log_loss", "normalized_entropy", "brier_score", "average_precision", "mae", "mse", "rmse", "wmae",
             "mean", "sum", "count", "ratio", "per_unit", "quantile")  # fmt: skip
-# A smaller relative error than this can only come from the rounding of floating-point sums, so the value is shown as
-# exact.
+# A certified bound of at most this share of the value can only come from the rounding of floating-point sums, so the
+# value is shown as exact.
 FEW = 1e-12
 WORDS = ("better", "held", "unclear", "undecided", "too few", "too early", "not shown", "worse", "breached")
 ONE_IS_BEST = "→ 1 is best"
@@ -46,7 +46,7 @@ MAX_SLICES = 200  # the largest number of slices per group in a forest plot
 
 
 def format_direction(best: Any) -> str:
-    """Return text that says which values of a metric are better, such as "↑ higher is better".
+    """Return a text that says which values of a metric are better, such as "↑ higher is better".
 
     `best` is "high", "low", or 1 (in scorecards "one") for metrics that are best at 1.
     """
@@ -77,7 +77,7 @@ def read_tag(metric: Any) -> str:
 
 
 def is_percent(tag: str) -> bool:
-    """Return whether values of the metric with this tag are shown as percentages."""
+    """Return whether values of metrics with the given tag are shown as percentages."""
     return tag.partition("@")[0] in RATES
 
 

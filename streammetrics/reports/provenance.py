@@ -47,7 +47,7 @@ def collect_collections(thing: Any) -> list[tuple[str, MetricCollection]]:
 
 
 def format_terms(provenance: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Return the caller's provenance as pairs of a term and text. A list becomes text with several lines."""
+    """Return the caller's provenance as pairs of a term and a text. A list becomes a text of several lines."""
     return [
         (str(k), "\n".join(map(str, v)) if isinstance(v, (list, tuple)) else str(v))
         for k, v in (provenance or {}).items()
@@ -55,7 +55,7 @@ def format_terms(provenance: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 
 
 def build_state_terms(accumulators: Sequence[tuple[str, Any]]) -> list[tuple[str, str]]:
-    """Return the provenance of metrics as pairs of a term and text.
+    """Return the provenance of metrics as pairs of a term and a text.
 
     The terms are the rows, dropped rows, weights and filters of the first object, how its intervals are computed, and
     the digest (a hash) of every object.
@@ -83,7 +83,7 @@ def _format_digest(thing: Any) -> str:
 
 
 def build_card_terms(name: str, card: Scorecard) -> list[tuple[str, str]]:
-    """Return the provenance of a scorecard as pairs of a term and text.
+    """Return the provenance of a scorecard as pairs of a term and a text.
 
     The terms are its metrics with their roles, how its intervals are computed, and the digest (a hash) of each arm.
     """

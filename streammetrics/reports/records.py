@@ -91,7 +91,7 @@ def merge_cells(thing: Any) -> Any:
 
 
 def remove_shards(thing: TotalMetrics) -> MetricCollection:
-    """Return metrics with their shards of users merged."""
+    """Return the metrics as a collection in which all shards of users are merged."""
     metrics = thing.whole if isinstance(thing, Sharded) else thing
     return (
         metrics if isinstance(metrics, MetricCollection) else with_states(MetricCollection(metrics), states_of(metrics))
@@ -166,7 +166,7 @@ def group_comparable_tasks(thing: Any) -> list[list[str]]:
 
 
 def name_task_column(thing: Any) -> str:
-    """Return the heading of a column of task names: "model" if all tasks are models that can be compared, or "task"."""
+    """Return the heading of a column of task names: "model" if all tasks are comparable models, otherwise "task"."""
     tasks = {name.rpartition("/")[0] for name in collect_entries(thing)}
     return "model" if any(set(group) == tasks for group in group_comparable_tasks(thing)) else "task"
 

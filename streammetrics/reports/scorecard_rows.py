@@ -32,7 +32,8 @@ GUARDRAIL_NOTE = (
 )
 ONE_SCALE = "Differences are in percent of the control, all on one scale."
 OWN_SCALES = "Each row of the picture has its own scale, with zero in the middle; better is to the right."
-# A smaller error than this can only come from the rounding of floating-point sums, so the value is shown as exact.
+# A certified bound of at most this size can only come from the rounding of floating-point sums, so the value is shown
+# as exact.
 FEW = 1e-12
 MAX_DIGITS = 6  # the largest number of decimals of values
 

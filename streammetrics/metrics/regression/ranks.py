@@ -118,8 +118,8 @@ class RankMetric(Metric[JointHistogram, float]):
         The number of rows up to which the value is exact. Beyond it, all rows are counted in buckets of targets and of
         predictions.
     memory_limit : int
-        The bytes that rows and buckets may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts
-        nothing.
+        The maximum size of rows and buckets in bytes (4 GiB by default). An update that would exceed it raises
+        MemoryLimitError and counts nothing.
     """
 
     about = About(
@@ -157,8 +157,9 @@ class RankMetric(Metric[JointHistogram, float]):
         Raises
         ------
         InvalidInputError
-            A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in size, or lengths differ. The
-            message names the column, the first bad row and the number of bad rows. Nothing was counted.
+            A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in absolute value, or the
+            columns differ in length. The message names the column, the first bad row and the number of bad rows.
+            Nothing was counted.
         MemoryLimitError
             The buckets would need more than `memory_limit` bytes; nothing was counted.
         """
@@ -168,7 +169,7 @@ class RankMetric(Metric[JointHistogram, float]):
         return JointHistogram(bits=self.bits, limit=self.limit, memory_limit=self.memory_limit)
 
     def of(self, pairs: Pairs) -> Limits | None:
-        """Return the value with its certified bounds; None if it is undefined."""
+        """Return the value of the metric with its certified bounds; None if the value is undefined."""
         raise NotImplementedError(f"{type(self).__name__} does not define of(); override of() to return the value")
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:

@@ -17,7 +17,7 @@ DRAW_FUNCTIONS = {"svg": draw_svg, "heat": draw_heatmap, "marker": draw_marker, 
 def build_environment(*packages: str) -> Any:
     """Return a Jinja environment that escapes HTML in values.
 
-    It looks for a template in `packages` first, and then among the report templates.
+    The environment looks for each template in `packages` first, and then among the report templates.
     """
     Environment, FunctionLoader, Markup = _import_jinja()
 

@@ -89,7 +89,7 @@ class Accounts:
         self._cached_tags: tuple[float, dict[str, tuple[str, ...]]] = (float("-inf"), {})
 
     def _load_tokens(self, scope: str) -> dict[str, str]:
-        """Return the names of all tokens of a scope by their hashes, cached for a few seconds.
+        """Return a dict from the hash to the name of each token of a scope, cached for a few seconds.
 
         Callers must pass only IDs of existing experiments. Otherwise, requests with invented IDs could fill the cache.
         """
