@@ -152,7 +152,7 @@ def _build_body_error_handler(max_bytes: int) -> Any:
 async def _load_definitions(definitions: Definitions, folder: str, mtimes: dict[Path, int], board: Any) -> None:
     try:
         changed_ids, errors = await asyncio.to_thread(definitions.load_folder, folder, mtimes)
-    # This error means that the store is down. It is only logged, because the next scan of the folder tries again.
+    # This error means that the store is unavailable. It is only logged, because the next scan of the folder tries again.
     except StreamMetricsError as error:
         log.error("%s: %s", folder, error)
         return

@@ -1,7 +1,7 @@
 """Find the days of a time zone. Hours are UTC hours; a day may have 23 or 25 of them.
 
 A day contains the hours that begin on its date. In a time zone whose offset is not a whole number of hours, such as
-Asia/Kolkata, an hour that begins before midnight therefore belongs to the day before midnight.
+Asia/Kolkata, an hour that contains midnight therefore belongs to the day on which the hour begins.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def to_time_zone(name: str) -> datetime.tzinfo:
     try:
         # UTC does not need the database of time zones, which some computers lack.
         return datetime.UTC if name == "UTC" else ZoneInfo(name)
-    # The errors mean that the name is unknown, is not a valid name, or is a folder of the database.
+    # These errors mean that the name is unknown or invalid, or that it is a folder of the database.
     except (KeyError, ValueError, OSError):
         raise InvalidInputError(
             f"timezone: expected the IANA name of a time zone, such as Europe/Berlin, found {name!r}"
@@ -38,7 +38,7 @@ def to_datetime(hour: float, time_zone: str = "UTC") -> datetime.datetime:
 
 
 def find_first_hour(date: datetime.date, time_zone: str) -> int:
-    """Return the first hour of a date, in hours since 1970."""
+    """Return the first hour of a date in a time zone, in hours since 1970."""
     midnight = datetime.datetime.combine(date, datetime.time(), to_time_zone(time_zone))
     return math.ceil(midnight.timestamp() / HOUR)
 
@@ -69,15 +69,15 @@ def find_next_day(hour: int, time_zone: str) -> int:
 
 
 def add_days(hour: int, days: int, time_zone: str) -> int:
-    """Return the hour at the same time of day, a number of days later."""
-    # Python adds to the time of day, whatever happens to the offset from UTC in between.
+    """Return the hour that is `days` days later, at the same local time of day."""
+    # Adding days to a datetime keeps the local time of day, even if the offset from UTC changes in between.
     return math.ceil((to_datetime(hour, time_zone) + days * ONE_DAY).timestamp() / HOUR)
 
 
 def count_days(first: int, end: float, time_zone: str) -> float:
-    """Return the number of days from an hour to a time, in hours since 1970, with a fraction.
+    """Return the number of days, with a fraction, from `first` to `end`, which are in hours since 1970.
 
-    A day ends at the time of day at which it began, so that it may have 23 or 25 hours.
+    One day later means the same local time of day on the next date, so a day may have 23 or 25 hours.
     """
     begin, last = (to_datetime(hour, time_zone).replace(tzinfo=None) for hour in (first, end))
     return (last - begin) / ONE_DAY

@@ -19,7 +19,7 @@ MAX_REASON = 500
 
 
 class Corrections(NamedTuple):
-    """Makes the corrections of owners, who give a reason for each of them.
+    """Make corrections for the owners of an experiment, who give a reason for each correction.
 
     Parameters
     ----------

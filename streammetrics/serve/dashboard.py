@@ -35,7 +35,7 @@ def build_dashboard(
     reader: ExperimentSource | None = None,
     decoder: DecoderService | None = None,
 ) -> Starlette:
-    """Return the application of a store, which `streammetrics serve` runs.
+    """Return the dashboard of a store as an ASGI application. `streammetrics serve` runs it.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def build_dashboard(
     settings : ServerSettings, optional
         The limits and access rules.
     every : float
-        The smallest number of seconds between two evaluations of an experiment.
+        The minimum number of seconds between two evaluations of an experiment.
     reader : ExperimentSource, optional
         Reads experiments, by default in a thread. With `ReaderProcess`, evaluations do not delay requests.
     decoder : DecoderService, optional

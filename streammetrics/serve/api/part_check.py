@@ -100,7 +100,8 @@ class PartChecker:
     Parameters
     ----------
     load_reference : callable
-        Returns stored metrics of an experiment, from which its plan is read after a restart; None if nothing is stored.
+        Takes the ID of an experiment, and returns its stored metrics; None if nothing is stored. After a restart, the
+        plan is read from these metrics.
     """
 
     def __init__(self, load_reference: Callable[[str], MetricLike | None]) -> None:
@@ -110,7 +111,7 @@ class PartChecker:
         self._lock = threading.Lock()
 
     def check(self, experiment: Experiment, part: PartSummary, header: bytes = b"") -> None:
-        """Raise IncompatibleStateError unless a part fits the definition of its experiment and the plan.
+        """Raise IncompatibleStateError unless a part fits the definition and the plan of its experiment.
 
         Parameters
         ----------

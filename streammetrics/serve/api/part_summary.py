@@ -1,4 +1,6 @@
-"""Summarize posted parts. Frames with equal headers are read together, without creating a metric object for each frame."""
+"""Summarize posted parts, which arrive as frames (serialized metrics).
+
+Frames with equal headers are read together, without creating a metric object for each frame."""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ class PartSummary(NamedTuple):
     dropped : dict
         The number of dropped rows for each reason: the largest number that any metric dropped.
     other_share : float
-        The share of rows in the slice `other`, which collects the keys beyond a limit.
+        The share of rows in the slice `other`, which collects the rows of all keys above the limit on keys.
     """
 
     metrics: Any
@@ -76,7 +78,7 @@ def summarize_parts(frames: Sequence[Frame]) -> Iterator[PartSummary]:
 
 
 def _build_metrics(kind: FrameKind) -> Any:
-    """Return empty metrics for the header of a frame."""
+    """Return empty metrics, with the classes and settings that the header of a frame describes."""
     if kind.about == STATE_TEXT:
         raise StateFormatError(
             "expected metrics sliced by arm, found a single state; post to_bytes() of sm.Sliced(...)"

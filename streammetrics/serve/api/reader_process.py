@@ -42,7 +42,7 @@ class ReaderProcess:
         return reading
 
     def compact(self, experiment: str, now: float) -> None:
-        """For each day, merge the parts that can no longer be corrected; delete data after the retention time."""
+        """For each day, merge the parts that can no longer be corrected; after the retention time, delete all data."""
         self.worker.call("compact", experiment, now)
 
     def total(self, experiment: str) -> bytes | None:
@@ -53,7 +53,7 @@ class ReaderProcess:
     def end_after(self, seconds: float) -> None:
         """End the process after the given number of seconds, even during a call.
 
-        If totals are not saved by then, the next start merges all parts again.
+        If the totals (the merged parts) are not saved by then, the next start merges all parts again.
         """
         self.worker.end_after(seconds)
 

@@ -78,7 +78,10 @@ def build_results(
 
 
 def _describe_row(row: MetricRow) -> dict[str, Any]:
-    """Return a metric of a treatment; `conclusion` is a word such as "better", or `reason` says why there is none."""
+    """Return the comparison of a treatment with the control on one metric, as JSON values.
+
+    `conclusion` is a word such as "better". If there is no conclusion, `reason` says why.
+    """
     fields = row._asdict()
     return {name: fields[name] for name in METRIC_FIELDS} | {
         "single_look_low": row.once_low,

@@ -29,7 +29,7 @@ class EndedError(StreamMetricsError):
 
 
 class LateError(StreamMetricsError, TimeoutError):
-    """The call took longer than its limit; its result is lost."""
+    """The call took longer than its time limit. Its result is lost."""
 
 
 class WorkerProcess:
@@ -172,9 +172,10 @@ class _Child:
         theirs.close()
 
     def exchange(self, question: Any, seconds: float | None) -> Any:
-        """Send a question to the process and return its answer; raise LateError after `seconds`.
+        """Send a call to the process and return its answer; raise LateError if it takes longer than `seconds`.
 
-        Without a question, return the first message, which the process sends when it is ready.
+        `question` is a pair of a method name and arguments. If it is None, return the first message, which the process
+        sends when it is ready.
         """
         if question is not None:
             self.pipe.send(question)

@@ -104,7 +104,7 @@ def collect_slice_samples(slices: Any, experiment: Experiment, column: str) -> A
 def split_by_arm(samples: Sequence[Sample]) -> ArmSamples:
     """Split each sample by arm, and return the samples of each arm.
 
-    The first value of a key is the arm. Without this value, the key identifies a slice of the arm.
+    The first element of each key is the arm. The returned keys lack this element, and identify a slice of the arm.
     """
     result: ArmSamples = {}
     for sample in samples:

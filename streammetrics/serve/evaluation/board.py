@@ -46,12 +46,12 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _BoardEntry:
-    """The board's record of one experiment: its last evaluation, and the task that repeats the evaluation.
+    """The board's record of one experiment: its last evaluation, and the task that evaluates it again.
 
     `fence` is the number of the lease of the experiment; None if another server evaluates it. `basis` is what the last
     evaluation was computed from: the version of the definition, and the position of the last part. `due` is the time of
     the next evaluation if neither definition nor parts change. `started` is the time at which the running evaluation
-    began; `is_evaluating` is also true while that evaluation waits for the thread.
+    began. `is_evaluating` is also true while an evaluation waits for the thread that computes it.
     """
 
     evaluation: Evaluation | None = None
@@ -82,7 +82,7 @@ class Board:
     reader : ExperimentSource
         Reads experiments, in this process or in a separate one.
     every : float
-        The smallest number of seconds between two evaluations of an experiment.
+        The minimum number of seconds between two evaluations of an experiment.
     clock : callable
         Returns the time, in seconds since 1970.
     alerts : Alerts, optional
@@ -91,9 +91,9 @@ class Board:
     Notes
     -----
     Use the board as ``async with board:``, or call `start` and `stop`. `ready` is true once the reader has started. A
-    thread evaluates the experiments whose leases this server holds. Pages show the last evaluation until it has
-    finished. Another thread renews the leases, even during a long evaluation. A long evaluation is followed by a pause
-    of the same length. An error in one experiment withholds only the verdicts of that experiment.
+    thread evaluates the experiments whose leases this server holds. Pages show the previous evaluation until a new
+    one has finished. Another thread renews the leases, even during a long evaluation. A long evaluation is followed by
+    a pause of the same length. An error in one experiment withholds only the verdicts of that experiment.
     """
 
     def __init__(
@@ -287,7 +287,7 @@ class Board:
         return fences, statuses, loaded
 
     def _load(self, experiment: str) -> Evaluation | None:
-        """Return the stored evaluation of an experiment, and record the data from which it was computed."""
+        """Return the stored evaluation of an experiment, and note in its entry which data it was computed from."""
         saved = self._store.evaluation(experiment)
         if saved is None:
             return None
@@ -298,7 +298,7 @@ class Board:
         return evaluation
 
     def _note_basis(self, entry: _BoardEntry, evaluation: Evaluation) -> None:
-        """Record the data from which an evaluation was computed, and the time until which it is valid."""
+        """Note in an entry which data an evaluation was computed from, and until when the evaluation is valid."""
         entry.basis = evaluation.version, evaluation.position
         # If another release of this package has computed the evaluation, its figures may differ. Compute it again at
         # once.
@@ -312,7 +312,7 @@ class Board:
         A new evaluation is needed if parts or the definition have changed, or if a deadline has passed.
         """
         status = entry.status
-        # A running evaluation may already include the change. The next poll after its end tells.
+        # A running evaluation may already include the change. The first poll after its end finds out.
         if entry.is_evaluating:
             return False
         if status is not None and (entry.basis != (status.version, status.position) or now >= entry.due):
@@ -353,7 +353,7 @@ class Board:
     async def _start_reader(self) -> None:
         """Start the reader before the first evaluation.
 
-        If that fails, the first evaluation tries to start the reader again, and reports any error.
+        If that fails, the first evaluation tries to start the reader again, and the page shows any error.
         """
         try:
             await self._run_in_thread(self._reader.start)
@@ -386,7 +386,7 @@ class Board:
 
     @staticmethod
     def _wake_subscribers(entry: _BoardEntry) -> None:
-        """Wake all waiting subscribers; those that subscribe later wait for the next evaluation."""
+        """Wake all subscribers that wait for an evaluation. If they wait again, they wait for the next one."""
         # Each subscriber keeps a reference to the event for which it waits, so it is woken even though a new event
         # replaces the old one at once.
         entry.next_evaluation.set()
@@ -402,7 +402,7 @@ class Board:
         """Evaluate an experiment, save the result and send alerts.
 
         If the data cannot be read, the last evaluation is returned with its verdicts withheld. If another server has
-        taken the lease meanwhile, its evaluation counts, and None is returned.
+        taken the lease meanwhile, the evaluation of that server counts, and None is returned.
         """
         entry.started = now = self._clock()
         try:
@@ -438,8 +438,8 @@ class Board:
     def _save(self, entry: _BoardEntry, evaluation: Evaluation, fence: int) -> None:
         """Save an evaluation and its looks.
 
-        A look records the verdicts as people saw them. A new look is saved if a verdict has changed or a new hour has
-        begun.
+        A look records the verdicts as people saw them at one time. New looks are saved only if a verdict has changed or
+        a new hour has begun since the last ones.
         """
         looks = build_looks(evaluation)
         if entry.last_looks is None:
@@ -456,7 +456,7 @@ class Board:
         entry.loaded_at, entry.last_looks = evaluation.at, looks if is_new else entry.last_looks
 
     def _compact(self, experiment: str, entry: _BoardEntry) -> None:
-        """At most once an hour, merge the parts of days that can no longer be corrected."""
+        """Merge the parts of each day that can no longer be corrected. Do nothing within an hour of the last call."""
         now = self._clock()
         if not self._is_open or entry.fence is None or now - entry.compacted_at < COMPACT_INTERVAL:
             return

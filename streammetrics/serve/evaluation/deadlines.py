@@ -20,8 +20,8 @@ SLACK = 1.0
 def find_deadline(experiment: Experiment, evaluation: Evaluation) -> float | None:
     """Return the next time, in seconds since 1970, at which the evaluation must be computed again; None if there is none.
 
-    At this time, the experiment ends, the outcomes of an hour become complete, a source becomes late or silent, or
-    another day begins.
+    At such a time, for example, the experiment ends, the outcomes of an hour become complete, a source becomes late or
+    silent, or another day begins.
     """
     later = [at for at in _list_deadlines(experiment, evaluation) if at > evaluation.at]
     return min(later) + SLACK if later else None
@@ -45,6 +45,6 @@ def _list_deadlines(experiment: Experiment, evaluation: Evaluation) -> Iterator[
         if awaited < end:
             yield (awaited + 1 + delay) * HOUR
             yield (awaited + 1 + delay) * HOUR + SILENT_SECONDS
-        # While a source is behind, one more of its parts becomes overdue every hour, which the evaluation must show.
+        # While a source is behind, one more of its parts becomes overdue every hour. The evaluation must show this.
         if source.behind and due < end:
             yield (due + 1 + delay) * HOUR

@@ -35,7 +35,7 @@ class Definitions:
     clock : callable
         Returns the time, in seconds since 1970.
     catalog : MetricCatalog, optional
-        The metrics that new definitions may name; by default, any metric.
+        The metrics that new definitions may contain; by default, any metric.
     """
 
     def __init__(self, store: Any, clock: Callable[[], float], catalog: MetricCatalog | None = None) -> None:
@@ -66,8 +66,8 @@ class Definitions:
     def get_for_parts(self, experiment: str) -> Experiment | None:
         """Return an experiment with the metrics that its parts must have; None if there is none with this ID.
 
-        For a day after a change, parts may lack the metrics that the change has added, so that workers can be
-        redeployed one after another. Only a new primary metric is needed immediately.
+        For a day after the definition has changed, parts may lack the metrics that the change has added. The processes
+        that post parts can thus be redeployed one after another. Only a new primary metric is needed immediately.
         """
         version, definition = self.load_all().get(experiment, (0, None))
         if definition is None or version == 1:
@@ -103,7 +103,10 @@ class Definitions:
         return version, sentences
 
     def _check_merged_days(self, experiment: str, time_zone: str) -> None:
-        """Raise InvalidInputError if parts are merged into days, which cannot be split at another midnight."""
+        """Raise InvalidInputError if parts are already merged into days, which prevents a change of the time zone.
+
+        A merged day cannot be split at the midnight of another time zone.
+        """
         if self.store.outline(experiment).day_digests:
             raise InvalidInputError(
                 f"timezone: cannot be changed from {time_zone} any more, because parts are already merged into days of "
@@ -136,13 +139,12 @@ class Definitions:
                 experiment = Experiment.from_toml(path.read_text("utf-8"), id=path.stem)
                 self.define(experiment, f"file {path.name}")
                 changed_ids.append(experiment.id)
-            # This file is not valid, or cannot be read. The caller logs the message, and the other files are still
-            # loaded.
+            # The file is invalid or cannot be read. The caller logs the message, and the other files are still loaded.
             except (InvalidInputError, OSError, UnicodeDecodeError) as error:
                 errors.append(f"{path}: {error}")
             except StreamMetricsError:
-                # The store is down. Forget the modification time of this file, so that the next call loads the file
-                # again.
+                # The store is unavailable. Forget the modification time of this file, so that the next call loads the
+                # file again.
                 del mtimes[path]
                 raise
         return changed_ids, errors

@@ -45,7 +45,7 @@ COVERED_SHARE = 0.9
 
 
 class Coverage(NamedTuple):
-    """The number of complete days of data, and text about the sources that lack parts, for the end of a sentence."""
+    """The number of complete days of data, and a text about missing parts, which messages append to a sentence."""
 
     days: float
     gaps: str
@@ -68,7 +68,8 @@ def compute_coverage(experiment: Experiment, index: PartIndex, first: int, end: 
         if hours and sum(hour not in missing for hour in hours) >= COVERED_SHARE * len(hours):
             days += len(hours) / (next_day - begin)
         begin = next_day
-    # If only the last hours lack a part, say nothing. A source is often about to post them.
+    # If less than a tenth of a day is missing, say nothing. Often, only the last hours lack parts, which a source is
+    # about to post.
     if count_days(first, end, experiment.timezone) - days < 1.0 - COVERED_SHARE:
         return Coverage(days, "")
     if not ends:
@@ -86,7 +87,7 @@ def compute_coverage(experiment: Experiment, index: PartIndex, first: int, end: 
 class EvaluationInput:
     """The data of an experiment from which the verdicts on its treatments are computed.
 
-    An hour is final once its outcomes, such as late conversions, are complete. Only final rows count for verdicts.
+    An hour is final once its outcomes, such as late conversions, are complete. Verdicts use only final hours.
 
     Parameters
     ----------
@@ -101,7 +102,7 @@ class EvaluationInput:
     ratio : SampleRatio or None
         The sample ratio check of all rows.
     users : dict
-        The number of users in the final rows, by arm; empty without a metric that counts users.
+        The number of users in final hours, by arm; empty without a metric that counts users.
     counted_to : int
         The hour after the last final hour, in hours since 1970.
     has_ended : bool
@@ -299,9 +300,9 @@ def evaluate(
     now : float
         The time, in seconds since 1970.
     hours, days : mapping of int to ExperimentWindow
-        The recent hours and all days, by their first hour.
+        The merged parts of each recent hour and of each day. The keys are the first hours, in hours since 1970.
     index : PartIndex
-        The posted parts.
+        The index of the posted parts: which hours of which sources have parts.
     looks : sequence of ShownLook
         The earlier looks, oldest first.
     history : DefinitionHistory
@@ -312,7 +313,7 @@ def evaluate(
     Returns
     -------
     Evaluation
-        The evaluation. Missing figures have a reason; posted data never makes this function raise an error.
+        The evaluation. If a figure is missing, it contains the reason. Invalid posted data does not raise an error.
 
     Notes
     -----
@@ -482,7 +483,7 @@ def _describe_unexpected_arms(experiment: Experiment, arms: ArmSamples) -> list[
 
 
 def _count_users(experiment: Experiment, arms: Any, notes: list[str]) -> tuple[dict[str, float], SampleRatio | None]:
-    """Return the users by arm, and a check of whether their shares are as planned.
+    """Return the number of users by arm, and a check of whether the arms have the planned shares of users.
 
     If users cannot be counted, the error becomes a note on the page, and the result is empty.
     """
@@ -560,7 +561,10 @@ def thin_looks(looks: Sequence[ShownLook]) -> list[ShownLook]:
 
 
 def build_looks(evaluation: Evaluation) -> list[ShownLook]:
-    """Return the look at each treatment to save in the log: decision, primary metric, users, and their shares by arm."""
+    """Return the looks to save in the log, one for each treatment.
+
+    A look contains the decision, the difference in the primary metric, the number of users, and their shares by arm.
+    """
     rows = {row.treatment: row for row in evaluation.table if row.role == "primary"}
     shares = {arm.arm: arm.share for arm in evaluation.arms if arm.share is not None} or None
     looks = []

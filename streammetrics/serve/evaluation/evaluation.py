@@ -76,10 +76,10 @@ class MetricRow(NamedTuple):
     treatment, metric : str
         The names of the arm and the metric.
     role : str
-        "primary", "guardrail", "secondary" or "model". A "model" metric, such as AUC, describes each arm's own traffic.
-        The difference in such a metric is not an effect of the treatment.
+        "primary", "guardrail", "secondary" or "model". A "model" metric, such as AUC, describes the model on the
+        traffic of each arm. The difference in such a metric is not an effect of the treatment.
     better : str
-        Which values are better: "high", "low" or "one".
+        Which values are better: "high", "low" or "one" (closer to 1).
     margin : float or None
         The margin of a guardrail.
     control_value, value : float or None

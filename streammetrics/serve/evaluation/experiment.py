@@ -22,21 +22,21 @@ FIRST_HOUR, LAST_HOUR = 0, 2_500_000
 
 
 def check_amount(key: str, value: Any) -> float:
-    """Return a value as a finite number of 0 or more; otherwise raise InvalidInputError with the name `key`."""
+    """Return a finite number of 0 or more as a float; for other values, raise InvalidInputError that names `key`."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= sys.float_info.max:
         raise InvalidInputError(f"{key}: expected a number of 0 or more, found {value!r}")
     return float(value)
 
 
 def check_named_amounts(key: str, value: Any) -> dict[str, float]:
-    """Return a dict from names to finite numbers of 0 or more; otherwise raise InvalidInputError with the name `key`."""
+    """Return a dict of names to finite numbers of 0 or more; otherwise raise InvalidInputError that names `key`."""
     if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
         raise InvalidInputError(f"{key}: expected names with numbers, such as {{a = 0.5, b = 0.5}}, found {value!r}")
     return {name: check_amount(f"{key}.{name}", v) for name, v in value.items()}
 
 
 def check_names(key: str, value: Any) -> tuple[str, ...]:
-    """Return a list of distinct strings as a tuple; otherwise raise InvalidInputError with the name `key`."""
+    """Return a list of distinct strings as a tuple; for other values, raise InvalidInputError that names `key`."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) and v for v in value):
         raise InvalidInputError(f'{key}: expected a list of strings, such as ["a", "b"], found {value!r}')
     if len(set(value)) != len(value):
@@ -45,9 +45,10 @@ def check_names(key: str, value: Any) -> tuple[str, ...]:
 
 
 def convert_hour(key: str, value: Any, time_zone: str = "UTC") -> int:
-    """Convert a number of hours, a string such as 2026-06-01T09, or a TOML time (both UTC) to hours since 1970.
+    """Return a time as a number of hours since 1970.
 
-    A TOML date is converted to the first hour of this day in a time zone.
+    The time may be a number of hours since 1970, a string such as 2026-06-01T09 (UTC), a TOML time (UTC if it has no
+    offset), or a TOML date, which stands for the first hour of this day in the time zone.
     """
     if isinstance(value, datetime.datetime):
         time = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)

@@ -43,7 +43,7 @@ class ExperimentSource(Protocol):
         """Return the evaluation and the definition of an experiment."""
 
     def compact(self, experiment: str, now: float) -> None:
-        """For each day, merge the parts that can no longer be corrected; delete data after the retention time."""
+        """For each day, merge the parts that can no longer be corrected; after the retention time, delete all data."""
 
     def total(self, experiment: str) -> bytes | None:
         """Return the total of an experiment (all its parts merged) as bytes; None if it has no parts."""
@@ -57,7 +57,7 @@ class ExperimentSource(Protocol):
 
 @dataclass
 class _ReaderCache:
-    """What has already been read from the store for one experiment.
+    """The data of one experiment that has already been read from the store.
 
     `position` is a pair: the number of the last part that was read, and the epoch, which increases when older parts
     change.
@@ -164,7 +164,7 @@ class ExperimentReader:
             cache.looks += decode_looks(text)
 
     def compact(self, experiment: str, now: float) -> None:
-        """For each day, merge the parts that can no longer be corrected; delete data after the retention time."""
+        """For each day, merge the parts that can no longer be corrected; after the retention time, delete all data."""
         definition = Experiment.from_dict(json.loads(self.store.history(experiment)[-1].text))
         self.totals.set_time_zone(experiment, definition.timezone)
         self.totals.compact(experiment, now=now, correct_within_days=definition.correct_within_days)
@@ -182,7 +182,7 @@ class ExperimentReader:
         return None if metrics is None else bytes(metrics.to_bytes())
 
     def end_after(self, seconds: float) -> None:
-        """Do nothing: the caller waits for the running call."""
+        """Do nothing: a call in this process cannot be interrupted, so the caller waits until it returns."""
 
     def close(self) -> None:
         """Save all totals and chart points. Otherwise, the next start would read all parts again."""

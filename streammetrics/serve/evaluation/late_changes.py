@@ -18,7 +18,7 @@ DECIDING_FIELDS = ("primary", "users", "guardrails")
 class LateChange(NamedTuple):
     """A change to the primary metric, the planned users or the guardrails after the first data.
 
-    A change of the good direction of the primary metric or of a guardrail counts, too.
+    This includes a change of the direction (higher or lower) that is better for the primary metric or a guardrail.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class LateChange(NamedTuple):
         The change, its time and its author.
     needs_new_users : bool
         Whether the change could favour a result that was already visible. This is so if the primary metric was
-        replaced, a guardrail was loosened or removed, or the good direction of one of them was changed. After such a
+        replaced, a guardrail was loosened or removed, or the better direction of one of them was reversed. After such a
         change, only users who were exposed later may decide the verdict.
     reason : str
         The reason with which an owner has accepted the change; empty if nobody has.
@@ -108,9 +108,9 @@ def _has_looser_guardrail(old: Experiment, new: Experiment) -> bool:
 
 
 def _has_other_direction(old: Experiment, new: Experiment) -> bool:
-    """Return whether a metric that decides before and after a change has the opposite good direction since."""
+    """Return whether the change reverses which direction is better for the primary metric or a guardrail."""
     deciding = {old.primary, *old.guardrails} & {new.primary, *new.guardrails}
-    # A direction that only one version names is usually the direction that the metric has anyway.
+    # A direction that only one version names does not count as a change. It is usually the default of the metric.
     return any(old.better[name] != new.better[name] for name in deciding & {*old.better} & {*new.better})
 
 

@@ -1,8 +1,7 @@
 """Count the metrics that were added to an experiment after its first parts.
 
 The total contains only metrics that all parts have, so a metric that was added later is not in it. Such a metric is
-counted from the first day on which, and after which, all parts have it. Its value covers only the users and rows from
-this day on.
+counted over the most recent days whose parts all have it. Its value covers only the users and rows of these days.
 """
 
 from __future__ import annotations
@@ -65,9 +64,9 @@ def collect_late_metrics(
     series : WindowSeries
         The cache that merges windows.
     hours, days : mapping of int to ExperimentWindow
-        The windows by their first hour.
+        The merged parts of each hour and of each day, by their first hour.
     before : int
-        The hour from which windows are ignored.
+        The hour, in hours since 1970, from which on data is ignored, because its outcomes may be incomplete.
     """
     known = {sample.name for samples in arms.values() for sample in samples}
     missing = [name for name, role in experiment.metrics.items() if name not in known and role != "primary"]
@@ -86,7 +85,7 @@ def collect_late_metrics(
 
 
 def _find_first_days(names: Iterable[str], points: Sequence[WindowPoint], days: Iterable[int]) -> dict[str, int]:
-    """Return, for each metric, the first day such that this day and all later days have the metric."""
+    """Return, for each metric, the first of the most recent days that all have the metric."""
     first_days: dict[str, int] = {}
     ordered = sorted(days, reverse=True)
     for name in names:

@@ -17,14 +17,14 @@ KEYS = ("description", "owner", "better", "margin")
 
 
 class CatalogEntry(NamedTuple):
-    """What a catalog says about a metric.
+    """The entry of a metric in a catalog.
 
     Parameters
     ----------
     description, owner : str
         What the metric means, and who is responsible for it.
     better : str
-        Which values are better, "high" or "low"; empty if the metric defines it.
+        Which values are better, "high" or "low"; empty if the class of the metric defines this.
     margin : float or None
         The largest margin that an experiment may give the metric as a guardrail: 0.02 is 2 % of the control.
     """
@@ -36,7 +36,7 @@ class CatalogEntry(NamedTuple):
 
 
 class MetricCatalog(NamedTuple):
-    r"""The metrics that experiments may name.
+    r"""The catalog of the metrics that experiments may use.
 
     Examples
     --------
@@ -64,12 +64,12 @@ class MetricCatalog(NamedTuple):
         return cls({name: _parse_entry(name, table) for name, table in tables.items()})
 
     def apply(self, experiment: Experiment) -> Experiment:
-        """Return the experiment; the catalog tells which values of each metric are better.
+        """Check an experiment against the catalog; return it with the catalog's `better` for each of its metrics.
 
         Raises
         ------
         InvalidInputError
-            The experiment names a metric that is not in the catalog, or contradicts the catalog.
+            The experiment has a metric that is not in the catalog, or a direction or margin that the catalog forbids.
         """
         if unknown := [name for name in experiment.metrics if name not in self.entries]:
             raise InvalidInputError(
@@ -117,8 +117,7 @@ def check_definitions(folder: str | Path, catalog: MetricCatalog | None) -> tupl
         try:
             experiment = Experiment.from_toml(path.read_text("utf-8"), id=path.stem)
             valid.append((experiment if catalog is None else catalog.apply(experiment)).id)
-        # This file is not valid, or cannot be read. The caller prints the message, and the other files are still
-        # checked.
+        # The file is invalid or cannot be read. The caller prints the message, and the other files are still checked.
         except (InvalidInputError, OSError, UnicodeDecodeError) as error:
             errors.append(f"{path}: {error}")
     return valid, errors

@@ -1,7 +1,7 @@
 """Index the posted parts of each source: their hours, delays, conflicts and rows.
 
-New parts are added to an existing index. A part "counts" if the total includes its rows. Conflicts, refused and
-late parts do not count.
+New parts are added to an existing index. A part "counts" if the total includes its rows. Parts in the states
+"conflict", "refused" and "late", which `StoredPart` explains, do not count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class IndexedPart(Protocol):
 
     @property
     def received_at(self) -> float:
-        """The time of the post, in seconds since 1970."""
+        """The time at which the part was received, in seconds since 1970."""
 
     @property
     def state(self) -> str:
@@ -101,7 +101,7 @@ class SourceIndex:
         return int((np.frombuffer(self._delays) > delay).sum()) if self._delays else 0
 
     def add(self, entry: IndexedPart) -> None:
-        """Add an entry of the ledger. The entry must be about a part of this source."""
+        """Add an entry of the ledger. The entry must belong to this source."""
         if entry.state in COUNTED:
             self.hours.add(entry.key.hour)
             self.first_received_at = min(self.first_received_at, entry.received_at)
@@ -129,7 +129,7 @@ class PartIndex:
         self.sources: dict[str, SourceIndex] = {}
 
     def add(self, entries: Iterable[IndexedPart]) -> Self:
-        """Add entries of the ledger about parts of any sources; return this object."""
+        """Add entries of the ledger, which may belong to different sources; return this object."""
         for entry in entries:
             self.sources.setdefault(entry.key.source, SourceIndex()).add(entry)
         return self

@@ -156,7 +156,7 @@ class Totals:
         now : float
             The time, in seconds since 1970.
         correct_within_days : float
-            The number of days for which parts are kept after the end of their day, and after they were received.
+            A part is merged only after this number of days since the end of its day, and since it was received.
         """
 
         def merge_days() -> int:
@@ -197,7 +197,7 @@ class Totals:
                 self._save_entry(experiment, entry)
 
     def _refresh(self, experiment: str, entry: _CachedTotal) -> None:
-        """Add new parts to the total. If a part in the total was replaced, compute the total again from the days."""
+        """Add new parts to the total. If a part in it was replaced, compute the total again from the merged days."""
         if entry.position is None:
             saved = self.store.total(experiment)
             entry.replace(*((0, 0), None) if saved is None else (saved[0], from_bytes(saved[1])))

@@ -119,7 +119,7 @@ class TreatmentComparison:
         return TreatmentVerdict(self.treatment, "withheld", f"No verdict on {self.treatment}: {reason}.")
 
     def build_rows(self) -> list[MetricRow]:
-        """Return one row for each metric, over all rows of data."""
+        """Return one row for each metric, computed from all rows of data."""
         return [row for row, _ in self._build_table((), self.arms, {})]
 
     def build_slice_rows(self, column: str, arms: ArmSamples) -> list[tuple[MetricRow, float]]:
@@ -322,7 +322,7 @@ class TreatmentComparison:
 
 
 def correct_slice_words(rows: Sequence[tuple[MetricRow, float]], confidence: float) -> list[MetricRow]:
-    """Return the rows of slices without the conclusions that the correction for many slices does not support.
+    """Return the rows of slices after a correction for multiple comparisons, which removes weak conclusions.
 
     A removed "better" or "worse" becomes "unclear", and "breached" becomes "undecided". `rows` are pairs of a row and its
     p-value, and 1 - `confidence` is the false discovery rate.

@@ -55,12 +55,12 @@ class WindowSeries:
         self._cache_key = ""
         self.is_saved = True
         self._cached_points: dict[tuple[str, int], CachedPoints] = {}
-        # A key is the first hour of a merged range. The values are the merge of its whole days, and the merge that also
-        # contains the single hours of the last day.
+        # A key is the first hour of a merged range. Its value is a pair: the merge of the whole days, and the merge
+        # that also contains the single hours of the last, incomplete day.
         self._merges: dict[int, tuple[GrowingMerge, GrowingMerge]] = {0: (GrowingMerge(), GrowingMerge())}
 
     def serialize(self) -> tuple[str, bytes | None]:
-        """Return the chart points as JSON, and the saved sum of all merged days (None if no day is merged)."""
+        """Return the chart points as JSON, and the serialized merge of all whole days (None without whole days)."""
         points = [[*window, sort_ids(one.part_ids), one.points] for window, one in self._cached_points.items()]
         merged_days, _ = self._merges[0]
         days = [sort_ids(part_ids) for part_ids in merged_days.part_ids]
@@ -131,7 +131,7 @@ class WindowSeries:
     ) -> Any:
         """Return the merged metrics of the hours from `first` up to, but not including, `before`; None without windows.
 
-        The merge covers the whole days that begin at `first` or later, and then the single hours of the last day.
+        The merge covers the whole days that begin at `first` or later, and then the single hours of the last, incomplete day.
         `time_zone` is the time zone of days.
         """
         day = find_day(before, time_zone)

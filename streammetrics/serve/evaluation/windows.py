@@ -45,7 +45,7 @@ class MergeCache:
     Parameters
     ----------
     max_bytes : int
-        The largest size of the cache, in bytes; the last window is kept even if it is larger.
+        The largest size of the cache, in bytes; the window that was added last is kept even if it is larger.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class MergeCache:
 class _LruCache:
     """Windows in the order of their last use, with a size limit.
 
-    If the size exceeds `max_bytes`, the oldest windows are removed, but at least `min_entries` windows are always kept.
+    If the size exceeds `max_bytes`, the least recently used windows are removed, but at least `min_entries` windows are always kept.
     """
 
     def __init__(self, max_bytes: int, min_entries: int = 0) -> None:
@@ -105,7 +105,7 @@ class _LruCache:
         return total
 
     def put(self, key: WindowKey, total: WindowTotal, size: int) -> list[tuple[WindowKey, WindowTotal]]:
-        """Add a window. Return the windows that were removed to make room, oldest first."""
+        """Add a window. Return the windows that were removed to make room, least recently used first."""
         self.pop(key)
         self._entries[key] = total, size
         self._size += size
@@ -129,7 +129,7 @@ class MovedError(StreamMetricsError):
 
 
 def retry_when_moved(read: Callable[[], T]) -> T:
-    """Call a function, and call it again if it raises MovedError.
+    """Return the result of a function, which is called again if it raises MovedError.
 
     Parts are rarely merged or replaced, so a few tries are enough.
     """
