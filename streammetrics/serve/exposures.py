@@ -1,4 +1,4 @@
-"""Count exposures apart from outcomes, so that a user counts once, even with rows at several workers or hours."""
+"""Count exposures separately from outcomes, so that a user counts once, even with rows from many workers or hours."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ MAX_REASON, MAX_ANNOTATION = 2000, 200
 
 
 class Journal(NamedTuple):
-    """Saves what people decide and remark about experiments.
+    """Save the decisions and remarks of people about experiments.
 
     Parameters
     ----------
     store : Store
         The store.
     board : Board
-        The evaluations, and the alerts that announce decisions.
+        Provides the evaluations, and the alerts that announce decisions.
     render : callable
         Takes an evaluation and a sentence. Returns the page of the experiment, with this sentence, as HTML that refers
         to no other files.
@@ -75,7 +75,10 @@ class Journal(NamedTuple):
 
 
 def check_text(key: str, value: Any, limit: int) -> str:
-    """Return a text of an owner on one line; raise InvalidInputError with the name `key` if it is empty or too long."""
+    """Return a text, such as a reason, as one line.
+
+    Raise InvalidInputError that names `key` if the text is empty, too long or not printable.
+    """
     text = " ".join(value.split()) if isinstance(value, str) else ""
     if not text.isprintable() or not 0 < len(text) <= limit:
         raise InvalidInputError(f"{key}: expected a text of 1 to {limit:,} printable characters, found {value!r:.100}")

@@ -34,14 +34,14 @@ MUST_BE_OWNER = "only an owner can change an experiment; log in as an owner, rel
 
 
 class JournalRoutes(NamedTuple):
-    """The request handlers.
+    """The request handlers for decisions, annotations, corrections, results and the audit log.
 
     Parameters
     ----------
     store : Store
         The store.
     board : Board
-        The evaluations.
+        Provides the evaluations.
     journal : Journal
         Saves decisions and annotations.
     corrections : Corrections
@@ -151,7 +151,7 @@ class JournalRoutes(NamedTuple):
     # -- for people ---------------------------------------------------------------------------------------------------
 
     def _find_experiment(self, request: Request) -> tuple[Any, Experiment | Response]:
-        """Return the person who sent a request, and the experiment; in case of an error, a response takes its place."""
+        """Return the person who sent a request, and the experiment, or an error response in place of the experiment."""
         name = request.path_params["id"]
         person = self.reader(request, name)
         if isinstance(person, Response):
@@ -185,9 +185,9 @@ class JournalRoutes(NamedTuple):
         return _html_response(page.replace(f'nonce="{NONCE}"', f'nonce="{request.state.nonce}"', 1))
 
     async def _submit_form(self, request: Request) -> Response:
-        """Save the decision or annotation in a form, or make its correction.
+        """Save the decision or annotation that a form contains, or make the correction that it requests.
 
-        An owner must have sent the form in this session.
+        The sender must be an owner, and the form must contain the token of this owner's session.
         """
         person, experiment = await run_in_threadpool(self._find_experiment, request)
         if isinstance(experiment, Response):

@@ -88,7 +88,7 @@ def parse_key(experiment: str, source: str, hour: str | int, seq: str | int = 0)
 
 
 def parse_hour(value: str | int) -> int:
-    """Convert a string such as 2026-06-01T09 (UTC), or a number of hours, to hours since 1970.
+    """Convert a string such as 2026-06-01T09 (UTC) to hours since 1970; return an integer unchanged.
 
     Examples
     --------

@@ -127,7 +127,7 @@ def read_token(token: str | None) -> str:
             f"the token of a worker is missing; create one with 'streammetrics serve token EXPERIMENT', and set "
             f"{TOKEN_VARIABLE} in the environment, or pass token="
         )
-    # Refuse a token with other characters here. Otherwise, http.client would show the token in its error message.
+    # Refuse a token that is not printable ASCII here. Otherwise, http.client would show the token in its error message.
     if not (token.isascii() and token.isprintable()):
         raise InvalidInputError(
             f"the token must contain only printable ASCII characters; check {TOKEN_VARIABLE} in the environment, "

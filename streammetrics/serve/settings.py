@@ -54,7 +54,7 @@ class ServerSettings:
     definitions : str or None
         A folder with a TOML file for each experiment.
     catalog : MetricCatalog or None
-        The metrics that new definitions may name; None for any metric.
+        The metrics that new definitions may use; None for any metric.
     watch : str or None
         A local folder, or an fsspec URL, from which parts are read as files.
     watch_seconds : float

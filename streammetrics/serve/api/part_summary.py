@@ -1,6 +1,7 @@
 """Summarize posted parts, which arrive as frames (serialized metrics).
 
-Frames with equal headers are read together, without creating a metric object for each frame."""
+Frames with equal headers are read together, without creating a metric object for each frame.
+"""
 
 from __future__ import annotations
 

@@ -131,8 +131,8 @@ class WindowSeries:
     ) -> Any:
         """Return the merged metrics of the hours from `first` up to, but not including, `before`; None without windows.
 
-        The merge covers the whole days that begin at `first` or later, and then the single hours of the last, incomplete day.
-        `time_zone` is the time zone of days.
+        The merge covers the whole days that begin at `first` or later, and then the single hours of the last,
+        incomplete day. `time_zone` is the time zone of days.
         """
         day = find_day(before, time_zone)
         of_days, of_hours = self._merges.setdefault(first, (GrowingMerge(), GrowingMerge()))

@@ -89,7 +89,8 @@ class MergeCache:
 class _LruCache:
     """Windows in the order of their last use, with a size limit.
 
-    If the size exceeds `max_bytes`, the least recently used windows are removed, but at least `min_entries` windows are always kept.
+    If the size exceeds `max_bytes`, the least recently used windows are removed. At least `min_entries` windows
+    are always kept.
     """
 
     def __init__(self, max_bytes: int, min_entries: int = 0) -> None:
@@ -193,7 +194,7 @@ class Windows:
         return find_day(hour, self._time_zones.get(experiment, "UTC"))
 
     def hours(self, experiment: str, outline: PartOutline) -> dict[int, ExperimentWindow]:
-        """Return the hours of all days whose parts the store has not merged into one state yet.
+        """Return the windows of hours, by hour, for all days whose parts the store has not merged yet.
 
         Merged days are left out. Their parts are no longer stored one by one, so the metrics of their hours cannot be
         computed.
@@ -207,7 +208,7 @@ class Windows:
         }
 
     def days(self, experiment: str, outline: PartOutline) -> dict[int, ExperimentWindow]:
-        """Return all days, whether merged in the store or not, by their first hour."""
+        """Return the windows of all days, by first hour, including the days that the store has already merged."""
         part_ids: dict[int, set[Hashable]] = {day: {digest} for day, digest in outline.day_digests.items()}
         for entry in outline.current_parts:
             part_ids.setdefault(self._find_day(experiment, entry.key.hour), set()).add(entry.number)

@@ -13,7 +13,7 @@ __all__ = ["annotate_looks", "annotate_windows"]
 
 
 def annotate_looks(chart: Chart, annotations: Sequence[ShownAnnotation]) -> Chart:
-    """Return the chart with a line for each annotation. The horizontal axis must be in hours since 1970."""
+    """Return the chart of looks with a line for each annotation. The horizontal axis must be in hours since 1970."""
     return _add_lines(chart, [(float(one.hour), one) for one in annotations])
 
 

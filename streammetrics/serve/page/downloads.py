@@ -80,7 +80,7 @@ def _build_window_table(points: Sequence[Any]) -> Table:
 
 
 def _build_day_table(points: Sequence[Any], time_zone: str) -> Table:
-    """Return a table like that of hours, with the first hour of each day in UTC, and its date in a time zone."""
+    """Return a table of days: for each, the columns of the table of hours, and its date in a time zone."""
     heads, rows = _build_window_table(points)
     dates = (to_datetime(p.hour, time_zone).date().isoformat() for p in points)
     return [*heads, "day"], ([*row, date] for row, date in zip(rows, dates, strict=True))

@@ -1,4 +1,7 @@
-"""Search the list of experiments by text and tag, with or without the archive. The URL query contains the search."""
+"""Search the list of experiments by text and tag, among the current or the archived experiments.
+
+The URL query contains the search.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ class ExperimentSearch(NamedTuple):
     tag : str
         A tag that an experiment must have; empty for all experiments.
     archived : bool
-        Whether to list only archived experiments; otherwise, only the others are listed.
+        Whether to list only archived experiments. Otherwise, only experiments that are not archived are listed.
     """
 
     text: str = ""

@@ -104,7 +104,7 @@ def _describe_levels(rows: Sequence[MeasureRow]) -> str:
 def _describe_interval(
     evaluation: Evaluation, verdict: TreatmentVerdict | None, looks: Sequence[ShownLook], badge: str
 ) -> list[Fact]:
-    """Return a list with a remark about the interval of the primary metric; an empty list if there is no interval.
+    """Return a list with one remark about the interval of the primary metric; an empty list if there is no interval.
 
     The remark says what the interval guarantees, and since when it excludes zero.
     """

@@ -204,7 +204,7 @@ def _build_choices(
 ) -> dict[str, list[Choice]]:
     """Return the links to other views, by the name of the choice, such as "metric".
 
-    Choices with one option are left out.
+    A choice between arms, metrics or slice columns is left out if there is only one of them.
     """
     view, treatments = page.view, [t.treatment for t, _, _ in page.verdicts]
     assert page.sides is not None

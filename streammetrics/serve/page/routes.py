@@ -70,7 +70,7 @@ def build_templates() -> Any:
 
 
 def find_static_path(name: str) -> str:
-    """Return the path of a static file, below the root path.
+    """Return the URL path of a static file, without the root path of the server.
 
     Examples
     --------
@@ -101,7 +101,7 @@ RETRY_MS = 3000
 def stream_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float = HEARTBEAT) -> StreamingResponse:
     """Answer with a stream of server-sent events.
 
-    The first event contains `now`, the time stamp of the last evaluation. Another event follows for each new evaluation
+    The first event contains `now`, the timestamp of the last evaluation. Another event follows for each new evaluation
     from any source. After `beat` seconds of silence, the stream sends a comment, so that proxies do not close it.
     """
     return StreamingResponse(
@@ -188,7 +188,7 @@ def build_page_routes(
     Parameters
     ----------
     board : Board
-        The evaluations; its methods `evaluation` and `subscribe` are called.
+        Provides the evaluations, with its methods `evaluation` and `subscribe`.
     store : Store
         The store of definitions, looks and conflicts.
     reader : callable
@@ -288,7 +288,7 @@ class _Pages:
     # -- live updates -------------------------------------------------------------------------------------------------
 
     async def live(self, request: Request) -> Response:
-        """Answer with a stream that tells open pages when the experiment has a new evaluation."""
+        """Answer with a stream of events, one for each new evaluation of the experiment, for pages that show it."""
         who, evaluation = await run_in_threadpool(self._find_evaluation, request)
         if isinstance(who, Response):
             return who
@@ -297,7 +297,7 @@ class _Pages:
         )
 
     async def live_of_all(self, request: Request) -> Response:
-        """Answer with a stream that tells each open page with the list of experiments when there is a new evaluation."""
+        """Answer with a stream of events, one for each new evaluation, for pages that show the list of experiments."""
         who = await run_in_threadpool(self._reader, request, "")
         if isinstance(who, Response):
             return who
@@ -308,7 +308,7 @@ class _Pages:
     async def decide(self, request: Request) -> Response:
         """Accept or reject a conflict. An accepted conflict replaces the part that counts under its key.
 
-        The request must be a form that an owner sent in this session.
+        The sender must be an owner, and the form must contain the CSRF token of this owner's session.
         """
         who, evaluation = await run_in_threadpool(self._find_evaluation, request)
         if isinstance(who, Response):

@@ -40,7 +40,7 @@ def render_snapshot(
     evaluation : Evaluation
         The evaluation that the page shows.
     sentence : str
-        Why the snapshot was made; the page begins with it.
+        The sentence at the top of the page, which says why the snapshot was made.
     """
     history = load_history(store, evaluation.experiment, describe_changes)
     templates = build_templates()

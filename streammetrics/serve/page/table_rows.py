@@ -21,7 +21,7 @@ Arms = dict[str, NamedSide]
 
 
 def assign_colours(evaluation: Evaluation, definition_arms: Sequence[str] = ()) -> Arms:
-    """Return a dict from each arm to its name and its colour index; the control comes first."""
+    """Return the name and the colour index of each arm, as a dict by arm; the control comes first."""
     treatments = list_treatments(evaluation)
     names = list(dict.fromkeys([*(a.arm for a in evaluation.arms), *definition_arms, *treatments]))
     ordered = [n for n in names if n not in treatments] + treatments

@@ -185,9 +185,9 @@ def _reading_step(windows: Sequence[Any]) -> int:
 
 
 def _fill_windows(hours: Collection[int], view: View) -> tuple[list[int], list[str], str]:
-    """Fill the gaps between windows.
+    """Return the first hours of all windows, their names, and the label of the time axis.
 
-    Return the first hours of all windows, their names, and the label of the time axis.
+    `hours` are the first hours of the windows with data. The result also contains the windows between them.
     """
     first, last = min(hours), max(hours)
     if view.by == "hour":

@@ -42,7 +42,7 @@ class View(NamedTuple):
 
     @classmethod
     def from_query(cls, query: Mapping[str, str], timezone: str = "UTC") -> Self:
-        """Return the view that a URL query contains. Dates are days of a time zone.
+        """Return the view that a URL query contains. Dates in the query are days in the time zone.
 
         Invalid values are ignored, so that every link shows a page.
 
@@ -94,7 +94,7 @@ class View(NamedTuple):
 
 
 def _parse_hours(text: str, timezone: str) -> range | None:
-    """Return the hours of a date, or one hour, such as 2026-06-01T09; None if the text is invalid."""
+    """Return the hours of a date such as 2026-06-01, or one hour such as 2026-06-01T09; None for an invalid text."""
     try:
         if "T" in text:
             hour = parse_hour(text)

@@ -25,7 +25,7 @@ def back_up_sqlite(source: str | Path, target: str | Path) -> None:
     StoreDownError
         The store cannot be read.
     """
-    # Only the user who runs the command may read the copy, which contains the hashes of tokens.
+    # Create a file that only the current user may read, because the copy contains the hashes of tokens.
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         with (

@@ -42,7 +42,7 @@ class Driver(Protocol):
 
     @property
     def write_lock(self) -> AbstractContextManager[Any]:
-        """A lock for write transactions within this process; a driver that needs no lock returns an empty context."""
+        """A lock that allows only one write transaction at a time in this process; an empty context if not needed."""
         ...
 
     def connect(self) -> Any:
