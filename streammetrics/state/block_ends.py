@@ -48,7 +48,7 @@ class BlockEnds:
         return len(self.firsts) == len(self.lasts) == 1
 
     def extend(self, part: BlockEnds) -> BlockEnds:
-        """Return the ends after counting further rows, whose ends are `part`."""
+        """Return the ends after the state has counted further rows, which begin and end with the blocks in `part`."""
         if self.is_single:
             return BlockEnds(self.firsts, part.lasts)
         return BlockEnds(self.firsts | part.firsts, self.lasts | part.lasts)
@@ -84,7 +84,7 @@ class BlockEnds:
 
 
 def _take_sample(blocks: set[Id]) -> frozenset[Id]:
-    """Return the blocks, or a sample of them if there are more than twice MAX_ENDS."""
-    # The hash decides, so a block that is in the sample of the first blocks of one part is likely to be in the sample of
-    # the last blocks of another part as well.
+    """Return the blocks; if there are more than twice MAX_ENDS, return a sample of MAX_ENDS blocks."""
+    # Select the blocks with the smallest hashes. A block that is in the sample of the first blocks of one part is then
+    # likely to be in the sample of the last blocks of another part, too.
     return frozenset(blocks if len(blocks) <= 2 * MAX_ENDS else sorted(blocks, key=hash)[:MAX_ENDS])

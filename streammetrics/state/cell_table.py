@@ -1,6 +1,6 @@
-"""CellTable, the base class for states with a table of cells.
+"""Define CellTable, the base class of states, which reads the arrays of a state, counts its rows and selects cells.
 
-It reads the arrays of a state, counts its rows and selects cells.
+The counts and sums of a state are stored in a table with one row for each cell, such as a slice.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CellTable(Statistic):
         )
 
     def with_cells(self, cells: Cells) -> Self:
-        """Return a state with the same settings and this table of cells, which must be in canonical form."""
+        """Return a state with the same settings and this table of cells, which must be canonical (see `Cells`)."""
         new = object.__new__(type(self))
         own, attributes = self.__dict__, new.__dict__
         for name in _setting_names(type(self)):  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ class CellTable(Statistic):
         return self.cells.nbytes
 
     def read_part(self, flat: Flat) -> Array | None:
-        """Return the array of a part, or None if the part is absent; the state must not have axes.
+        """Return the array of a part (a named array of the state), or None if absent; the state must not have axes.
 
         If the statistic has an inner axis, the array has a row for each group or class. Otherwise, it is the array of the
         only cell.
@@ -121,7 +121,7 @@ class CellTable(Statistic):
             )
 
     def read_cells(self, flat: Flat) -> Array:
-        """Return the array of a part for all cells, even if the part is absent.
+        """Return the array of a part (a named array of the state) for all cells, even if the part is absent.
 
         The array of an absent part contains zeros. If the declaration of the part names another part as `like`, the
         array has the values of that other part.
@@ -234,7 +234,7 @@ class CellTable(Statistic):
 
     @cached_property
     def total_row_counts(self) -> Ints:
-        """The number of counted and dropped rows of each front cell. `canonicalize` removes cells where it is 0."""
+        """The number of counted and dropped rows of each front cell. `canonicalize` removes cells without rows."""
         dropped = self.cells.flats.get("dropped")
         return self.row_counts if dropped is None else self.row_counts + dropped.sum(axis=1)
 
@@ -258,7 +258,7 @@ class CellTable(Statistic):
         if self.rounded is None or not self.rounded:
             return Fraction(0)
         # Weights are rounded to multiples of 2**-60, so a small weight has a large relative error. The number of rows
-        # of an entry and their total weight limit how small a single weight can be. If the arrays of rows and of
+        # in a bucket and their total weight limit how small a single weight can be. If the arrays of rows and of
         # weights have different shapes, assume the smallest weight that is allowed.
         pairs = [(e.int64_counts, e.excess) for e in self.cells.tallies.values()]
         if (excess := self.cells.flats.get("excess")) is not None and excess.shape[-1] == 2:
@@ -350,7 +350,7 @@ class CellTable(Statistic):
         )
 
     def take_fronts(self, index: Ints) -> Self:
-        """Return a state with the front cells at some indices, which may repeat.
+        """Return a state with the front cells (such as slices) at some indices, which may repeat.
 
         Call `canonicalize` to remove keys without cells.
         """
@@ -371,7 +371,7 @@ class CellTable(Statistic):
         return self.with_cells(replace(cells, keys=cells.keys.take(index, axis=0), flats=flats, tallies=tallies))
 
     def take_inner(self, index: Ints) -> Self:
-        """Return a state with the inner cells at some indices, which may repeat.
+        """Return a state with the inner cells (groups or classes) at some indices, which may repeat.
 
         Call `canonicalize` to remove keys without cells.
         """
@@ -409,7 +409,7 @@ class CellTable(Statistic):
             yield state if all(parts[n].like is None for n, _ in maybe) else state.canonicalize()
 
     def drop_leading_axes(self, index: Ints, count: int) -> Self:
-        """Return a state with the front cells at some indices, but without the first `count` axes.
+        """Return a state with the front cells (such as slices) at some indices, but without the first `count` axes.
 
         The indices must be ascending, and the cells must have equal keys on the first `count` axes.
         """

@@ -132,7 +132,7 @@ TEMPORARY_ERRORS = (NoRoomError, StoreDownError, StoreFullError)
 
 @dataclass
 class FileStatus:
-    """What has happened to a file so far.
+    """The progress of a file: whether it was stored or refused, and its last error.
 
     `is_done` is true once the file was stored or refused. `problem` is the last logged error. The same error is not
     logged again.
@@ -197,8 +197,8 @@ class FolderWatcher:
         while True:
             try:
                 await self.scan()
-            # Network errors have many classes, so treat every error as a temporary network error: log it, because the
-            # next scan may succeed.
+            # Network errors have many classes. Therefore only log every error, because it may be a temporary network
+            # error, and the next scan may succeed.
             except Exception:
                 log.exception("%s could not be scanned", self.url)
             await asyncio.sleep(self.settings.watch_seconds)

@@ -1,8 +1,8 @@
 """Divide the experiments among the servers that share a store. One server at a time holds the lease of an experiment.
 
-The lease has a number, the fence, which increases when another server takes the lease. A server passes its fence with
-every write. If another server has taken the lease meanwhile, the write is refused. Without this check, a server that
-was paused for too long could write after its successor. All times come from the clock of the database, because the
+The lease has a number, the fence, which increases when another server takes the lease. A server passes this fence
+with every write. If another server has taken the lease meanwhile, the write is refused. Without this check, a server
+that was paused for too long could write after its successor. All times come from the clock of the database, because the
 clocks of servers may differ.
 """
 
@@ -27,7 +27,8 @@ class LeaseLostError(StreamMetricsError):
 class ExperimentStatus(NamedTuple):
     """The status of an experiment and of its evaluation in a store.
 
-    `version` is the version of the definition. `position` contains the number of the last part and the epoch.
+    `version` is the version of the definition. `position` contains the number of the last part, and the epoch, which
+    increases when older parts change.
     `evaluated_at` is the time of the stored evaluation, or None. `computing_since` is the time at which the running
     evaluation began; None if there is none, or if it has only just begun.
     """
@@ -122,7 +123,7 @@ def find_preferred_server(experiment: str, servers: Iterable[str]) -> str:
 
 
 def check_fence(run: RunStatement, experiment: str, fence: int) -> None:
-    """Raise LeaseLostError unless `fence` is still the number of an experiment's lease, so that no server has taken it.
+    """Raise LeaseLostError if another server has taken the lease of an experiment, whose number then is not `fence`.
 
     The UPDATE statement changes no value, but PostgreSQL locks the row, so that the lease cannot be taken before the
     transaction ends.

@@ -40,7 +40,7 @@ class StoredPart(NamedTuple):
 
     - "current": the part counts, and its frame is stored.
     - "folded": the part counts, and is merged into its day.
-    - "forgotten": the data of the part was deleted after the retention time.
+    - "forgotten": the part counts, but its data was deleted after the retention time.
     - "conflict": the key was posted before with different content, and nobody has decided which part counts.
     - "refused": the part does not count. Another part with its key was accepted in its place, or the part was rejected
       or voided.
@@ -118,7 +118,7 @@ class PartStore:
         Raises
         ------
         StoreFullError
-            No part was stored.
+            The disk is full, and no part was stored.
         StoreDownError
             The database does not answer, so it is unknown whether the parts were stored. The caller should try again.
         """
@@ -132,11 +132,11 @@ class PartStore:
         return answers
 
     def parts(self, experiment: str, after: int = 0) -> list[tuple[int, PostedPart]]:
-        """Return at most 256 parts that count, whose number is larger than `after`, and whose frame is stored."""
+        """Return the next parts that count and have a stored frame (at most 256), with numbers larger than `after`."""
         return self.load_parts_since(experiment, after).parts
 
     def load_parts_since(self, experiment: str, after: int) -> NewParts:
-        """Return at most 256 parts that count and whose number is larger than `after`, and the position."""
+        """Return the position, and the next parts that count (at most 256), whose numbers are larger than `after`."""
         with self.database.read_transaction() as run:
             stream_position = read_position(run, experiment)
             # The left join also returns parts whose frame is deleted, which shows that the list of parts is not
@@ -314,7 +314,7 @@ class PartStore:
                 add_audit_entry(run, experiment, change, by="server", at=at)
 
     def replace_parts(self, experiment: str, epoch: int, merged: MergedDay) -> bool:
-        """Replace the parts of a day with the merged day. Return False if the day has changed since the merge.
+        """Replace the parts of a day with the merged day. Return False if the day has changed since it was merged.
 
         `epoch` is the epoch of the experiment at the time of the merge. The frames of the parts are deleted afterwards,
         in separate transactions. If that fails, a later call of `delete_obsolete_frames` deletes them.
@@ -370,7 +370,7 @@ class PartStore:
         return int(count)
 
     def delete_obsolete_frames(self, experiment: str) -> None:
-        """Delete the frames that are no longer needed. Short transactions let other writers in between.
+        """Delete the frames that are no longer needed, in short transactions between which other writers can write.
 
         A frame is needed as long as a part with the same key is "current". Deletion stops after a few seconds, because
         the caller has other work to do. A later call deletes the rest.

@@ -42,7 +42,7 @@ class Token(NamedTuple):
 
 
 class RecordStore:
-    """The methods of a store for all records except metric states."""
+    """The methods of a store for definitions, looks, evaluations, alerts, tokens and the audit log."""
 
     database: Database
 
@@ -125,7 +125,7 @@ class RecordStore:
     # -- alerts -------------------------------------------------------------------------------------------------------
 
     def alert_state(self, experiment: str) -> dict[str, str]:
-        """Return the saved state of every fault of an experiment, by the key of the fault."""
+        """Return the saved state of every fault (a problem that raises an alert) of an experiment, by its key."""
         with self.database.read_transaction() as run:
             return dict(run("SELECT name, state FROM alerts WHERE experiment = ?", experiment))
 
@@ -166,7 +166,7 @@ class RecordStore:
     def tokens(self, experiment: str) -> list[Token]:
         """Return the tokens of a scope, sorted by name.
 
-        A scope is an experiment ID, or the owners or readers of the server.
+        The scope `experiment` is an experiment ID, or a name that stands for the owners or the readers of the server.
         """
         with self.database.read_transaction() as run:
             return [
@@ -175,7 +175,7 @@ class RecordStore:
             ]
 
     def token_tags(self, experiment: str) -> dict[str, tuple[str, ...]]:
-        """Return the tags to which each token of a scope is limited, by token name; omit tokens without a limit."""
+        """Return the tags to which each token of a scope is limited, by token name; leave out tokens without tags."""
         with self.database.read_transaction() as run:
             rows = run("SELECT name, tag FROM token_tags WHERE experiment = ? ORDER BY name, tag", experiment)
         return {name: tuple(tag for other, tag in rows if other == name) for name, _ in rows}
