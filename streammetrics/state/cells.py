@@ -45,7 +45,7 @@ class Cells:
         The arrays with a fixed number of values per cell, by name. An array has a row for each cell, or for each front
         cell if its part is declared with `front`. An optional array that adds no information is absent.
     tallies : mapping of str to Entries
-        The histograms of all cells, by name, as sorted entries that contain only the occupied places.
+        The histograms of all cells, by name, as sorted entries: one for each bucket that contains rows.
     """
 
     axes: tuple[Axis, ...]

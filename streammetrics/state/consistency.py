@@ -47,8 +47,8 @@ class RowWeight:
     rows : int64
         The numbers of rows.
     excess : int64 with one more axis, optional
-        The total weight minus the number of rows, that is, the sum of w - 1. The last axis is that of a fixed-point number
-        or a superaccumulator. None if all weights are 1.
+        The total weight minus the number of rows, that is, the sum of w - 1. The last axis contains the integers of
+        which a fixed-point number or a superaccumulator consists. None if all weights are 1.
     """
 
     rows: Ints
@@ -59,7 +59,7 @@ class RowWeight:
         return RowWeight(self.rows[at], None if self.excess is None else self.excess[(*at, slice(None))])
 
     def sum(self, axis: int) -> RowWeight:
-        """Return the sums over an axis; `axis` is negative, counted from the last axis."""
+        """Return the sums over an axis; `axis` must be negative, that is, counted from the last axis."""
         if self.excess is None:
             return RowWeight(self.rows.sum(axis=axis))
         total = self.excess.sum(axis=axis - 1)
@@ -98,7 +98,7 @@ class RowWeight:
         return to_approximate_floats(self.to_superaccumulators())
 
     def to_fixed_point(self) -> Array:
-        """Return the total weights as fixed-point numbers, which are multiples of 2**-60 in two integers."""
+        """Return the total weights as fixed-point numbers, which are multiples of 2**-60, stored in two integers."""
         rows = np.minimum(self.rows, MAX_FIXED_ROWS) << 20
         weights = np.zeros((*rows.shape, 2), np.int64) if self.excess is None else self.excess.copy()
         weights[..., 0] += rows
@@ -126,9 +126,9 @@ class RowWeight:
         top, rest = sums[..., 0], sums[..., 1]
         if most == 1:
             return bool(((top > high) | ((top == high) & (rest > low))).any())
-        # If the total weight is 0, the sum must be 0. If all weights are 1, the total weight is 0 only without rows. In
-        # this case, the limit below is 0, too, so this check is necessary only if `most` is so large that the limit is
-        # not computed.
+        # If the total weight is 0, the sum must be 0. If all weights are 1, a total weight of 0 means that there are no
+        # rows, and the limit below is 0, too. The check is then needed only if `most` is so large that the limit is not
+        # computed.
         if self.excess is not None or most >= MAX_ROW_WEIGHT:
             weightless = (high == 0) & (low == 0)
             if (weightless & ((top != 0) | (rest != 0))).any():
@@ -266,7 +266,7 @@ def check_totals(state: CellTable) -> None:
 
 
 def _has_equal_counts(state: CellTable, name: str) -> bool:
-    """Return whether a part has equally many rows for each output (label) of a cell; their weights may differ."""
+    """Return whether a part has the same number of rows for each output (label) of a cell; weights may differ."""
     cells, times = state.cells, state.counts_per_row
     if name in cells.flats:
         rows = cells.flats[name].reshape(len(cells.flats[name]), times, -1).sum(axis=-1)
@@ -279,9 +279,9 @@ def _has_equal_counts(state: CellTable, name: str) -> bool:
     # has counted no rows, so the counts differ.
     if len(nonempty) * times > len(e):
         return False
-    # Find the first entry of each output in each cell. In a code of two words, the low word and the lowest bit of the
-    # high word contain the bucket, and the next bits of the high word contain the output. In other codes, each output
-    # has a range of consecutive places.
+    # Find the first entry of each output in each cell. If the code of an entry has two words, the low word and the
+    # lowest bit of the high word contain the bucket, and the next bits of the high word contain the output. Otherwise,
+    # the buckets of each output have consecutive numbers.
     share, shift = (part.place_count(state) // times, e.shift) if e.high is None else (1, e.high_place_bits - 1)
     codes = e.codes if e.high is None else e.high >> np.uint32(1)
     firsts = (nonempty << np.uint64(shift))[:, None] + np.arange(times, dtype=np.uint64) * np.uint64(share)

@@ -229,22 +229,22 @@ class Flat(StatePart):
 
 @dataclass(frozen=True, eq=False)
 class Tally(StatePart):
-    """A histogram: a part that counts the rows of a cell by place, such as a score bucket.
+    """A histogram: a part that counts the rows of a cell by place, that is, by bucket (such as a score bucket).
 
-    A tally stores only the occupied places, as sorted entries. Reading the part as an attribute of a state of one cell
-    gives an `Entries` object.
+    A tally stores only the places that contain rows, as sorted entries. Reading the part as an attribute of a state of
+    one cell gives an `Entries` object.
 
     Parameters
     ----------
     places : str
-        The name of the property of the statistic that gives the number of places.
+        The name of the property of the statistic that is the number of places, including empty ones.
     level : str, optional
         The name of the part with the bucket width (level) of each cell and output, if the places are buckets whose width
         adapts to the numbers (see `levels`).
     bits : str
         The name of the setting that limits the width of these buckets.
     pairs : bool
-        Whether the buckets are those of pairs of numbers (see `pair_levels`).
+        Whether a bucket contains pairs of numbers rather than single numbers (see `pair_levels`).
     """
 
     places: str
@@ -253,11 +253,11 @@ class Tally(StatePart):
     pairs: bool = False
 
     def place_count(self, statistic: Any) -> int:
-        """Return the number of different places in a cell."""
+        """Return the number of places (buckets) of a cell, including empty ones."""
         return int(getattr(statistic, self.places))
 
     def shift(self, statistic: Any) -> int:
-        """Return the number of bits of a place in the code of an entry, which combines the cell and the place."""
+        """Return how many bits the place takes in the code of an entry, which combines the cell and the place."""
         return (self.place_count(statistic) - 1).bit_length()
 
     def is_wide(self, statistic: Any) -> bool:

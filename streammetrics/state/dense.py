@@ -1,8 +1,9 @@
-"""The dense form of a state: its histogram as one array with a counter for each place, which an all-reduce can add up.
+"""The dense form of a state: its histogram as one array, with a counter for each bucket (place), for an all-reduce.
 
-A state normally stores only the occupied places (entries). Gathering and merging the entries of n processes takes time
-proportional to n. An all-reduce adds up arrays while it sends them, which takes about as long for a thousand processes as
-for two. The other parts of a state are small, so every process gathers them from all processes and adds them up.
+A state normally stores only the buckets that contain rows, as entries. Gathering and merging the entries of n processes
+takes time proportional to n. An all-reduce adds up arrays while it sends them, which takes about as long for a thousand
+processes as for two. The other parts of a state are small, so every process gathers them from all processes and adds
+them up.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _count_places(state: CellTable, name: str) -> int:
 
 
 def to_dense(state: CellTable, *, weighted: bool) -> Ints:
-    """Return the counters of all places, as an array for an all-reduce.
+    """Return the counters of all places (buckets), as an array for an all-reduce.
 
     If `weighted`, that is, if any process has weights other than 1, the numbers of rows are followed by the sums of w - 1
     at all places: two integers for each sum.
@@ -102,7 +103,7 @@ def to_dense(state: CellTable, *, weighted: bool) -> Ints:
 
 
 def encode_flats(state: CellTable) -> bytes:
-    """Encode all parts of a state, which must not have axes, except its histogram; return b"" without rows."""
+    """Encode the parts of a state without axes, except for its histogram; return b"" if the state has no rows."""
     if not len(state):
         return b""
     pieces = []

@@ -65,7 +65,7 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
 
 
 def check_capacity(state: CellTable, rows: float, excess: float, dropped: float = 0.0) -> None:
-    """Raise an error if so many counted and dropped rows would exceed the range of a state's counters.
+    """Raise an error if these numbers of counted and dropped rows exceed the range of a state's counters.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def check_capacity(state: CellTable, rows: float, excess: float, dropped: float 
     Raises
     ------
     CounterOverflowError
-        There would be 2**62 rows or, with weights, a total weight of 2**42.
+        There are at least 2**62 rows or, with weights, a total weight of at least 2**42.
     """
     name = type(state).__name__
     if (rows + dropped) * state.counts_per_row >= LIMIT:
@@ -392,7 +392,7 @@ def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: i
 
 
 def _collect_exact_entries(states: Sequence[CellTable], at: Sequence[Ints], mask: Array) -> Entries:
-    """Return the exact rows (stored outside the buckets) of all states in the new cells in a mask, as sorted entries."""
+    """Return the exact rows (stored outside the buckets) in the new cells that `mask` selects, as sorted entries."""
     assert states[0].folding is not None
     selected = []
     for state, to in zip(states, at, strict=True):
@@ -405,7 +405,7 @@ def _collect_exact_entries(states: Sequence[CellTable], at: Sequence[Ints], mask
 
 
 def _fold_cells_with_levels(states: Sequence[S], at: Sequence[Ints], cells: int, sign: int) -> Sequence[S]:
-    """Convert the exact rows of cells that need buckets, for a statistic whose bucket widths adapt to the numbers.
+    """Return the states with the exact rows of large cells converted to buckets, whose widths adapt to the numbers.
 
     The parameters are those of `_find_folded_cells`.
     """
@@ -441,7 +441,7 @@ def _fold_exact_rows(
     cells: int,
     sign: int,
 ) -> None:
-    """Convert the exact rows of cells that need buckets, in place, for a statistic whose bucket widths are fixed."""
+    """Convert the exact rows of large cells to buckets, in place, for a statistic whose bucket widths are fixed."""
     first = states[0]
     assert first.folding is not None
     exact, rows, flag = first.folding

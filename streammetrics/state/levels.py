@@ -181,7 +181,7 @@ def raise_levels(entries: Entries, old: Ints, new: Ints, bits: int, outputs: int
     Parameters
     ----------
     entries : Entries
-        In ascending order.
+        The entries, in ascending order.
     old, new : int64
         The old and the new level of each group (a combination of a cell and an output; see `number_groups`).
     bits, outputs : int
@@ -242,7 +242,7 @@ def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple
     Parameters
     ----------
     entries : Entries
-        In ascending order, each at the level of its group.
+        The entries, in ascending order, each in a bucket at the level of its group.
     levels : int64
         The level of each group (a combination of a cell and an output; see `number_groups`).
     bits, outputs : int
@@ -302,10 +302,10 @@ def rebucket_edges(numbers: Floats, levels: Ints, bits: int) -> Floats:
 
 
 def _find_joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
-    """Return the lowest level at which each number shares a bucket with the next number.
+    """Return, for each number, the lowest level at which it shares a bucket with the next number, as two arrays.
 
-    Return two arrays. In the first one, all buckets of a level have the same width. In the second one, a bucket is also
-    no wider than 2**-bits times its numbers.
+    For the first array, all buckets of a level have the same width. For the second one, a bucket must also be no wider
+    than 2**-bits times the numbers in it.
     """
     words = np.ascontiguousarray(numbers).view(np.int64)
     size = words & SIZE

@@ -8,8 +8,8 @@ different intervals of x, and at most as many of y.
 
 The place of a bucket is its signed distance from the bucket of 0. A pair is stored as a 64-bit code, which consists of
 the low 32 bits of the place of x, followed by the low 32 bits of the place of y. Buckets are widened until the places
-of x, and those of y, span less than 2**32. The low 32 bits of a place are then enough to recover the whole place: the
-lowest place of x in the cell is known from the view of x, and that of y from the view of y.
+of x, and those of y, span less than 2**32. The low 32 bits of a place are then enough to recover the whole place,
+because the lowest place of x in the cell is known from the view of x, and that of y from the view of y.
 """
 
 from __future__ import annotations

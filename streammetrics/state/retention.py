@@ -28,12 +28,12 @@ S = TypeVar("S", bound="CellTable")
 
 
 def apply_limits(state: S) -> S:
-    """Keep the pinned keys of each axis and those with the smallest hashes; add up the cells of all others as OTHER."""
+    """Keep the pinned keys of each axis, and those with the smallest hashes; add up all other cells under OTHER."""
     return _apply(state, limits=True, keeps=False)
 
 
 def expire_epochs(state: S) -> S:
-    """Keep the newest `keep` epochs of each axis, and add up the cells of older epochs as EXPIRED."""
+    """Keep the newest `keep` epochs of each axis, and add up the cells of older epochs under the key EXPIRED."""
     return _apply(state, limits=False, keeps=True)
 
 
@@ -77,7 +77,7 @@ def match_retention(state: S, whole: S) -> S:
 
 
 def _is_in_table(keys: Ints, table: Ints) -> Mask:
-    """Return a mask of the keys that occur in a table."""
+    """Return a mask of the rows of `keys` that are also rows of `table`."""
     at = _number_outer_cells(np.concatenate([table, keys]), keys.shape[1])
     return np.isin(at[len(table) :], at[: len(table)])
 
@@ -98,7 +98,7 @@ def _apply_limit(axis: Axis, keys: Ints, columns: slice, vocabularies: Sequence[
     outer = _number_outer_cells(keys, columns.start)
     table, at = np.unique(keys[:, columns], axis=0, return_inverse=True)
     at = at.reshape(-1)
-    # The limit holds within each outer cell, that is, each combination of keys of the axes before this one. Encode an
+    # The limit applies to each outer cell (each combination of keys of the axes before this one) separately. Encode an
     # outer cell and a key within it as one integer. OTHER and EXPIRED do not count towards the limit.
     free: Mask = np.asarray(~(table <= OTHER).any(axis=1))
     pairs = np.unique(outer * len(table) + at)

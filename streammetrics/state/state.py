@@ -213,7 +213,7 @@ class State(CellTable):
         return new.with_cells(replace(cells, flats=flats)).canonicalize().with_block_ends(self.block_ends)
 
     def with_block_ends(self, ends: BlockEnds | None) -> Self:
-        """Return a state with the same content, and with these first and last blocks."""
+        """Return a state with the same content, and with `ends` as its first and last blocks."""
         if ends is self.block_ends:
             return self
         new = self.with_cells(self.cells)

@@ -97,7 +97,7 @@ class Statistic(Settings):
         into : dict of str to array
             Copies of the parts, to be changed in place. The first axis of an array runs over the cells. Carries between
             the integers of a sum need not be propagated. A histogram is a list: append (cells, places, weights) to it,
-            where weights is None for rows without weights.
+            where places are bucket numbers, and weights is None for rows without weights.
         at : int64 of shape (n,)
             The cell of each row.
         **columns : array
@@ -117,7 +117,7 @@ class Statistic(Settings):
         """
 
     def check_sources(self, flats: Mapping[str, Array], sources: Mapping[str, str]) -> None:
-        """Raise an error if new rows cannot be counted together with the earlier rows of a state.
+        """Raise an error if the types of new columns do not allow counting them together with the earlier rows of a state.
 
         `flats` contains the arrays of the state so far. `sources` contains the original type of each column by role, such
         as "float32" for `y_score`.
