@@ -67,7 +67,8 @@ def create_app(
     settings : ServerSettings, optional
         The limits and access rules.
     routes : sequence of Starlette routes
-        The pages. Each request has `state.reader` (a `Person`, or None for an anonymous visitor) and `state.nonce`.
+        The pages. Each request has `state.reader` (a `Person`, or None for an anonymous visitor) and `state.nonce`,
+        the random nonce for inline scripts and styles.
     decoder : DecoderService, optional
         The decoder of posted frames (serialized metrics), by default in a thread; it starts and stops with the
         application.
@@ -152,7 +153,7 @@ def _build_body_error_handler(max_bytes: int) -> Any:
 async def _load_definitions(definitions: Definitions, folder: str, mtimes: dict[Path, int], board: Any) -> None:
     try:
         changed_ids, errors = await asyncio.to_thread(definitions.load_folder, folder, mtimes)
-    # This error means that the store is unavailable. It is only logged, because the next scan of the folder tries again.
+    # If the store is unavailable, only log the error, because the next scan of the folder tries again.
     except StreamMetricsError as error:
         log.error("%s: %s", folder, error)
         return

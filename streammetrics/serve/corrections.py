@@ -1,4 +1,4 @@
-"""Correct the data of an experiment: void a part that should not have been posted, and close a source."""
+"""Correct the data of an experiment: void a part that should not have been posted, or close a source."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Corrections(NamedTuple):
     clock: Callable[[], float]
 
     def void(self, experiment: Experiment, fields: Mapping[str, Any], *, by: str) -> dict[str, Any]:
-        """Remove the part with the `hour`, `source` and `seq` of `fields`, for the `reason` in `fields`.
+        """Remove the part that the fields `hour`, `source` and `seq` identify. The field `reason` says why.
 
         Raises
         ------
@@ -53,9 +53,9 @@ class Corrections(NamedTuple):
     def close(
         self, definitions: Definitions, experiment: Experiment, fields: Mapping[str, Any], *, by: str
     ) -> dict[str, Any]:
-        """Close the `source` of `fields` from its `hour` on, for the `reason` in `fields`.
+        """Close the source in the field `source`: from the hour in the field `hour` on, it is not expected to post.
 
-        The definition gets a new version, in which the source is in `closed`.
+        The definition gets a new version, in which `closed` contains the source. The field `reason` says why.
 
         Raises
         ------

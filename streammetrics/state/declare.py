@@ -261,7 +261,7 @@ class Tally(StatePart):
         return (self.place_count(statistic) - 1).bit_length()
 
     def is_wide(self, statistic: Any) -> bool:
-        """Return whether the code of an entry (its cell and place) has two words, as it may not fit into 64 bits."""
+        """Return whether codes of entries (cell and place) have two words, because they may not fit into 64 bits."""
         return self.shift(statistic) > 48
 
     @overload

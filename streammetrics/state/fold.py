@@ -405,7 +405,7 @@ def _collect_exact_entries(states: Sequence[CellTable], at: Sequence[Ints], mask
 
 
 def _fold_cells_with_levels(states: Sequence[S], at: Sequence[Ints], cells: int, sign: int) -> Sequence[S]:
-    """Return the states with the exact rows of large cells converted to buckets, whose widths adapt to the numbers.
+    """Return the states with exact rows converted to buckets of adaptive width, in cells that need buckets.
 
     The parameters are those of `_find_folded_cells`.
     """
@@ -441,7 +441,7 @@ def _fold_exact_rows(
     cells: int,
     sign: int,
 ) -> None:
-    """Convert the exact rows of large cells to buckets, in place, for a statistic whose bucket widths are fixed."""
+    """Convert exact rows to buckets of fixed width, in place, in cells that need buckets."""
     first = states[0]
     assert first.folding is not None
     exact, rows, flag = first.folding

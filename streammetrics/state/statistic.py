@@ -117,7 +117,7 @@ class Statistic(Settings):
         """
 
     def check_sources(self, flats: Mapping[str, Array], sources: Mapping[str, str]) -> None:
-        """Raise an error if the types of new columns do not allow counting them together with the earlier rows of a state.
+        """Raise an error if the types of new columns do not match those of the rows that a state has already counted.
 
         `flats` contains the arrays of the state so far. `sources` contains the original type of each column by role, such
         as "float32" for `y_score`.

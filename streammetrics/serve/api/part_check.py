@@ -120,8 +120,8 @@ class PartChecker:
         part : PartSummary
             The summary of the part.
         header : bytes
-            The header of the part's frame, which contains the metrics and settings. If this header equals that of the
-            last accepted part, the settings are not compared again.
+            The header of the part's frame (its serialized metrics), which contains the settings of the metrics. If it
+            equals the header of the last accepted part, the settings are not compared again.
         """
         _check_layout(experiment, part)
         # If the first two parts arrive at the same time, the lock ensures that one of them fixes the plan, and that the

@@ -56,7 +56,7 @@ class PartSummary(NamedTuple):
 
 
 def summarize_parts(frames: Sequence[Frame]) -> Iterator[PartSummary]:
-    """Yield the summary of each frame after checking all of its content; all frames must have the same header.
+    """Check the whole content of each frame (a serialized part), and yield its summary; all headers must be equal.
 
     Raises
     ------

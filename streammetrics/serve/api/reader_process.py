@@ -86,7 +86,11 @@ class DecoderProcess:
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int, seconds: float
     ) -> list[DecodedFrame]:
-        """Decode frames within a time limit. The result of a frame is its content or its error."""
+        """Decode frames, and check each against its experiment. The result of a frame is its content or its error.
+
+        `max_content` is the largest decompressed size of a frame in bytes, and `seconds` is the time limit for all
+        frames together.
+        """
         results: list[DecodedFrame] = self.worker.call("decode", frames, experiments, max_content, seconds=seconds)
         return results
 

@@ -65,7 +65,7 @@ def select_phase(slices: Any, experiment: Experiment, phase: Any) -> Any:
 
 
 def _find_column(slices: Any, experiment: Experiment, column: str) -> int:
-    """Return the index of a column among the outer slice columns.
+    """Return the index of a column among the columns of the outer `Sliced`.
 
     Raise InvalidInputError if the column or the column of arms is missing.
     """

@@ -91,9 +91,10 @@ class Board:
     Notes
     -----
     Use the board as ``async with board:``, or call `start` and `stop`. `ready` is true once the reader has started. A
-    thread evaluates the experiments whose leases this server holds. Pages show the previous evaluation until a new
-    one has finished. Another thread renews the leases, even during a long evaluation. A long evaluation is followed by
-    a pause of the same length. An error in one experiment withholds only the verdicts of that experiment.
+    thread evaluates the experiments for which this server holds a lease (the exclusive right to evaluate them). Pages
+    show the previous evaluation until a new one has finished. Another thread renews the leases, even during a long
+    evaluation. A long evaluation is followed by a pause of the same length. An error in one experiment withholds only
+    the verdicts of that experiment.
     """
 
     def __init__(
@@ -456,7 +457,7 @@ class Board:
         entry.loaded_at, entry.last_looks = evaluation.at, looks if is_new else entry.last_looks
 
     def _compact(self, experiment: str, entry: _BoardEntry) -> None:
-        """Merge the parts of each day that can no longer be corrected. Do nothing within an hour of the last call."""
+        """Merge the parts of each day that can no longer be corrected. Do nothing within an hour of the last merge."""
         now = self._clock()
         if not self._is_open or entry.fence is None or now - entry.compacted_at < COMPACT_INTERVAL:
             return

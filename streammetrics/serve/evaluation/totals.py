@@ -114,7 +114,7 @@ class Totals:
             return entry.digest or ""
 
     def load_snapshot(self, experiment: str) -> tuple[Any, dict[int, ExperimentWindow], dict[int, ExperimentWindow]]:
-        """Return the total of an experiment, and its hours and days, all computed from the same parts.
+        """Return the total of an experiment, and its windows by hour and by day, all computed from the same parts.
 
         Raises
         ------

@@ -96,7 +96,7 @@ class WindowSeries:
         windows : mapping
             The windows by their first hour.
         final_before : int
-            Windows that end after this hour are marked as provisional, because outcomes may still arrive.
+            Windows that end after the start of this hour are marked as provisional: outcomes may still arrive.
         """
         # The points of a window depend only on the definition, the phase and the parts of the window. If the definition
         # or the phase has changed, empty the cache. If the part IDs of a window have changed, read the window again.

@@ -40,7 +40,7 @@ class StoredPart(NamedTuple):
 
     - "current": the part counts, and its frame is stored.
     - "folded": the part counts, and is merged into its day.
-    - "forgotten": the part counts, but its data was deleted after the retention time.
+    - "forgotten": the part was counted, and its data was deleted after the retention time.
     - "conflict": the key was posted before with different content, and nobody has decided which part counts.
     - "refused": the part does not count. Another part with its key was accepted in its place, or the part was rejected
       or voided.
