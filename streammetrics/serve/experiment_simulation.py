@@ -57,9 +57,9 @@ class Simulation:
     effect : float
         The effect of the last arm on the logit of a click.
     effect_from : float
-        The number of days after the start when the effect begins.
+        The number of days after which the effect begins.
     slow_from : float or None
-        The number of days after the start when the latency of the last arm becomes 40 % longer; None for never.
+        The number of days after which the latency of the last arm becomes 40 % longer; None if it never does.
     seed : int
         The seed; equal seeds give equal rows.
 

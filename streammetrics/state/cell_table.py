@@ -221,7 +221,7 @@ class CellTable(Statistic):
 
     @property
     def row_weights(self) -> NDArray[np.float64]:
-        """The total weight of the rows of each front cell, as float64 with a relative error of about 2**-50."""
+        """The total weight of the rows of each front cell (a slice), with a relative error of about 2**-50."""
         excess_weight = np.zeros(len(self.cells))
         for name in self.row_parts:
             entries = self.cells.tallies.get(name)

@@ -43,7 +43,7 @@ class PartSummary(NamedTuple):
     dropped : dict
         The number of dropped rows for each reason: the largest number that any metric dropped.
     other_share : float
-        The share of rows in the slice `other`, which collects the rows of all keys above the limit on keys.
+        The share of rows in the slice `other`, which collects the keys beyond the maximum number of keys.
     """
 
     metrics: Any

@@ -288,7 +288,7 @@ class Board:
         return fences, statuses, loaded
 
     def _load(self, experiment: str) -> Evaluation | None:
-        """Return the stored evaluation of an experiment, and note in its entry which data it was computed from."""
+        """Return the stored evaluation of an experiment, and note in the entry which data it was computed from."""
         saved = self._store.evaluation(experiment)
         if saved is None:
             return None

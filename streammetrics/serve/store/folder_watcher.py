@@ -197,8 +197,8 @@ class FolderWatcher:
         while True:
             try:
                 await self.scan()
-            # Network errors have many classes. Therefore only log every error, because it may be a temporary network
-            # error, and the next scan may succeed.
+            # Network errors have many classes, so any error may be a temporary network error. Only log it, because the
+            # next scan may succeed.
             except Exception:
                 log.exception("%s could not be scanned", self.url)
             await asyncio.sleep(self.settings.watch_seconds)

@@ -123,7 +123,7 @@ def find_preferred_server(experiment: str, servers: Iterable[str]) -> str:
 
 
 def check_fence(run: RunStatement, experiment: str, fence: int) -> None:
-    """Raise LeaseLostError if another server has taken the lease of an experiment, whose number then is not `fence`.
+    """Raise LeaseLostError if the number of an experiment's lease is not `fence`: another server has taken the lease.
 
     The UPDATE statement changes no value, but PostgreSQL locks the row, so that the lease cannot be taken before the
     transaction ends.
