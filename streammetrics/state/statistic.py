@@ -161,7 +161,7 @@ class Statistic(Settings):
         return True
 
     def select_folded_cells(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the cells whose exact rows (stored outside the buckets) are converted to buckets.
+        """Return a mask of the cells whose exact rows (rows stored with their exact values) are converted to buckets.
 
         Parameters
         ----------
@@ -173,34 +173,34 @@ class Statistic(Settings):
         return many
 
     def sample_entries(self, columns: Mapping[str, Any], rows: int) -> Entries | None:
-        """Return the first `rows` rows of a batch as sorted entries of exact values, without buckets.
+        """Return the exact values in the first `rows` rows of a batch as sorted entries, without rounding to buckets.
 
         Return None if the columns need further preparation.
         """
         return None
 
     def bucket_codes(self, exact: Entries) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the place of each exact row in the histogram of buckets, and whether the bucket rounds its value.
+        """Return the bucket of each exact row (its place in the histogram), and whether the bucket rounds its value.
 
         The counter of a state with several cells calls this method and `find_flags` to convert rows to buckets. A
-        statistic need not define them if its class of counters converts rows in another way.
+        statistic whose counters convert rows in another way need not define the two methods.
         """
         raise NotImplementedError
 
     def find_flags(self, exact: Entries) -> Any:
-        """Return the index of the flag of each exact row: by default its cell.
+        """Return the index of the flag of each exact row. By default, this is the cell of the row.
 
-        The flags are in the third part that `folding` names. A flag tells whether a cell, or one of its outputs, has
-        lost precision.
+        The flags are stored in the third of the parts that `folding` names. A flag tells whether a cell, or one of its
+        outputs, has lost precision.
         """
         return exact.cells
 
     def bucket_entries(self, exact: Entries) -> tuple[Entries, Any]:
-        """Convert exact rows (stored outside the buckets) to entries of buckets.
+        """Convert exact rows (rows stored with their exact values) to entries of buckets.
 
-        The second result depends on the third part that `folding` names. If this part contains flags, the result is the
-        indices of the flags to set, because their cells lose precision. If it contains levels, the result is the level
-        (bucket width) of each cell.
+        The second result depends on the third of the parts that `folding` names. If this part contains flags, the
+        second result is the indices of the flags to set, for the cells that lose precision. If it contains levels, the
+        second result is the level (bucket width) of each cell.
         """
         raise NotImplementedError
 
@@ -247,12 +247,13 @@ class Statistic(Settings):
     def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
         """Return the states, all with the same optional parts, so that they can be added up.
 
-        Only states whose class is not imported can have different optional parts; other states are returned unchanged.
+        This default returns the states unchanged. Subclasses whose states can differ in their optional parts override
+        it.
         """
         return states
 
     def facts(self) -> dict[str, Any]:
-        """Return the main numbers of a state without axes by name, such as "rows", "positives" and "weight"."""
+        """Return the main numbers of a state without axes, as a dictionary with keys such as "rows" and "positives"."""
         return {}
 
     def parts(self) -> Mapping[str, Any]:

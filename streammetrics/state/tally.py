@@ -1,12 +1,13 @@
 """Tallies: histograms that store only occupied places, as sorted entries.
 
 A tally counts the rows of each cell (such as a slice) by place (such as a score bucket). An entry contains a cell, a
-place, the number of rows there and, if a weight is not 1, the sum of w - 1 over these rows (the excess).
+place, and the number of rows at this place of the cell. If the weight w of a row is not 1, the entry also contains the
+sum of w - 1 over its rows (the excess).
 
 The cell and the place are combined in a code. A narrow code is one integer, cell << shift | place. If places have more
-than 48 bits, a code is wide and consists of two integers (words). The low word contains the low 64 bits of the place. The
-high word (`high`) contains the cell and the other bits of the place: one bit and, above it, the label, if the statistic
-counts several labels.
+than 48 bits, a code is wide and consists of two integers (words). The low word contains the low 64 bits of the place.
+The high word (`high`) contains the cell and the other bits of the place. If the statistic counts several labels, these
+bits include the label.
 
 In canonical form, codes are ascending and unique, no entry has 0 rows, the excess is absent if all of it is zero, and
 every array has its narrowest type.
@@ -62,20 +63,20 @@ GROUP_ENTRIES = 64
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """The entries of a tally: the occupied places of its cells, and the number of rows at each of them.
+    """The entries of a tally: pairs of a cell and a place (such as a bucket), each with its number of rows.
 
     Parameters
     ----------
     shift : int
         The number of bits of the place in a code.
     codes : uint32 or uint64
-        The code of each entry (its cell and place), or the low word of a wide code.
+        The code of each entry, which combines its cell and place; for wide codes, the low word.
     counts : uint32 or int64
         The number of rows of each entry.
     excess : int64 of shape (n, 2), optional
         The sum of w - 1 over the rows of each entry, as a fixed-point number. None if all sums are 0.
     high : uint32, optional
-        The high word of each wide code; None for narrow codes.
+        The high word of each code if codes are wide, None if they are narrow.
     """
 
     shift: int
@@ -135,7 +136,7 @@ class Entries:
 
     @property
     def _has_one_cell(self) -> bool:
-        """Whether all bits of a code are needed for the place, so that there can be only one cell."""
+        """Whether the place takes all bits of a code, so that there can be only one cell."""
         return not self.is_wide and self.shift >= 8 * self.codes.dtype.itemsize
 
     @cached_property
@@ -168,13 +169,13 @@ class Entries:
         return out
 
     def find_cells_with(self, mask: Array) -> Array:
-        """Return the distinct cells with at least one entry in the mask. The entries of a cell must be adjacent."""
+        """Return the cells with at least one entry for which `mask` is True. The entries of a cell must be adjacent."""
         cells = self.cells
         first = np.flatnonzero(np.append(True, cells[1:] != cells[:-1])[: len(cells)])
         return cells[first][np.logical_or.reduceat(mask, first)] if len(cells) else cells
 
     def select(self, index: Array | slice) -> Entries:
-        """Return some of the entries, given a mask, an index or a slice."""
+        """Return the entries that `index` selects: a mask, an array of indices, or a slice."""
         rest = (None if a is None else a[index] for a in (self.excess, self.high))
         return Entries(self.shift, self.codes[index], self.counts[index], *rest)
 
@@ -371,15 +372,16 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
         excess[in_b] += 0 if b.excess is None else sign * b.excess
         carry_fixed(excess)
     out = Entries(a.shift, codes, counts, excess, high)
-    # Only a subtraction can produce entries without rows, and only weights can add up to an excess of 0. In all other
-    # cases, there is nothing to drop.
+    # Only a subtraction can produce entries without rows, and only weights can add up to an excess of 0. In all oth#
+    # Entries without rows arise only from a subtraction, and an excess of 0 only from weights that cancel out. In all
+    # other cases, there is nothing to drop.
     return narrow_types(out) if sign > 0 and excess is None else _check_weights(canonicalize(out), sign)
 
 
 def _cut_pieces(parts: Sequence[Entries]) -> Iterator[list[Entries]]:
-    """Cut sorted narrow entries into pieces; yield lists with one piece of each object in `parts`.
+    """Cut sorted entries with narrow codes into pieces by ranges of codes.
 
-    The pieces in a list cover the same range of codes.
+    Each list that is yielded belongs to one range of codes and contains one piece of every object in `parts`.
     """
     longest = max(parts, key=len)
     cuts = longest.codes[PIECE : max(len(longest) - PIECE, PIECE) : PIECE]
@@ -469,7 +471,7 @@ def sort_entries(e: Entries) -> Entries:
 def _sort_within_groups(e: Entries) -> Entries | None:
     """Sort wide entries by sorting the codes of each high word separately; return None if this would not be faster.
 
-    numpy vectorises the sort of integers, but not `argsort`, which takes ten times as long.
+    Sorting the codes themselves avoids `argsort`, which takes ten times as long because numpy does not vectorise it.
     """
     high, codes, n = e.high, e.codes, len(e)
     assert high is not None
@@ -493,7 +495,7 @@ def _sort_within_groups(e: Entries) -> Entries | None:
 
 
 def _choose_sort(codes: Array) -> Literal["stable"] | None:
-    """Return the kind of sort that is fastest for these integers.
+    """Return the `kind` argument of the numpy sort that is fastest for these integers.
 
     A stable sort merges ascending runs. It takes a tenth of the time of the default sort for the entries of several
     sorted states, which are a few long runs. It is also faster for the codes of sorted scores, because only codes with
@@ -538,8 +540,8 @@ def _sort_by_counting(e: Entries, span: int, rows: int) -> Entries:
 def sum_entries(parts: Sequence[Entries]) -> Entries:
     """Add up any number of `Entries` objects.
 
-    Two objects are merged in linear time. More objects are concatenated if all codes of each object are below those of the
-    next one, and otherwise sorted together, in pieces if they are large.
+    Two objects are merged in linear time. More than two objects are concatenated if all codes of each object are below
+    those of the next one. Otherwise, they are sorted together, in pieces if they are large.
     """
     some = [p for p in parts if len(p)] or [parts[0]]
     if len(some) <= 2:

@@ -37,7 +37,7 @@ class Declaration:
     parts : mapping
         The parts (arrays and histograms) of the statistic by name, in the order in which they are saved.
     extents : mapping
-        The value of each name that the parts refer to, such as the size of an axis, or a tuple whose length is the size.
+        The value of each name that the parts refer to, for example the size of a dimension or a tuple of that length.
     reasons : tuple of str
         The reasons why rows were dropped, sorted.
     inner_axis, row_parts, folding, folds_by_rows, exact_rows_limit, counts_per_row
@@ -269,10 +269,10 @@ class OpaqueState(State):
         return new.with_cells(cells)
 
     def widen(self, other: State) -> Self | None:
-        """Return an empty state that both states can share if their declarations are equal; otherwise None.
+        """Return an empty state that counts what both states count; return None if their declarations differ.
 
-        States of a known class can be shared even if settings that list what is counted, such as thresholds, differ.
-        Without the class, it is not known which settings these are.
+        If the class is imported, two metrics can share a state even if they differ in a setting that lists what is
+        counted, such as thresholds. Without the class, it is not known which settings are of this type.
         """
         if not isinstance(other, OpaqueState) or self.differences(other):
             return None

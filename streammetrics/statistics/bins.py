@@ -94,7 +94,7 @@ class ScoreBins(State, tag="score_bins"):
         return True
 
     def mass(self, label: int, i: int) -> Any:
-        """Return the exact weight of the rows of one label in a bin."""
+        """Return the exact total weight of the rows with this label in bin `i`."""
         units = to_python_int(self.rows[label, i]) << FRACTION_BITS
         return units_to_fraction(units if self.excess is None else units + fixed_to_int(self.excess[label, i]))
 
@@ -121,5 +121,5 @@ class ScoreBins(State, tag="score_bins"):
         return [(high << LOW_BITS) + low for high, low in self.scores.tolist()]
 
     def predicted_sum(self, i: int) -> Any:
-        """Return the weighted sum of the scores in bin `i`. Only the weighted score of each row is rounded."""
+        """Return the weighted sum of the scores in bin `i`: an exact sum of weighted scores that are each rounded."""
         return units_to_fraction(fixed_to_int(self.scores[i]))

@@ -69,8 +69,8 @@ class ByLabel(KnownClasses):
     -----
     In a state with slices, kernels treat each label of a row as a separate row, and each label of a slice as a separate
     cell. A state of one cell counts the labels one after the other with a faster kernel, such as
-    `count_bins_multilabel` for `count_bins` (see `kernels.multilabel`). This kernel reads columns with all values of
-    the first label, then those of the second, and so on.
+    `count_bins_multilabel` instead of `count_bins` (see `kernels.multilabel`). This kernel reads columns with all
+    values of the first label, then those of the second, and so on.
     """
 
     binary: ClassVar[type[State]]
@@ -128,7 +128,7 @@ class ByLabel(KnownClasses):
 
     @property
     def empty_binary(self) -> State:
-        """An empty state of the binary statistic, with those settings of this statistic that it also has."""
+        """An empty state of the binary statistic, with the values of all settings that both statistics have."""
         ours = {f: v for f, v in self.settings.items() if f not in OWN_SETTINGS}
         return self.binary(**ours)
 
@@ -312,4 +312,4 @@ class TopLabel(KnownClasses):
 
 
 class TopBins(TopLabel, ScoreBins, tag="top_bins"):
-    """The equal-width bins of `ScoreBins` for the predicted probability of the top class of each row."""
+    """The equal-width bins of `ScoreBins` for the highest class probability of each row."""

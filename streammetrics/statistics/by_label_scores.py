@@ -1,4 +1,4 @@
-"""Score histograms of each label, of each class against the rest (one-vs-rest), and of the top class."""
+"""Score histograms of each label, of each class against the rest (one-vs-rest), and of the highest-scored class."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     @property
     def _entries(self) -> Entries:
-        """The row counts of all labels of a state of one cell: by bucket if the cell has buckets, else by score."""
+        """The row counts of all labels, by bucket if the only cell of the state has buckets, else by score."""
         self._check_one_cell()
         entries: Entries = self.rows if self.has_buckets or not self.keeps_exact_rows else self.exact
         return entries
@@ -168,7 +168,8 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
         entries, off_grid = self._entries, self.cells.flats["off_grid"]
         ends = np.searchsorted(self._labels_of(entries), np.arange(self.width + 1))
         within = self._strip_labels(entries)
-        # Create one state for all labels with equal counts, so that metrics compute its result only once.
+        # Create one state for all labels with equal counts, so that metrics compute its result only onc# Labels with
+        # equal counts share one state, so that metrics compute the result of these labels only once.
         has_rows = (np.diff(ends) > 0) | off_grid.any(axis=0)
         none = self._binary_histogram(within.select(slice(0)), np.zeros_like(off_grid[:, 0]))
         states, state_of_content = [none] * self.width, dict[tuple[bytes, ...], State]()
@@ -182,8 +183,8 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     def _strip_labels(self, entries: Entries) -> Entries:
         """Remove the label from the code of each entry, so that the codes are those of a `ScoreHistogram`."""
-        # The code of an exact score has two words. The last bit of the high word is the top bit of the score; the bits
-        # above it contain the label and are removed.
+        # The code of an exact score has two words. The lowest bit of the high word is the highest bit of the score. The
+        # other bits contain the label and are removed.
         if entries.high is not None:
             one = self.empty_binary
             return replace(entries, shift=type(one).exact.shift(one), high=entries.high & U4(1))
@@ -247,4 +248,4 @@ def exact_labels(exact: Entries) -> Ints:
 
 
 class TopScores(TopLabel, ScoreHistogram, tag="top_scores"):
-    """The histogram of the predicted probability of the top class of each row, with exact scores in small cells."""
+    """The histogram of the highest class probability of each row, with exact probabilities in small cells."""

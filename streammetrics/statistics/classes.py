@@ -55,7 +55,7 @@ class ClassTable(NamedTuple):
         return self
 
     def support(self) -> int:
-        """Return the weight of the rows whose true class is this one."""
+        """Return the total weight of the rows whose true class is the class of this table."""
         return self.fn + self.tp
 
     def margins(self) -> Margins:
@@ -94,7 +94,7 @@ class PairCounts(State):
         return 1 if self.confusion_matrix()[1] is None else UNIT
 
     def margins(self) -> Margins:
-        """Return, for each class, the weights of its correctly predicted rows, its true rows and its predicted rows."""
+        """Return three weights for each class: of its correct predictions, of its rows, and of all its predictions."""
         rows, excess = self.confusion_matrix()
         every = np.arange(len(rows))
         return Margins(
@@ -126,8 +126,9 @@ class ClassCounts(KnownClasses, PairCounts, tag="class_counts"):
     num_classes, labels
         The number of classes, or the list of classes, as in `KnownClasses`.
     column : {"y_score", "y_pred"}
-        The column of predictions. `y_pred` contains the predicted class. `y_score` contains either the predicted class or
-        a score for each class; the class with the highest score is then the prediction (the first one, if scores tie).
+        The column of predictions. `y_pred` contains the predicted class. `y_score` contains either the predicted class
+        or a score for each class. With scores, the prediction is the class with the highest score, or the first such
+        class if scores tie.
     """
 
     column: str = setting(default="y_score", choices=("y_score", "y_pred"))

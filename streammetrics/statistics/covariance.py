@@ -19,7 +19,7 @@ ONE = "1"
 
 
 class MeanEstimates(NamedTuple):
-    """Estimates of the means of terms over units, such as rows, and the covariance matrix of these estimates.
+    """Estimates of the mean of each term (a quantity of every unit, such as a row), and their covariance matrix.
 
     Parameters
     ----------
@@ -75,9 +75,8 @@ def estimate_means(
         The number of units.
     """
     # For terms i and j, the estimator is the sum over units k of w_k^2 * (x_ki - mean_i) * (x_kj - mean_j) / W^2, times
-    # the small-sample correction W^2 / (W^2 - sum(w_k^2)). Here, W is sum(w_k), and mean_i is sum(w_k * x_ki) / W. All
-    # terms have the common denominator W^2 * (W^2 - sum(w_k^2)), so each result needs only one division of exact
-    # numbers.
+    # the small-sample correction W^2 / (W^2 - sum(w_k^2)). Here, W is sum(w_k), and mean_i is sum(w_k * x_ki) / W. With
+    # the common denominator W^2 * (W^2 - sum(w_k^2)), each result needs only one division of exact numbers.
     ww = products[-1, -1]
     whole, square = weight * weight, weight * weight - unit * ww
     divisor = whole * square

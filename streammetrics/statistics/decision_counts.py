@@ -144,7 +144,7 @@ class DecisionCounts(State, tag="decisions"):
 
 
 def round_thresholds(thresholds: tuple[float, ...], source: str, dtype: np.dtype[np.floating]) -> NDArray[np.floating]:
-    """Round thresholds to the dtype `source` of the user's scores, and return them in the dtype that kernels read."""
+    """Round thresholds to `source`, the dtype of the user's scores, and return them as `dtype`, which kernels read."""
     exact = np.array(thresholds)
     # numpy has no bfloat16. Round each float32 to its upper 16 bits, which form a bfloat16; ties go to even.
     if source == "bfloat16":

@@ -40,11 +40,11 @@ class Contingency(NamedTuple):
     true, predicted : object arrays
         The weights of each true and of each predicted class.
     row, column : int64 arrays
-        The index of each pair in `true` and in `predicted`.
+        For each pair, the index of its true class in `true`, and the index of its predicted class in `predicted`.
     unit : int
         The integer that stands for a weight of 1.
     weight_rounding : Fraction
-        The largest relative error of a weight, because weights are rounded to multiples of 2**-60.
+        The largest relative error of a weight that results from rounding it to a multiple of 2**-60.
     """
 
     joint: NDArray[Any]
@@ -152,7 +152,7 @@ class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
         return np.asarray((self.excess[:, 0] != -(self.counts << 20)) | (self.excess[:, 1] != 0))
 
     def _class_ranks(self) -> tuple[Ints, Ints]:
-        """Return the ranks of the classes that occur, and an array of shape (pairs, 2) of true and predicted ranks.
+        """Return the ranks of the classes that occur, and the ranks of the true and the predicted class of each pair.
 
         The rank of a class is its position among all classes in ascending order. Pairs of weight 0 are left out.
         """

@@ -35,8 +35,8 @@ class DistinctKeys(KeyKinds, tag="distinct"):
     -----
     Each key is hashed. The first `precision` bits of the hash select a register. For each key that selects a register,
     count the leading zeros in the other bits of the hash. The register stores the largest of these counts, plus 1.
-    Registers merge by maximum, so a repeated key changes nothing. The hash function never changes, because the
-    registers of saved states depend on it. A register takes one byte.
+    A merge takes the maximum of two registers, so a repeated key changes nothing. The hash function never changes,
+    because the registers of saved states depend on it. A register takes one byte.
     """
 
     precision: int = setting(default=14, low=4, high=18)

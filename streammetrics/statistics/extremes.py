@@ -27,7 +27,7 @@ FAR = 2.0**402
 
 
 class Extremes(State, tag="extremes"):
-    """The smallest and largest value, or absolute difference of two columns, over rows with nonzero weight.
+    """The smallest and the largest value of a column, or of the absolute difference of two columns.
 
     Parameters
     ----------
@@ -41,7 +41,8 @@ class Extremes(State, tag="extremes"):
 
     Notes
     -----
-    An extreme is stored as an int64: the bits of the float64, converted so that these integers sort like the numbers.
+    Rows with weight 0 are left out. An extreme is stored as an int64: the bits of the float64, converted so that these
+    integers sort like the numbers.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
