@@ -372,7 +372,6 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
         excess[in_b] += 0 if b.excess is None else sign * b.excess
         carry_fixed(excess)
     out = Entries(a.shift, codes, counts, excess, high)
-    # Only a subtraction can produce entries without rows, and only weights can add up to an excess of 0. In all oth#
     # Entries without rows arise only from a subtraction, and an excess of 0 only from weights that cancel out. In all
     # other cases, there is nothing to drop.
     return narrow_types(out) if sign > 0 and excess is None else _check_weights(canonicalize(out), sign)

@@ -168,8 +168,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
         entries, off_grid = self._entries, self.cells.flats["off_grid"]
         ends = np.searchsorted(self._labels_of(entries), np.arange(self.width + 1))
         within = self._strip_labels(entries)
-        # Create one state for all labels with equal counts, so that metrics compute its result only onc# Labels with
-        # equal counts share one state, so that metrics compute the result of these labels only once.
+        # Labels with equal counts share one state, so that metrics compute the result of these labels only once.
         has_rows = (np.diff(ends) > 0) | off_grid.any(axis=0)
         none = self._binary_histogram(within.select(slice(0)), np.zeros_like(off_grid[:, 0]))
         states, state_of_content = [none] * self.width, dict[tuple[bytes, ...], State]()

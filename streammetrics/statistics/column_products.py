@@ -22,8 +22,7 @@ from .weighted_rows import RESERVED_ROLES, WeightedRows
 
 __all__ = ["ColumnProducts"]
 
-# A kernel argument that lists the products to sum. Its only row stands for column 0 times column 1, added to sum # A
-# kernel argument that lists the products to sum. Its only row means: add column 0 times column 1 to sum 0.
+# A kernel argument that lists the products to sum. Its only row means: add column 0 times column 1 to sum 0.
 PRODUCT = np.array([[0, 1, 0]], np.int64)
 # An upper bound on the product of two input numbers, because input checks reject numbers above 2**416.
 LARGEST = 2.0**832

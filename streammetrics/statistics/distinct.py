@@ -99,7 +99,10 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
 
 def _sigma(x: float) -> float:
-    """Return Ertl's correction for unused registers, where `x` is their share: x + sum of 2**(k - 1) * x**(2**k)."""
+    """Return Ertl's correction for unused registers, where `x` is their share.
+
+    The correction is x plus the sum of 2**(k - 1) * x**(2**k) for k = 1, 2, ...
+    """
     if x == 1.0:
         return math.inf
     y, z, before = 1.0, x, -1.0

@@ -72,8 +72,8 @@ def ensemble_crps(rows: Any, fair: float) -> Floats:
     # integral over x of nonnegative terms: (F(x) - [x >= y])^2. F is the distribution function of the members, y is the
     # target, and [x >= y] is 1 if x >= y, else 0. The integral is a sum over the gaps between neighbouring members.
     # Suppose that k of the M members lie below a gap. The length of the part of the gap below the target is multiplied
-    # by (k / M)^2, and that of the part above the target by ((M - k) / M)^2. If `fair` is 1, these factors are k * (k -
-    # 1) / (M * (M - 1)) and (M - k) * (M - k - 1) / (M * (M - 1)).
+    # by (k / M)^2, and that of the part above the target by ((M - k) / M)^2. If `fair` is 1, these factors are
+    # k * (k - 1) / (M * (M - 1)) and (M - k) * (M - k - 1) / (M * (M - 1)).
     members = np.sort(rows["y_pred"], axis=1).T
     m, y, less = len(members), rows["y_true"], int(fair)
     total, under, over = np.zeros(len(y)), np.minimum(members[0], y), np.maximum(members[0], y)

@@ -27,7 +27,7 @@ from .weighted_rows import check_columns
 __all__ = ["JointHistogram"]
 
 
-# The largest number of cells for which the pairs (x, y) of all cells are checked when a state is read from bytes.
+# When a state with at most this many cells is read from bytes, the pairs (x, y) of all its cells are checked.
 MAX_CHECKED_CELLS = 256
 
 
@@ -42,7 +42,7 @@ def _rows_by_cell(exact: Entries) -> list[PairRows]:
 
 
 class JointHistogram(State, tag="joint_buckets"):
-    """Numbers of rows by pair (x, y): by exact pair in cells with few rows, in buckets of adaptive width in others.
+    """Numbers of rows by pair (x, y): exact pairs in cells with few rows, buckets of adaptive width in other cells.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ Hashes = NDArray[np.uint64]
 
 
 class KeySample(KeyKinds, tag="key_sample"):
-    """The hashes of distinct keys and the number of rows of each key: all hashes, or those with enough leading zeros.
+    """Hashes of distinct keys, with their numbers of rows. Large cells keep only hashes with enough leading zeros.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def hashes_at_one_level(states: Sequence[KeySample]) -> tuple[float, list[Hashes
     share : float
         The expected share of all keys that are sampled at this level.
     hashes : list of uint64 arrays
-        The hashes of each state.
+        The hashes of each state that belong to the sample at this level.
     """
     level = max((int(s.level) for s in states), default=0)
     most = ALL >> np.uint64(level)

@@ -1,4 +1,4 @@
-"""The number of recommendation lists that show an item among their first k items, for each item."""
+"""For each item, the number of recommendation lists that contain it among their first k items."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
     def _list_positions(self, columns: Mapping[str, Any]) -> tuple[Ints, Ints]:
         """Return the position of each row in its list, and the index of the row at the first position of that list.
 
-        Positions start at 0. A row that was not retrieved has position k, so it does not count.
+        Positions start at 0. A row whose item was not retrieved gets position k, so that it is not counted.
         """
         list_of_row, scores, codes = _list_numbers(columns), columns["y_score"].values, columns[self.column]
         is_listed = mask_retrieved(columns)

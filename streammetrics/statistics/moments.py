@@ -46,7 +46,7 @@ POWER_SCALES = {"xxx": 2**75, "xxxx": 2**100}
 The kernel computes them from x times 2**25, because products of powers of x with weights could otherwise have bits
 below 2**-1074, the smallest float64.
 """
-# Numbers whose third or fourth power is summed must lie between 2**-POWERS and 2**POWERS in absolute value.
+# Numbers whose third or fourth power is summed must be 0 or between 2**-POWERS and 2**POWERS in absolute value.
 POWERS = 200
 
 

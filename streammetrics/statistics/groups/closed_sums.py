@@ -68,7 +68,7 @@ class Groups(NamedTuple):
 
     @classmethod
     def concat(cls, parts: Iterable[Groups]) -> Groups:
-        """Concatenate the groups of several partitions."""
+        """Concatenate the groups of several `Groups` objects."""
         chunks = [cls.zeros(), *parts]
         return cls(*(np.concatenate([p[i] for p in chunks]) for i in range(4)))
 
@@ -91,7 +91,7 @@ class Groups(NamedTuple):
 
 
 class ClosedSums(State):
-    """The base class for states that keep exact sums over closed groups, such as the weighted sum of their AUC.
+    """The base class for exact sums over closed (complete) groups, such as the weighted sum of their AUC.
 
     There is a separate sum for each way of weighting groups (see GROUP_WEIGHTS). The memory does not depend on the number
     of groups.
@@ -137,7 +137,7 @@ class ClosedSums(State):
         return exact_to_fraction(getattr(self, name)[GROUP_WEIGHTS.index(by)])
 
     def moment(self, name: str, by: str) -> Fraction:
-        """Return the sum over groups of one of four squares or products.
+        """Return the sum over groups of a square or a product, which `name` selects.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class SubtractableSums(ClosedSums):
 
 
 class SealedGroups(ClosedSums, tag="sealed_groups"):
-    """Sums over the closed groups of some partitions, where a partition is a share of all groups.
+    """Sums over the closed groups of some partitions. The partitions are disjoint subsets of all groups.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         return SubtractableSums().with_cells(replace(self.cells, flats=flats))
 
     def seal(self, partition: tuple[int, int] | None = None) -> SealedGroups:
-        """Return the same sums, with a record that they are those of one partition of the groups.
+        """Return the same sums, marked as the sums over one partition of the groups.
 
         Parameters
         ----------

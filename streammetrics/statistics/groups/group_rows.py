@@ -46,11 +46,11 @@ HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal"
 # because a saved state contains all rows in sorted order. The results of such a state are computed from one partition
 # of its groups at a time.
 SAVED = 1 << 28
-# The largest number of single rows to which sorted entries (row counts) may be expanded. Entries with at most four rows
-# on average may also be expanded to more rows than this.
+# Sorted entries contain row counts. They may be expanded to single rows if there are at most this many rows, or at most
+# four rows per entry on average.
 SPREAD_ROWS = 1 << 22
-# The approximate number of groups that are added to the sums at a time when groups are closed. All groups together
-# could take gigabytes of memory.
+# When groups are closed, about this many groups at a time are added to the sums, because all groups together could take
+# gigabytes of memory.
 MANY = 1 << 20
 # The hash salt of group samples. It is part of saved states and must never change.
 SAMPLE = 0x53414D504C450001
@@ -216,7 +216,8 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         Parameters
         ----------
         inner : int64 array
-            The slice number (here 0) and the two 64-bit words of the ID of each group.
+            Three numbers for each group: the index of its slice, which is 0 without axes, and the two 64-bit words of
+            its ID.
         entries : Entries
             The number of rows with each combination of group, score and label.
         waiting : WaitingRows
@@ -310,7 +311,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return WaitingRows((), flats["kinds"][0], dropped, "rounded" in flats, level, (), (self.without_front_parts(),))
 
     def without_front_parts(self) -> Self:
-        """Return a state with only the rows of the groups, without other counts such as the number of dropped rows."""
+        """Return a state with the rows of the groups, but without other counts such as the number of dropped rows."""
         return self.with_cells(replace(self.cells, flats={"kinds": self.cells.flats["kinds"]}))
 
     def canonicalize(self, parts: Mapping[str, Any] | None = None) -> Self:
@@ -356,7 +357,9 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return Groups.concat(self._iter_groups())
 
     def _iter_groups(self) -> Iterator[Groups]:
-        """Yield the weights of negatives, positives and pairs of all groups; by partition if rows are on disk.
+        """Yield the weights of negatives, positives and pairs of all groups.
+
+        If rows are on disk, yield a separate object for each partition of the groups.
 
         Rows are sorted by one thread per processor.
         """
@@ -379,7 +382,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         yield from map_in_threads(collect_partition, Spill.PARTS, count_processors())
 
     def sorted_rows(self) -> Iterator[SortedGroupRows]:
-        """Yield the sorted rows of a state of one cell: all together, or one partition at a time if there are many.
+        """Yield the sorted rows of a state of one cell: all together, or by partition of the groups if rows are many.
 
         All rows of a group are in one `SortedGroupRows` object.
         """

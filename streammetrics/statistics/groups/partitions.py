@@ -77,7 +77,7 @@ def _mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def partition_of(ids: Any, parts: int) -> NDArray[np.int64]:
-    """Return the partition of every group: its hash modulo `parts`."""
+    """Return the partition of every group, which is the hash of the group modulo `parts`."""
     column = Batch({"group": ids}).column("group", Ids())
     return np.asarray(hashes_of(column.values, SHARE) % np.uint64(parts), np.int64)
 
@@ -256,7 +256,7 @@ def number_groups(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int
     a, b : int64 arrays
         The first and the second words of the group IDs; `b` is empty if IDs have only one word.
     bits : int
-        The number of bits of the hash that selected the partition of these rows.
+        The number of hash bits that selected the partition of these rows.
 
     Returns
     -------

@@ -31,7 +31,7 @@ class SortedGroupRows(NamedTuple):
     Parameters
     ----------
     numbers : integers
-        The number of the group of each entry, from 0 without gaps.
+        The index of the group of each entry; the indices begin at 0 and have no gaps.
     keys : uint64
         The score of each entry, as an integer that sorts like the score.
     labels : uint8
@@ -63,8 +63,8 @@ def compare_rows(keys: NDArray[np.uint64], starts: Ints) -> Groups:
     Notes
     -----
     If one label is rare in a group, the kernel compares every positive of the group with every negative, without
-    sorting. For any other group it sets `wins` to -1. Such a group is sorted here, in place, and its pairs are counted
-    in one pass.
+    sorting. For any other group, it sets `wins` to -1. The keys of such a group are then sorted in place, and a second
+    kernel counts its pairs in one pass.
     """
     groups = Groups.zeros(len(starts) - 1)
     kernel_registry.find_kernel("groups:compare_rows")(keys, starts, *groups[:3])
@@ -78,7 +78,10 @@ def compare_rows(keys: NDArray[np.uint64], starts: Ints) -> Groups:
 
 
 def fixed_weights(weights: NDArray[np.float64]) -> Ints:
-    """Return weights as fixed-point numbers: w = high * 2**-20 + low * 2**-60, rounded once, as kernels do."""
+    """Return each weight as two integers, which stand for high * 2**-20 + low * 2**-60.
+
+    Each weight is rounded once, in the same way as in the kernels.
+    """
     # Adding 1.5 * 2**32 rounds a float64 to a multiple of 2**-20, because the last bit of the sum stands for 2**-20. If
     # the bits are read as integers, the bits of the sum minus those of the constant give this multiple. The remainder
     # is rounded to a multiple of 2**-60 in the same way.

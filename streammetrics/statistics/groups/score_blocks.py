@@ -53,7 +53,7 @@ class Blocks(NamedTuple):
 
 
 def group_score_blocks(rows: SortedGroupRows) -> Blocks:
-    """Return the blocks of equal group and score; the rows must be sorted by group, score and label."""
+    """Return the blocks of rows with equal group and score; the rows must be sorted by group, score and label."""
     n = len(rows.numbers)
     starts_group = np.ones(n, bool)
     starts_group[1:] = rows.numbers[1:] != rows.numbers[:-1]

@@ -21,7 +21,7 @@ BLOCK = 1 << 16
 
 
 class ScoredGroups(State):
-    """The base class for states that keep the scores of each open group.
+    """The base class for states that keep the scores of each open group, that is, of each group that may get more rows.
 
     The method `close_groups` turns the scores into sums over groups.
 

@@ -28,7 +28,7 @@ SUMS = ("groups", "sums", "weights", "lone", "moments")
 
 
 class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
-    """Exact sums over the groups of each range of rows, except its first and last groups, whose scores are kept.
+    """Exact sums over the groups of a sorted log, and the scores of the first and last group of each range of rows.
 
     Parameters
     ----------
@@ -135,8 +135,8 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         open_ = np.cumsum(begins - ends)
         before = np.concatenate([[0], open_[:-1]]) if len(open_) else open_
         wrong = (open_ < 0) | (open_ > 1) | (ends > before + begins) | (begins + ends == 0)
-        # Each range that begins or ends with a group contains a row of this group, so a group has at least as many rows
-        # as such ranges.
+        # Each range that begins or ends with a group contains a row of this group. A group therefore cannot have fewer
+        # rows than ranges that begin with it, or than ranges that end with it.
         wrong |= np.maximum(begins, ends) > self.inner_row_counts
         # No range may be open after the last group of a slice.
         last = np.diff(cells.inner_keys[:, 0], append=-1) != 0

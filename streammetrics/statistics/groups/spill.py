@@ -200,7 +200,7 @@ class Spill:
     rows, positives : int
         The numbers of rows and of positives.
     weight : float
-        The weight of the rows.
+        The total weight of the rows.
     """
 
     folder: str
@@ -217,7 +217,8 @@ class Spill:
         Raises
         ------
         MemoryLimitError
-            The rows cannot be written, for example because the disk is full. Rows on disk are unchanged.
+            The rows cannot be written, for example because the disk is full. Rows that are already on disk are
+            unchanged.
         """
         last = self.runs[-1] if self.runs else None
         is_own_file = last is not None and last.file.process == os.getpid() and not last.file.file.closed

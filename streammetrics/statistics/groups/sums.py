@@ -1,4 +1,7 @@
-"""Exact sums for every group, such as the log loss of every user; memory grows with the number of groups, not of rows."""
+"""Exact sums for every group, such as the log loss of every user.
+
+The memory grows with the number of groups, but not with the number of rows.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,8 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
 
     Notes
     -----
-    A group takes 40 bytes plus 56 bytes per term. Weights take another 64 bytes per group plus 32 bytes per term.
+    A group takes 40 bytes plus 56 bytes per term (a summed quantity, such as the log loss). Weights take another 64
+    bytes per group plus 32 bytes per term.
     """
 
     missing: str = setting(default="raise", choices=("raise", "skip"))
