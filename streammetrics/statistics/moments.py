@@ -170,7 +170,7 @@ class Moments(WeightedRows, tag="moments"):
         return self.covariance("x", "y", output) ** 2 > spread["x"] * spread["y"]
 
     def total(self, term: str, output: int = 0) -> Fraction:
-        """Return the exact weighted sum of one term of one output."""
+        """Return the exact weighted sum of a term for the output with this index."""
         return exact_to_fraction(self.sums[find_term(self, term), output]) / POWER_SCALES.get(term, 1)
 
     def range(self, output: int = 0) -> Fraction | None:

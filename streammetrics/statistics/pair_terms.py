@@ -208,7 +208,8 @@ def kl_divergence(rows: TermRows) -> Floats:
     """Return the Kullback-Leibler divergence, the sum of p * log(p / q), where any q below eps is replaced by eps.
 
     The code sums p * log(p / q) - p + q instead, which is never negative, so that no digits are lost by cancellation.
-    The two sums are equal, because p and q each sum to 1. What the replacement by eps adds to q is subtracted.
+    The two sums are equal, because p and q each sum to 1. The amount by which the replacement by eps increases q is
+    subtracted.
     """
     eps, parts = rows.eps("y_pred"), []
     for p, q in zip(normalized_columns(rows, "y_true"), normalized_columns(rows, "y_pred"), strict=True):
@@ -261,7 +262,7 @@ def agreeing_pairs(rows: TermRows) -> Floats:
 
 
 class Term(NamedTuple):
-    """How a term is computed for a row.
+    """The function that computes a term for every row, and the properties of this term.
 
     Parameters
     ----------

@@ -51,9 +51,9 @@ class Pairs:
         The weight of each distinct x and of each distinct y. If rows are in buckets, these are the weights of the
         buckets of x alone and of y alone, which are narrower than the cells of the table.
     sure : bools of shape (2,)
-        Two flags, one for x and one for y: whether the rows of each table cell are known to have a single value.
+        Two flags, one for x and one for y: whether all rows of a table cell are known to have the same value.
     sharp : bools of shape (2,)
-        Two flags, one for x and one for y: whether each weight in `fine` is known to be that of a single value. The
+        Two flags, one for x and one for y: whether each weight in `fine` is known to belong to a single value. The
         default is `sure`.
     """
 
@@ -181,9 +181,9 @@ class Pairs:
         """Estimates of the correlation of x and y among pairs in the same bucket of x, and in the same bucket of y.
 
         An estimate is the share of concordant pairs minus the share of discordant pairs. The order of rows in the same
-        bucket is unknown, so the estimate is extrapolated from pairs of rows in adjacent buckets. On average, the
-        numbers of these pairs are three times as far apart as those of pairs in one bucket. The extrapolation assumes
-        that y is x plus normal noise.
+        bucket is unknown, so the estimate is extrapolated from pairs of rows in adjacent buckets. On average, values in
+        adjacent buckets are three times as far apart as values in the same bucket. The extrapolation assumes that y is
+        x plus normal noise.
         """
         if self.sure.all():
             return Fraction(0), Fraction(0)
@@ -212,7 +212,10 @@ def _order_of_adjacent(x: Ints, y: Ints, mass: NDArray[np.float64]) -> float:
 
 
 def _order_at_third(order: float) -> Fraction:
-    """Estimate the share of concordant minus that of discordant pairs, for pairs that are a third as far apart in x."""
+    """Extrapolate `order` to pairs that are a third as far apart in x.
+
+    Here, `order` is the share of concordant pairs minus the share of discordant pairs.
+    """
     from statistics import NormalDist  # used only here, and not free to import
 
     # If y is x plus normal noise, the probability of concordance is the normal CDF of distance / noise. At a third of the

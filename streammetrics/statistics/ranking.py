@@ -1,4 +1,4 @@
-"""Exact sums over queries of measures of ranked documents, such as NDCG, MAP and MRR."""
+"""Exact sums of ranking measures, such as NDCG, MAP and MRR, over queries."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ ORDERS = (
     "eleven_points", "bpref", "inf_ap", "r_precision_at", "gain_over_cost", "hits_by_misses", "ndcg_of_hits",
     "ndcg_of_levels", "late_ndcg", "smoothed_ap",
 )  # fmt: skip
-# Each measure on the left is computed from the measure x on the right: log(max(x, floor)) / log(floor), where the floor
-# is its parameter.
+# Each measure on the left is computed from the measure x on the right as log(max(x, floor)) / log(floor). The floor is
+# the parameter of the measure on the left.
 DERIVED = {"log_ap": "ap_relevant", "log_bpref": "bpref"}
 # These measures may exceed 1, so they are summed exactly in superaccumulators.
 UNBOUNDED = ("cg", "dcg", "cg_exp", "dcg_exp", "hits", "relevant")
@@ -69,7 +69,7 @@ NO_INTS, NO_FLOATS, NO_FLAGS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, n
 
 
 class RankingSums(QuerySums, tag="ranking_sums"):
-    """Exact sums over queries of ranking measures, and the weights of queries with and without a relevant document.
+    """Exact sums of ranking measures over queries, and the weights of queries with and without a relevant document.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         order of rows, or of the column `position` if present. "document" is the descending order of the column
         `document`, as in trec_eval. "optimistic" puts the highest grade first, and "pessimistic" the lowest.
     relevance_level : float, optional
-        The lowest grade that is relevant; by default any grade above 0.
+        The lowest grade that is relevant. By default, any grade above 0 is relevant.
     grades : {"y_true", "popularity"}
         The column of grades.
     missing : {"raise", "unjudged"}
@@ -214,8 +214,9 @@ class RankingSums(QuerySums, tag="ranking_sums"):
     def _row_columns(self, columns: Mapping[str, Any]) -> list[Array]:
         """Return four columns: grades, scores, whether a document is retrieved, and whether it is unjudged.
 
-        The third column is empty if all documents are retrieved. The fourth column is empty if all are judged; otherwise 1
-        means unjudged, and 2 means unjudged and outside the pool of documents that were selected for judging.
+        The third column is empty if all documents are retrieved. The fourth column is empty if all documents are
+        judged. Otherwise, it contains 1 for an unjudged document, or 2 if the document was also not in the pool that
+        was selected for judging.
         """
         retrieved, mask = columns.get("retrieved"), columns.get("mask")
         kept = NO_FLAGS if retrieved is None else retrieved.values
@@ -340,7 +341,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
     def _ranking_terms(self) -> tuple[str, ...]:
         """The terms whose measure is in MEASURES; one kernel computes them all.
 
-        Terms from which others are derived are included.
+        The result also contains the terms from which derived terms are computed (see DERIVED).
         """
         return self._select_terms(MEASURES)
 

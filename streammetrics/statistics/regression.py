@@ -41,7 +41,8 @@ LARGEST = 2.0**992
 SQUARE = "^2"
 # Kernels identify the square of a term by the index of the term in TERMS plus OFFSET.
 OFFSET = 32
-# If squares of losses are summed, numbers must lie between 2**-240 and 2**240, so that no square overflows float64.
+# If squares of losses are summed, input numbers must be 0 or between 2**-240 and 2**240 in absolute value, so that no
+# square overflows or underflows float64.
 SQUARED = 240
 DOMAINS: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     "real": ({}, {}),
@@ -171,7 +172,10 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         return int(self.skipped[next(i for i, term in enumerate(self.terms) if term in LEFT_OUT)].sum())
 
     def total(self, term: str, output: int = 0) -> Fraction:
-        """Return the weighted sum of one term of one output. Only the term of each row is rounded, not the sum."""
+        """Return the weighted sum of a term for the output with this index.
+
+        The term of each row is rounded, but the sum is exact.
+        """
         return exact_to_fraction(self.sums[find_term(self, term), output])
 
     def estimate_means(self, term: str, output: int = 0, *, per: str | None = None) -> MeanEstimates | None:

@@ -1,4 +1,4 @@
-"""Exact sums over all rows, for values that are computed from the scores of a row for several classes or labels.
+"""Exact sums of values that are computed for each row from its scores for several classes or labels.
 
 Examples are the multiclass log loss, top-k hits, label ranking measures, and the F-score of the labels of a row.
 """
@@ -232,7 +232,7 @@ class RowMeans(WeightedRows):
 
 
 class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
-    """Exact sums over rows of terms that are computed from the true class and the scores (or the prediction) of a row.
+    """Exact sums of terms that are computed for each row from its true class and its scores (or its prediction).
 
     Parameters
     ----------
@@ -253,10 +253,10 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     scale : {"probability", "logit", "real"}
         The scale of the scores. With "real", terms that need probabilities, such as "log_loss", are not available.
     eps : float, optional
-        The log loss clips probabilities to [eps, 1 - eps]. The default is the machine epsilon of float32 or float64,
-        depending on their dtype, as in `ScoreSums`.
+        The log loss clips probabilities to [eps, 1 - eps]. The default is the machine epsilon of float64 for float64
+        probabilities, and of float32 for others, as in `ScoreSums`.
     num_outputs : int, optional
-        The number of outputs of a row. Each output has a true and a predicted class in place of scores.
+        The number of outputs of a row. Each output has a true class and a predicted class, but no scores.
 
     Notes
     -----
@@ -313,17 +313,17 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
 
 
 class LabelRows(RowMeans, tag="label_rows"):
-    """Exact sums over rows of terms that are computed from several 0/1 labels and a score of each label.
+    """Exact sums of terms that are computed for each row from several 0/1 labels and a score of each label.
 
     Parameters
     ----------
     terms : tuple of str
-        The terms for label ranking are "coverage", "precision", "ranking_loss", and "average_precision" and "auc" of the
-        labels of a row (0 where undefined). "relevant" is 1 if the row has a true label. "both" is 1 if it has both true
-        and false labels.
+        The terms for label ranking are "coverage", "precision", "ranking_loss", "average_precision" and "auc". The last
+        two are 0 in rows where they are undefined. "relevant" is 1 if the row has a true label, else 0. "both" is 1 if
+        the row has both true and false labels, else 0.
 
-        Other terms compare the set of the true labels with the set of the predicted labels, which are here the labels
-        that score at least 0.5:
+        Other terms compare the set of the true labels with the set of the predicted labels. In these examples, a label
+        is predicted if its score is at least 0.5:
 
         - "subset@0.5": the sets are equal
         - "overlap@0.5": the sets have a common label
@@ -331,7 +331,7 @@ class LabelRows(RowMeans, tag="label_rows"):
         - "belong@0.5": all predicted labels are true
         - "row_f@2.0@0.5": F-beta of the row, here with beta 2.0; beta 0.0 is precision, and inf is recall
         - "row_jaccard@0.5": the Jaccard index of the sets
-        - "lack_f@2.0@0.5": 1 if F-beta is 0/0, which counts as 0
+        - "lack_f@2.0@0.5": 1 if F-beta is 0/0 (which "row_f" counts as 0), else 0
 
         With "top3" instead of 0.5, the labels of the three highest scores are predicted. With "top3:0.5", these labels
         must also score at least 0.5.

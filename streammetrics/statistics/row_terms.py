@@ -1,4 +1,4 @@
-"""Exact sums over rows of a value (term) that is computed from two columns or two vectors, such as a loss.
+"""Exact sums of terms: values, such as a loss, that are computed for each row from two columns or two vectors.
 
 The module `pair_terms` defines the terms.
 """
@@ -38,7 +38,7 @@ WIDE = ("distributions", "vectors", "forecasts", "ratings")
 
 
 class RowTerms(RowMeans, tag="row_terms"):
-    """Exact sums over rows of terms (values such as a loss) that are computed from two columns or two vectors.
+    """Exact sums of terms: values, such as a loss, that are computed for each row from two columns or two vectors.
 
     Parameters
     ----------
@@ -66,7 +66,8 @@ class RowTerms(RowMeans, tag="row_terms"):
         The scale of the scores.
     eps : float, optional
         Probabilities are clipped to [eps, 1 - eps], and the shares of a predicted distribution are raised to at least
-        eps. The default is the machine epsilon of float32 or float64, depending on their dtype, as in `ScoreSums`.
+        eps. The default is the machine epsilon of float64 for a float64 column, and of float32 for others, as in
+        `ScoreSums`.
     width : int, optional
         The length of the vectors, if rows have vectors.
 

@@ -51,14 +51,14 @@ NAN = float("nan")
 ROUNDING = 2.0**-45
 OFF = 2.0**-92
 # `count_pairs_without` can count the rows of a cell in an array with a counter for every bucket and label. It does so
-# only if all cells together have at most MANY_PLACES such counters, or at most DENSE counters for each row count that
-# the shards contain.
+# only if all cells together need at most MANY_PLACES such counters, or at most DENSE times as many counters as the
+# shards have entries.
 MANY_PLACES = 1 << 20
 DENSE = 16
 # An upper bound on the rounding error of a difference between two shares (numbers from 0 to 1) in float64.
 NEAR = 2.0**-48
-# The largest number of terms of a sum that is computed with fractions. This is done only if 106 bits do not suffice to
-# round the sum correctly.
+# The largest number of terms of a sum that is computed with fractions. Fractions are used only if 106 bits do not
+# suffice to round the sum correctly.
 FEW_TERMS = 300
 
 
@@ -544,8 +544,9 @@ def ks_distance(state: ScoresByLabel) -> Limits | None:
 def _largest_distance(tp: Mass, fp: Mass, P: int, N: int) -> Fraction:
     """Return the exact maximum of |tp / P - fp / N| over all scores.
 
-    `P` and `N` are the weights of all positives and of all negatives. The differences are first computed in floats. The
-    few largest ones are then compared with integer arithmetic.
+    `tp` and `fp` are cumulative weights of positives and of negatives, and `P` and `N` are the weights of all positives
+    and of all negatives. The differences are first computed in floats. The few largest ones are then compared with
+    integer arithmetic.
     """
     rough = np.abs(tp.to_floats() / float(P) - fp.to_floats() / float(N))
     near = np.flatnonzero(rough >= rough.max() - NEAR)

@@ -131,8 +131,8 @@ class DistinctScores(NamedTuple):
     """The distinct scores of one cell in ascending order, with row counts by label.
 
     If rows are in buckets, the elements are the buckets that have rows and, above each of them, the next bucket. If
-    this next bucket is empty, it stands for all empty buckets up to the next one with rows. A cumulative sum over these
-    buckets therefore reaches any given number at the same bucket as a sum over all buckets.
+    this next bucket is empty, it stands for all empty buckets up to the next one with rows. The search for the first
+    bucket at which a cumulative sum reaches a given number therefore has the same result as a search among all buckets.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class DistinctScores(NamedTuple):
 
 
 class ScoreHistogram(ScoresByLabel, tag="scores"):
-    """Numbers of negatives and positives by score: by exact score in cells with few rows, by bucket of scores in others.
+    """Numbers of negatives and positives by score: exact scores in cells with few rows, buckets in other cells.
 
     The bucket of a score consists of the leading bits of the score, so buckets are in the order of the scores.
 
