@@ -36,7 +36,7 @@ LONE = (1 << 25) + 2
 
 
 class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
-    """A score histogram for every label: by exact score in cells with few rows, by bucket of scores in others.
+    """A score histogram for every label: exact scores in cells with few rows, buckets of scores in other cells.
 
     Parameters
     ----------

@@ -497,15 +497,15 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     def undo(scores: Floats) -> Floats:
         """Return scores corrected for the sampling of negatives.
 
-        This version returns scores unchanged, because no negatives were left out. The state that
-        `with_sampling_correction` returns has another version, which corrects them.
+        By default, no negatives were left out, and the scores are returned unchanged. The state that
+        `with_sampling_correction` returns replaces this function by one that corrects the scores.
         """
         return scores
 
     # -- fewer bits ---------------------------------------------------------------------------------------------------
 
     def coarsen(self, bits: int, limit: int | None = None) -> Self:
-        """Return the histogram that the same rows would give with fewer bits, bit for bit.
+        """Return exactly the histogram that the same rows would give with the setting `bits` lowered to this number.
 
         Parameters
         ----------
@@ -579,5 +579,5 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
 
 def default_exact_limit(bits: int | None) -> int | None:
-    """Return the default for the largest number of rows of a cell with exact scores; None if there are no buckets."""
+    """Return the default for the largest number of rows for which a cell keeps exact scores; None without buckets."""
     return None if bits is None else EXACT if bits >= 16 else 0

@@ -1,4 +1,4 @@
-"""Exact sums over rows of a score and a soft label, that is, a target in [0, 1] in place of a 0/1 label."""
+"""Exact sums of terms, such as the log loss, over rows with a score and a soft label (a target in [0, 1])."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["SoftSums"]
 
 
 class SoftSums(ScoreTerms, tag="soft_sums"):
-    """Exact sums over rows of a target in [0, 1] and a score; the other settings are those of `ScoreTerms`.
+    """Exact sums of terms over rows with a score and a target in [0, 1]; the other settings are those of `ScoreTerms`.
 
     Parameters
     ----------

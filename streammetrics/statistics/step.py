@@ -1,6 +1,7 @@
 """Descriptions of the kernel calls with which a statistic counts a batch.
 
-A statistic returns the name and the arguments of each call. Before counting, it knows only the types of the columns.
+A statistic returns the name and the arguments of each call. At that time, the statistic knows the types of the columns,
+but not their values.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exact sums over queries of diversity measures, such as alpha-NDCG and ERR-IA."""
+"""Exact sums of diversity measures, such as alpha-NDCG and ERR-IA, over queries."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEASURES = ("alpha_ndcg", "alpha_dcg", "err_ia", "err_ia_ideal", "err_ia_plain",
 
 
 class SubtopicSums(QuerySums, tag="subtopic_sums"):
-    """Exact sums over queries of diversity measures, from one row for each pair of document and subtopic.
+    """Exact sums of diversity measures over queries, from one row for each pair of document and subtopic.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         relevance grade of the document for this subtopic (`y_true`). With "category", a row contains a category of the
         document.
     relevance_level : float, optional
-        The lowest grade that is relevant; by default any grade above 0.
+        The lowest grade that is relevant. By default, any grade above 0 is relevant.
 
     Notes
     -----

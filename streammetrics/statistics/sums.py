@@ -1,4 +1,4 @@
-"""Exact sums over rows of a label and a score: log loss, squared error, scores, and the weight of rows by label."""
+"""Exact sums over rows with a label and a score: log loss, squared error, scores, and the weight of rows by label."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SMALLEST_EPS = 2.0**-52
 
 
 class ScoreTerms(State):
-    """The base class for states that sum terms of rows with scores: settings, and checks of states read from bytes.
+    """The base class for states that sum terms of rows with scores. It provides the settings and checks saved states.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ class TermSums(ScoreTerms):
 
 
 class ScoreSums(TermSums, tag="score_sums"):
-    """Exact sums over rows of terms such as the log loss, by label; the other settings are those of `ScoreTerms`.
+    """Exact sums of terms, such as the log loss, by label of the row; the other settings are those of `ScoreTerms`.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class Arms(NamedTuple):
 
 
 class UpliftScores(LabelScores, tag="uplift_scores"):
-    """Numbers of rows by score, outcome and treatment: by exact score in small cells, by bucket of scores in others.
+    """Numbers of rows by score, outcome and treatment: exact scores in small cells, buckets of scores in other cells.
 
     Notes
     -----

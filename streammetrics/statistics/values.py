@@ -39,7 +39,7 @@ LOSS_PARTS = ("sums", "skipped", "lossy", "lossy_excess")
 
 
 class ValueHistogram(State, tag="value_buckets"):
-    """Numbers of rows by bucket of a value, or of the difference of two columns, and the smallest and largest value.
+    """Numbers of rows by bucket of a value or of a difference of two columns, with the smallest and largest value.
 
     The width of the buckets adapts to the values of a cell. An integer, the level of the cell, gives this width: level
     0 has the narrowest buckets, and each further level doubles their width. The level depends only on the set of values
@@ -216,7 +216,7 @@ class ValueHistogram(State, tag="value_buckets"):
         )
 
     def coarsen(self, bits: int) -> Self:
-        """Return the histogram that the same rows would give with fewer bits, bit for bit."""
+        """Return exactly the histogram that the same rows would give with the setting `bits` lowered to this number."""
         if bits > self.bits:
             raise InvalidInputError(
                 f"coarsen(): expected at most {self.bits} bits, the resolution of this histogram, found {bits}"
