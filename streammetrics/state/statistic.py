@@ -247,8 +247,8 @@ class Statistic(Settings):
     def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
         """Return the states, all with the same optional parts, so that they can be added up.
 
-        This default returns the states unchanged. Subclasses whose states can differ in their optional parts override
-        it.
+        This default returns the states unchanged. A subclass may override it to add missing parts, or to raise an error
+        if the states must not be added up.
         """
         return states
 

@@ -108,7 +108,7 @@ class Entries:
 
     @property
     def is_wide(self) -> bool:
-        """Whether codes are wide (two words each), because places have more than 48 bits."""
+        """Whether codes are wide (two words each). They are wide if places have more than 48 bits."""
         return self.high is not None
 
     @property
@@ -215,8 +215,8 @@ class Entries:
     def move_cells(self, to: Array, starts: Array, *, ascending: bool) -> Entries:
         """Move the entries of each cell to the cell `to[cell]`; if that is -1, drop the entries of the cell.
 
-        Entries of cells that move to the same cell are added up. `starts` is the result of `cell_starts`, and
-        `ascending` tells whether `to` is ascending.
+        If several cells move to the same cell, the row counts of their entries with equal places are added up. `starts`
+        is the result of `cell_starts`, and `ascending` tells whether `to` is ascending.
         """
         if not len(self.codes) or np.array_equal(to, np.arange(len(to))):
             return self

@@ -269,10 +269,11 @@ class OpaqueState(State):
         return new.with_cells(cells)
 
     def widen(self, other: State) -> Self | None:
-        """Return an empty state that counts what both states count; return None if their declarations differ.
+        """Return an empty state into which both states can be merged; return None if their declarations differ.
 
-        If the class is imported, two metrics can share a state even if they differ in a setting that lists what is
-        counted, such as thresholds. Without the class, it is not known which settings are of this type.
+        Two metrics can share the new state. If the class is imported, they can share a state even if they differ in a
+        setting that lists what is counted, such as thresholds. Without the class, it is not known which settings are of
+        this type.
         """
         if not isinstance(other, OpaqueState) or self.differences(other):
             return None

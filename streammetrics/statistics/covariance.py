@@ -19,7 +19,7 @@ ONE = "1"
 
 
 class MeanEstimates(NamedTuple):
-    """Estimates of the mean of each term (a quantity of every unit, such as a row), and their covariance matrix.
+    """Estimated means of terms (quantities that are averaged over units, such as rows), and their covariance matrix.
 
     Parameters
     ----------
@@ -28,7 +28,8 @@ class MeanEstimates(NamedTuple):
     covariance : list of lists of float
         The estimated covariance of the means: NaN if there are fewer than two units or a sum of squares overflowed.
     effective_size : float
-        The effective sample size, (sum w)^2 / sum w^2: the number of units of equal weight that would be as precise.
+        The effective sample size, (sum w)^2 / sum w^2: the number of units of equal weight that would give the same
+        precision.
     count : int, optional
         The number of units; an array if several cells are computed together.
     """

@@ -49,10 +49,10 @@ class JointHistogram(State, tag="joint_buckets"):
     columns : tuple of str
         The names of the columns x and y.
     bits : int
-        Determines the width of the buckets. The width of a bucket of x alone, or of y alone, is at most 2**-bits times
-        the values in it. There are up to 2**(bits + 6) buckets of x, and as many of y. Buckets of pairs are wider:
-        their sides are at most 2**(3 - bits) times the values in them. The sides divide the range of x, and that of y,
-        into up to 2**(bits + 3) intervals.
+        This setting determines the width of the buckets. The width of a bucket of x alone, or of y alone, is at most
+        2**-bits times the values in it. There are up to 2**(bits + 6) buckets of x, and as many of y. Buckets of pairs
+        are wider: their sides are at most 2**(3 - bits) times the values in them. The sides divide the range of x, and
+        that of y, into up to 2**(bits + 3) intervals.
     limit : int
         A cell with at most this many rows keeps exact pairs (x, y). All rows of a larger cell are counted in buckets.
     memory_limit : int

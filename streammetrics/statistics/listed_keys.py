@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 
 class ListedKeys(KeyCounts, tag="listed_keys"):
-    """Two counts for each item: of the lists that have it among their first k items, and of those that have it first.
+    """Two counts for each item: the lists that contain it among their first k items, and the lists that begin with it.
 
     Parameters
     ----------

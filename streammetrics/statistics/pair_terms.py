@@ -80,7 +80,10 @@ def log_loss(rows: TermRows, role: str = "y_score") -> Floats:
 
 
 def focal_loss(rows: TermRows, gamma: float, alpha: float | None = None) -> Floats:
-    """Return -(1 - q)^gamma * log(q), with q as in `log_loss`; times alpha for positives, 1 - alpha for negatives."""
+    """Return -(1 - q)^gamma * log(q), where q is the predicted probability of the label.
+
+    If `alpha` is given, the loss is multiplied by alpha for positives, and by 1 - alpha for negatives.
+    """
     q, logit = rows.score_of_true_class("y_score")
     wrong = np.maximum(elementary.sigmoid(-q) if logit else 1.0 - q, TINY)
     loss = np.asarray(elementary.power(wrong, np.float64(gamma)) * log_loss(rows))

@@ -214,7 +214,7 @@ def _order_of_adjacent(x: Ints, y: Ints, mass: NDArray[np.float64]) -> float:
 def _order_at_third(order: float) -> Fraction:
     """Extrapolate `order` to pairs that are a third as far apart in x.
 
-    Here, `order` is the share of concordant pairs minus the share of discordant pairs.
+    The number `order` is the share of concordant pairs minus the share of discordant pairs.
     """
     from statistics import NormalDist  # used only here, and not free to import
 
@@ -248,7 +248,7 @@ def read_bucket_pairs(entries: Entries, levels: Ints, bits: int) -> Pairs:
     Parameters
     ----------
     entries : Entries
-        The number of rows in each bucket of x, of y and of both.
+        The row counts of the cell by bucket of x, by bucket of y, and by bucket of pairs (x, y).
     levels : int64 array of shape (1, 4)
         The levels of the cell, which determine the widths of its buckets.
     bits : int

@@ -78,7 +78,11 @@ class ClassScores:
         return np.asarray(np.maximum(1.0 - np.where(own, self.scores, -self.scores), 0.0))
 
     def hinge(self) -> Floats:
-        """Return the hinge loss of Crammer and Singer (2001): 1 + highest other score - true score, or 0 if negative."""
+        """Return the hinge loss of Crammer and Singer (2001).
+
+        The loss is 1 plus the highest score of another class minus the score of the true class, or 0 if this is
+        negative.
+        """
         others = np.where(np.arange(self.width) == self.true[:, None], -np.inf, self.scores)
         return np.asarray(np.maximum(1.0 + (others.max(axis=1) - self.at_true(self.scores)), 0.0))
 
@@ -148,10 +152,10 @@ class RowMeans(WeightedRows):
 
     Notes
     -----
-    For standard errors, the state also keeps sums of squares, where w is the weight of a row and x is one of its terms.
-    The array `squares` contains the sum of (w * x)^2 for each term. If rows have weights, `more_w2` contains the sum of
-    w^2 - 1, and `more_w2x` contains the sum of w^2 * x - w * x for each term. A row of weight 1 adds 0 to both. Each
-    number is rounded to 26 bits before it is added to one of these sums.
+    For standard errors, the state also keeps sums of squares. Let w be the weight of a row, and x one of its terms. The
+    array `squares` contains the sum of (w * x)^2 for each term. If rows have weights, `more_w2` contains the sum of w^2
+    - 1, and `more_w2x` contains the sum of w^2 * x - w * x for each term. A row of weight 1 adds 0 to both. Each number
+    is rounded to 26 bits before it is added to one of these sums.
     """
 
     terms: tuple[str, ...] = union(default=())
@@ -253,8 +257,8 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     scale : {"probability", "logit", "real"}
         The scale of the scores. With "real", terms that need probabilities, such as "log_loss", are not available.
     eps : float, optional
-        The log loss clips probabilities to [eps, 1 - eps]. The default is the machine epsilon of float64 for float64
-        probabilities, and of float32 for others, as in `ScoreSums`.
+        The log loss clips probabilities to [eps, 1 - eps]. The default is the machine epsilon of float32 for float32
+        and half-precision probabilities, and that of float64 for others, as in `ScoreSums`.
     num_outputs : int, optional
         The number of outputs of a row. Each output has a true class and a predicted class, but no scores.
 

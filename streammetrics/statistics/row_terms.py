@@ -66,8 +66,8 @@ class RowTerms(RowMeans, tag="row_terms"):
         The scale of the scores.
     eps : float, optional
         Probabilities are clipped to [eps, 1 - eps], and the shares of a predicted distribution are raised to at least
-        eps. The default is the machine epsilon of float64 for a float64 column, and of float32 for others, as in
-        `ScoreSums`.
+        eps. The default is the machine epsilon of float32 for float32 and half-precision columns, and that of float64
+        for others, as in `ScoreSums`.
     width : int, optional
         The length of the vectors, if rows have vectors.
 

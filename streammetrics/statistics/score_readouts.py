@@ -1,8 +1,8 @@
 """Functions that compute AUC, average precision and Kolmogorov-Smirnov distance from a score histogram.
 
 For each metric, there is a function for a state of one cell (such as a slice), and one that computes all cells of a
-state in one call. They count in integers and divide at the end. In a score histogram, the code of an entry is a score
-(or a bucket of scores), followed by the label as the last bit. In sorted entries, the negatives of a score are
+state in one call. The functions count in integers and divide at the end. In a score histogram, the code of an entry is
+a score (or a bucket of scores), followed by the label as the last bit. In sorted entries, the negatives of a score are
 therefore directly followed by its positives, and one pass over the entries is enough for each result.
 """
 

@@ -22,7 +22,7 @@ Ints = NDArray[np.int64]
 
 
 class Arms(NamedTuple):
-    """The weights of the rows of a treatment arm and of a control arm at each distinct score, in descending order.
+    """The weights of the rows of a treatment arm and of a control arm at each distinct score, highest score first.
 
     Parameters
     ----------

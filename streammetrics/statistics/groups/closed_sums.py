@@ -25,9 +25,9 @@ __all__ = ["GROUP_WEIGHTS", "ClosedSums", "Groups", "SealedGroups", "exact_sum",
 
 GROUP_WEIGHTS = ("impressions", "uniform", "positives", "pairs")
 UNIFORM = GROUP_WEIGHTS.index("uniform")
-# An upper bound on the weight of a group. The largest of the GROUP_WEIGHTS is "pairs", the product of the total weights
-# of negatives and of positives. A group has fewer than 2**62 negatives and fewer than 2**62 positives, and each row has
-# a weight below 2**31, so the product is below 2**186.
+# An upper bound on the weight of a group. Of the GROUP_WEIGHTS, the one that can become largest is "pairs", the product
+# of the total weights of negatives and of positives. A group has fewer than 2**62 negatives and fewer than 2**62
+# positives, and each row has a weight below 2**31, so the product is below 2**186.
 HEAVIEST = 2.0**192
 MOMENTS = ("squares", "products", "weights", "lone")
 Floats = NDArray[np.float64]

@@ -131,7 +131,7 @@ class WaitingRows:
 
 
 class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
-    """The rows of every group: the number and weight of rows of each score and label.
+    """The rows of every group, stored as the number and the weight of the rows with each score and label.
 
     Rows of a group may come at any time, so the state keeps the rows of all groups. `close_groups` turns them into sums
     over groups.
@@ -359,9 +359,8 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def _iter_groups(self) -> Iterator[Groups]:
         """Yield the weights of negatives, positives and pairs of all groups.
 
-        If rows are on disk, yield a separate object for each partition of the groups.
-
-        Rows are sorted by one thread per processor.
+        If rows are on disk, there is a separate object for each partition of the groups. Rows are sorted by one thread
+        per processor.
         """
         waiting = self.waiting
         if waiting is None or not all(s.can_expand_rows() for s in waiting.settled):

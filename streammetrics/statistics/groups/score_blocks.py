@@ -29,7 +29,7 @@ class Blocks(NamedTuple):
     Parameters
     ----------
     group : int64 array
-        The group of each block, from 0.
+        The index of the group of each block, counting from 0.
     positive, weight : float64 arrays
         The weight of the positives of each block, and that of all its rows.
     positive_through, through : float64 arrays

@@ -1,4 +1,4 @@
-"""Groups of a log that is sorted by group.
+"""The statistic of the groups in a log whose rows are sorted by group.
 
 When the rows of a new group begin, the previous group is complete and is added to the sums over groups. Memory is
 therefore constant.

@@ -86,7 +86,7 @@ class SpillFile:
         return at
 
     def read(self, at: int, size: int) -> bytearray:
-        """Return `size` bytes of the file, starting at an offset.
+        """Return `size` bytes of the file, starting at the offset `at`.
 
         Raises
         ------
@@ -109,7 +109,7 @@ class SpillFile:
         return out
 
     def damage_error(self, how: str) -> StateFormatError:
-        """Return an error that says that rows on disk are damaged, and that gives the reason `how`."""
+        """Return an error that reports damaged rows on disk and gives the reason `how`."""
         return StateFormatError(
             f"rows that were spilled to {self.folder} are damaged: {how}; the result cannot be computed without these "
             f"rows: check the disk, or choose another folder, and count the log again"
