@@ -1,1 +1,1 @@
-"""Sufficient statistics: the sums and histograms from which metrics are computed. Several metrics can share one."""
+"""Sufficient statistics: the sums and histograms from which metrics are computed. Metrics can share a statistic."""
