@@ -155,7 +155,6 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
     Notes
     -----
     The definition is that of scikit-learn's `hamming_loss`. Counts are exact, and the value of each label is rounded once.
-    The state takes 32 bytes per label; an update takes about 4 ns for each label of a row.
 
     Examples
     --------
@@ -164,7 +163,12 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
     0.25
     """
 
-    about = About(best="low", formula="wrong predictions / (rows x labels)", interval_methods=("wilson", "delta"))
+    about = About(
+        best="low",
+        formula="wrong predictions / (rows x labels)",
+        cost="32 bytes per label; about 2 ns per row and label",
+        interval_methods=("wilson", "delta"),
+    )
 
     num_outputs: int | None = setting(default=None, low=1, high=1 << 16)
 

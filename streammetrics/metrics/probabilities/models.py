@@ -27,7 +27,7 @@ class PredictionDifference(RowMean[float], tag="prediction_difference"):
     Notes
     -----
     The columns are `y_score` and `baseline`; labels are not needed. Each difference is rounded once, and their sum is
-    exact. The state takes 1.1 kB; an update takes 20 ns per row. "symmetric" is TFMA's `SymmetricPredictionDifference`.
+    exact. "symmetric" is TFMA's `SymmetricPredictionDifference`.
     The value is undefined without rows.
 
     Examples
@@ -41,6 +41,7 @@ class PredictionDifference(RowMean[float], tag="prediction_difference"):
 
     about = About(
         formula=("weighted mean over rows of |a - b|, for the scores a and b of the two models"),
+        cost="1.1 kB; about 6 ns per row",
         positional_columns=("y_score", "baseline"),
     )
 
@@ -78,9 +79,9 @@ class FlipRate(RowMean[float], tag="flip_rate"):
 
     Notes
     -----
-    The columns are `y_score` and `baseline`; labels are not needed. Counts are exact. The state takes 1.1 kB; an update
-    takes 20 ns per row. TFMA's `BooleanFlipRates` are the same rates, also as shares of all rows, but there a score equal
-    to the threshold is a negative decision. The value is undefined without rows.
+    The columns are `y_score` and `baseline`; labels are not needed. Counts are exact. TFMA's `BooleanFlipRates` are the
+    same rates, also as shares of all rows, but there a score equal to the threshold is a negative decision. The value is
+    undefined without rows.
 
     Examples
     --------
@@ -93,6 +94,7 @@ class FlipRate(RowMean[float], tag="flip_rate"):
         formula=(
             "weighted share of rows with (a >= t) != (b >= t), for the scores a and b of the models and threshold t"
         ),
+        cost="1.1 kB; about 12 ns per row",
         bound="exact: the value is computed from counts and rounded once",
         positional_columns=("y_score", "baseline"),
         interval_scale="logit",
