@@ -203,7 +203,7 @@ class Decayed(PooledWrapper):
 
     @property
     def newest(self) -> int | None:
-        """The start of the newest epoch: a step, or microseconds since 1970 for a column of times. None without rows."""
+        """The start of the newest epoch, as a step number or as microseconds since 1970; None if there are no rows."""
         return newest_start(self._accumulator.states)
 
     def __repr__(self) -> str:
@@ -215,7 +215,7 @@ DecayedDefinition.public = Decayed
 
 
 def _replace_decayed_fields(undecayed: Any, decayed: Any) -> Any:
-    """Return the undecayed explanations, with the fields named in `READ` replaced by those of the decayed explanations."""
+    """Return a copy of `undecayed` in which the fields that depend on decay (`READ`) have their decayed values."""
     if isinstance(undecayed, dict) and "metric" not in undecayed:
         return {key: _replace_decayed_fields(one, decayed[key]) for key, one in undecayed.items()}
     return undecayed | {name: decayed[name] for name in READ if name in decayed}

@@ -60,10 +60,10 @@ def merge_shards(shards: State) -> State:
 
 
 def fold_shards(shards: State, count: int) -> State:
-    """Return the state that the same units would give with only `count` shards, a divisor of the current number.
+    """Reduce the number of shards to `count`, which must divide the current number, by summing adjacent shards.
 
-    With K shards, the shard of a unit is the integer part of K * h, where h is the hash of the unit as a fraction below
-    1. Each of the fewer shards is therefore a sum of adjacent shards.
+    The result equals the state with `count` shards from the start. The reason is that with K shards, the shard of a
+    unit is the integer part of K * h, where h is the hash of the unit, scaled to a fraction below 1.
     """
     axes, words, keys = shards.axes, shards.cells.vocabularies, shards.cells.keys.copy()
     if axes[-1].size == count or not len(keys):
@@ -75,11 +75,10 @@ def fold_shards(shards: State, count: int) -> State:
 
 
 def reduce_groups(metric: Any, shards: Any, *, is_group: bool) -> Any:
-    """Replace the rows of each group in the shards by sums over groups, if the metric needs only such sums.
+    """Replace the rows of groups by sums over groups if possible, so that a shard can be subtracted from the total.
 
-    The sums of one shard can be subtracted from the total if each group has all of its rows in one shard. This is the
-    case if the unit is the group (`is_group`). A metric that has the method `sealed_metric` needs only sums over
-    groups; other metrics of groups need the rows.
+    This needs two conditions. All rows of a group must be in the same shard, which is the case if the unit is the group
+    (`is_group`). The metric must need only sums over groups, not rows; such metrics have the method `sealed_metric`.
     """
     return shards.to_subtractable() if is_group and hasattr(metric, "sealed_metric") else shards
 
@@ -147,12 +146,12 @@ def _have_same_keys(whole: State, shards: State, firsts: Ints) -> bool:
 
 
 def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: int) -> dict[str, Floats]:
-    """Compute a metric once for each shard, from all shards but this one.
+    """Compute the leave-one-out values of a metric: for each shard, its value from all other shards.
 
     Parameters
     ----------
     name : str
-        The name of the metric; the names of its numbers begin with it.
+        The name of the metric, with which the keys of the result begin.
     metric : Metric
         The metric.
     binding : Binding
@@ -165,27 +164,28 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
     Returns
     -------
     dict of str to array
-        The values by the name of the number. Element (k, i) is the value of cell i without shard k, or NaN if it is
-        undefined.
+        An array for each number that the metric returns. Element (k, i) is the value of slice i without shard k, or
+        NaN if it is undefined.
     """
     # For each cell of `shards`, `of` is its shard (the row of the result) and `at` its slice (the column).
     of, at = shard_of(shards), cells_of_shards(shards)
     cells = int(at.max(initial=-1)) + 1 if len(shards.axes) > 1 else 1
     statistic = about_of(metric).pair_statistic
     if statistic is not None and type(shards) is ScoreHistogram:
-        # For metrics of pairs, such as AUC, one pass over the histogram counts the pairs without each shard.
+        # AUC and similar metrics are ratios of numbers of pairs. One pass over the histogram counts the pairs that
+        # remain without each shard.
         pairs = count_pairs_without(shards, at, cells)
         if pairs is not None:
             all_shards, less_one = (divide_integers(*statistic(*each.T)) for each in pairs)
             table = np.repeat(all_shards[None], count, axis=0)
             table[of, at] = less_one
             return {name: table}
-    # For all other metrics, compute the states without each shard, a group of shards at a time.
+    # For all other metrics, compute the states without each shard. Do so for a few shards at a time, to limit memory.
     total = merge_shards(shards)
     # Leaving out a shard without rows does not change the value, so start with the value of all shards.
     tables = {n: np.repeat(x[None], count, axis=0) for n, x in _read_numbers(name, metric, binding, total).items()}
-    # If a shard contains all rows of a slice, the slice has no value without this shard. If there are no slices, the
-    # value without this shard is that of the metric without rows.
+    # If a shard contains all rows of a slice, the value of the slice without this shard is undefined. If there are no
+    # slices, the value without this shard is the value of the metric without rows.
     is_only = shards.total_row_counts == total.total_row_counts[at]
     of_no_rows = _read_numbers(name, metric, binding, total.empty_copy()) if is_only.any() and not total.axes else {}
     for number, table in tables.items():
@@ -200,15 +200,16 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
 
 
 def _read_numbers(name: str, metric: Any, binding: Any, state: State) -> dict[str, Floats]:
-    """Return the numbers of a metric for every cell of a state, or for the only cell of a state without axes."""
+    """Return the values of a metric in every cell of a state, by name. A state without axes has one cell."""
     state = binding.correct_state(state)
     return numbers_of(name, CellReadings(metric, state).values if state.axes else [metric.reading(state).value])
 
 
 def _group_shards(of: Ints, nbytes: int) -> Iterator[Ints]:
-    """Yield groups of cell indices. Each group covers shards whose states together take at most `MAX_BYTES`.
+    """Split the cells into groups of whole shards that can be processed within `MAX_BYTES`; yield the cell indices.
 
-    `of` is the shard of each cell. `nbytes` is the memory of the state without one shard. A group has at least one shard.
+    `of` is the shard of each cell, and `nbytes` the memory that leaving out one shard takes. A group has at least one
+    shard, even if that takes more memory.
     """
     group = of // max(MAX_BYTES // max(nbytes, 1), 1)
     for number in np.unique(group).tolist():

@@ -118,7 +118,7 @@ class LedgerAccumulator(Accumulator):
 
     def reset(self) -> None:
         definition: Any = self.definition
-        # Hold the lock. Otherwise an `add` that runs in another thread could store the old total again afterwards.
+        # Without the lock, an `add` that is running in another thread could restore the old total after the reset.
         with self._lock:
             self.content = "", {}, accumulate(definition.total)
 
@@ -181,8 +181,8 @@ class LedgerAccumulator(Accumulator):
             if both and len(both) < len(ours):
                 raise IncompatibleStateError(_overlap_message(kind, both, len(ours), len(theirs)))
             # There are two cases. If the other ledger contains all partitions of this one, its total is the result. If the
-            # ledgers have no partition in common, the totals are merged. The copy keeps both ledgers unchanged if the
-            # merge fails.
+            # ledgers have no partition in common, the totals are merged. The merge changes only a copy, so that both
+            # ledgers are unchanged if it fails.
             merged = (their_total if both else total).copy()
             if not both:
                 merged.merge(their_total)
@@ -259,9 +259,9 @@ class Ledger(MetricLike):
     Notes
     -----
     For each partition the ledger keeps the ID and a digest of 32 bytes (about 250 bytes in memory). The state of a
-    partition is no longer needed once it has been added. `add` takes no longer than a merge, because it works on a
-    copy of the total that shares unchanged arrays. Several threads may call `add`. `sm.save` writes a ledger
-    atomically, and `sm.load` reads it.
+    partition is no longer needed once it has been added. `add` takes no longer than a merge: it works on a copy
+    of the total, but arrays that do not change are shared rather than copied. Several threads may call `add`.
+    `sm.save` writes a ledger atomically, and `sm.load` reads it.
 
     The digest is computed from the partition's state, so counting a partition again must give the same state. The same
     rows always do, with one exception: with ``grouped="sorted"`` the state also depends on how rows were cut into
@@ -315,8 +315,9 @@ before), found 714858656aef...: the rows or the metrics have changed; count the 
     def merge(self, other: Self) -> Self:
         """Merge another ledger into this one; `other` is unchanged.
 
-        Either the ledgers have no partition in common, or one contains all partitions of the other, and its total is the
-        result. Other overlaps raise an error, because the rows of single partitions cannot be removed from a total.
+        If the ledgers have no partition in common, the totals are merged. If one ledger contains all partitions of the
+        other, its total is the result. All other overlaps raise an error, because a ledger cannot remove the rows of a
+        single partition from a total.
 
         Raises
         ------

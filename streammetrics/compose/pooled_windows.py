@@ -99,5 +99,5 @@ def newest_start(states: Sequence[State]) -> int | None:
 
 
 def map_values(value: Any, how: Callable[[Any], Any]) -> Any:
-    """Return a copy of nested dicts in which the function `how` was applied to every value."""
+    """Apply the function `how` to every value of nested dicts, and return the results as dicts with the same keys."""
     return {key: map_values(one, how) for key, one in value.items()} if isinstance(value, dict) else how(value)

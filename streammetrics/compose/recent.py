@@ -54,8 +54,8 @@ class RecentAccumulator(Accumulator):
 
     def set_states(self, states: Sequence[State]) -> None:
         with self._numbering:
-            # Delete the number of the next update first. If an interrupt follows, the number is computed again from the
-            # states.
+            # Delete the number of the next update before the states change. The number is then computed again from the
+            # states, even if an interrupt follows the change.
             self._forget_number()
             super().set_states(states)
 
@@ -71,7 +71,7 @@ class RecentAccumulator(Accumulator):
             return
         if columns or second is not None:
             raise table_and_columns_error(definition.type_name, table)
-        # Count the rows in columns that a metric reads. Other columns may have any length.
+        # Take the number of rows from the columns that a metric reads, because other columns may have any length.
         read = {name: column for name, column in table.items() if name in definition.columns}
         names = self._columns[0]
         self._count(_count_rows(*read.values()), lambda number: self.updater.count_table({**table, **number}, names))
@@ -80,17 +80,17 @@ class RecentAccumulator(Accumulator):
         self.update({name: batch.read_original(name) for name in batch.names}, None, {})
 
     def _count(self, rows: int, count: Callable[[dict[str, Any]], Any]) -> None:
-        """Count a batch, and drop old updates or rows from time to time.
+        """Count a batch of `rows` rows, and drop old updates or rows from time to time.
 
-        `count` is the function that counts the batch. It is called with one more column: the number of the update, or
-        the numbers of the rows.
+        `count` is a function that counts the batch. Its argument is one additional column, as a dict: the number of the
+        update, or the numbers of the rows.
         """
         definition: Any = self.definition
         column, by_row, size = definition.axis.names[0], definition.count_unit == "rows", definition.axis.keep
         with self._numbering:
             at, attributes = self._next_number(), self.__dict__
-            # Delete the next number first. If the call fails before or after counting, the number is computed again from
-            # the states.
+            # Delete the next number before the batch is counted. If the call fails, whether or not it has counted the
+            # batch, the number is then computed again from the states.
             del attributes["_step"]
             count({column: np.arange(at, at + rows) if by_row else at})
             attributes["_step"] = at = at + (rows if by_row else min(rows, 1))
@@ -148,7 +148,7 @@ class RecentDefinition(PooledDefinition):
 
     @property
     def count_unit(self) -> str:
-        """What is counted: "steps" (updates) or "rows"."""
+        """The unit in which the length of the window is given: "steps" (updates) or "rows"."""
         return next(counted for counted, column in KINDS.items() if column == self.axis.names[0])
 
     @property
@@ -205,21 +205,22 @@ class Recent(PooledWrapper):
     Raises
     ------
     IncompatibleStateError
-        With `rows`, `merge` raises this error, because rows of two streams have no common order. With `steps`, the
-        first update of each worker is merged with the first of the others, the second with the second, and so on. All
-        workers must therefore have made the same number of updates; otherwise, the updates of a worker that is behind
-        count as older than they are.
+        With `rows`, `merge` raises this error, because rows of two streams have no common order.
 
     Notes
     -----
+    With `steps`, `merge` combines the first updates of all workers, then the second updates, and so on. All workers
+    must therefore have made the same number of updates. Otherwise, the updates of a worker that is behind count as
+    older than they are.
+
     Unlike all other results, this one depends on the order of updates and on how rows were cut into batches. Therefore
     collections and slices cannot contain a `Recent`, but a `Recent` can contain them. If every row has a time, use
     ``Windowed(...).last(n)``; for gradual decay of old rows use `Decayed`.
 
-    Each update or row has a state of its own. `compute()` adds up the last ones. Older ones are dropped from time to
-    time; until then, at most about `steps` or `rows` of them are kept, or 64 if that is more. The histogram of one row
-    takes about ten bytes, and an exact sum takes 550 bytes. torchmetrics' Running, torcheval's Windowed metrics and
-    river's Rolling also keep rows or states of updates.
+    Each update or row has a state of its own. `compute()` adds up the states of the last ones. Older states are
+    dropped from time to time: besides the last `steps` or `rows` states, about as many older ones are kept at most (64
+    if that is more). The histogram of one row takes about ten bytes, and an exact sum takes 550 bytes. torchmetrics'
+    Running, torcheval's Windowed metrics and river's Rolling also keep rows or states of updates.
 
     Examples
     --------
@@ -267,7 +268,7 @@ RecentDefinition.public = Recent
 
 
 def _count_rows(*columns: Any) -> int:
-    """Return the number of rows in `columns`. A scalar applies to all rows; scalars alone give one row."""
+    """Return the number of rows in `columns`: the length of the first array, or 1 if all columns are scalars."""
     columns_passed = [c for c in columns if c is not None]
     return next(
         (len(c) for c in columns_passed if hasattr(c, "__len__") and not is_scalar(c)), int(bool(columns_passed))

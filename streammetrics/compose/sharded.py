@@ -52,14 +52,14 @@ Floats = NDArray[np.float64]
 
 
 class ShardedAnswer(InnerAnswer):
-    """Values and intervals of sharded metrics. Values come from the states without shards, intervals from the shards.
+    """Values and intervals of sharded metrics; values come from the states without shards, intervals from the shards.
 
     Parameters
     ----------
     definition : ShardedDefinition
         The metrics and the units.
     states : sequence of State
-        The states without shards, followed by the states by shard, whose histograms have fewer buckets.
+        The states without shards, followed by the states that have an axis of shards and fewer histogram buckets.
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:
@@ -88,7 +88,7 @@ class ShardedDefinition(Definition):
     inner : Definition
         The metrics.
     units : Unit
-        The column of the units, and how missing units are treated.
+        The column of the units, and what to do with a row whose unit is missing.
     shards : int
         The number of shards. The hash of a unit determines its shard.
     bits : int
@@ -96,7 +96,8 @@ class ShardedDefinition(Definition):
     on_invalid, memory_limit
         As for `Sharded`.
     unknown : tuple of State
-        The empty states of the shards, if a saved file contains metrics whose class this process has not imported.
+        The empty states of the shards, needed only if the states come from a file with metrics whose class has not been
+        imported.
     """
 
     kind = "sharded"
@@ -149,7 +150,7 @@ class ShardedDefinition(Definition):
     def reads(self) -> tuple[Read, ...]:
         """The empty states of all metrics, with the columns that they read.
 
-        First come the states without shards, then the states by shard, whose histograms have fewer buckets.
+        The states without shards are followed by the states that have an axis of shards and fewer histogram buckets.
         """
         whole = [r._replace(binding=replace(r.binding, unit=self.units)) for r in self.inner.reads]
         coarse = self._unknown or [coarsen_state(r.state, self.shard_bits) for r in whole]
@@ -175,8 +176,8 @@ class ShardedDefinition(Definition):
         check_settings(header["unit"], shards, bits, missing)
         values = check_missing_values("Sharded", decode_setting(header.get("missing_values", [])))
         known = all(not isinstance(s, OpaqueState) for s in states[:half])
-        # If the class of a state is not imported, `reads` cannot derive the state by shard from it. Keep an empty copy
-        # of the saved state by shard instead.
+        # Usually `reads` derives the empty states of the shards from the states without shards. This is impossible if
+        # the class of a state is not imported, so keep empty copies of the saved states instead.
         unknown = () if known else tuple(s.empty_copy(s.axes[:-1]) for s in states[half:])
         return cls(inner, Unit(header["unit"], Ids(missing, values)), shards, bits, unknown=unknown)
 
@@ -258,7 +259,8 @@ class ShardedDefinition(Definition):
                 events = count_events(parts[place], shards, self.shards, cells)
                 totals_by_place[place] = weights, *events, split_by_cell(parts[place], cells)
             weights, events, events_names, states_by_cell = totals_by_place[place]
-            # Compare names, too, because several tasks may contain the same metric object.
+            # Select the numbers of this metric. Compare names, too, because several tasks may contain the same metric
+            # object.
             own = [n for n, s in samples.items() if s.metric is metric and (n == name or n.startswith(f"{name}/"))]
             for number in own:
                 plan = self.unit, self.shards, parts[place].cells.vocabularies[-1].kind.removeprefix("shard of ")
@@ -321,9 +323,8 @@ class Sharded(MetricContainer):
     missing_values : tuple of int or str
         IDs that stand for a missing unit, such as 0.
     memory_limit : int
-        The largest number of bytes for all shards together; exceeding it raises MemoryLimitError. The constructor also
-        raises this error if arrays whose size does not depend on the number of rows would need more bytes in all shards
-        together.
+        The largest number of bytes for all shards together; exceeding it raises MemoryLimitError. If arrays of fixed
+        size, such as confusion matrices, would exceed it in all shards together, the constructor raises the error.
     on_invalid : {"raise", "drop"}
         Whether an invalid row raises an error, or is left out and reported.
 
@@ -333,11 +334,12 @@ class Sharded(MetricContainer):
     100 bytes for sums, and 5 to 8 bytes for each occupied histogram bucket. An interval of an AUC takes about 20 ms.
 
     Let x_k be the value without shard k, on the scale of the metric (logit for areas and proportions, log for ratios).
-    Then se^2 = (K - 1) / K * sum (x_k - mean)^2. The limits use Student's t with K_eff - 1 degrees of freedom, where
-    K_eff = (sum W)^2 / sum W^2 is the effective number of shards, and W are the weights of the shards. Units with large
-    weights reduce K_eff. If K_eff is below 6, there is no interval, and the reason says so. For quantiles, the standard
-    error of the fraction of rows below the quantile is converted to the scale of values with the histogram (Woodruff
-    1952). The method is the delete-a-group jackknife of Kott (2001).
+    The squared standard error is (K - 1) / K * sum (x_k - mean)^2, where mean is the mean of all x_k. The limits use
+    Student's t with K_eff - 1 degrees of freedom, where K_eff = (sum W)^2 / sum W^2 is the effective number of shards,
+    and W are the weights of the shards. Units with large weights reduce K_eff. If K_eff is below 6, there is no
+    interval, and the result contains this reason. For quantiles, the jackknife gives the standard error of the fraction
+    of rows below the quantile, and the histogram converts it to the scale of the values (Woodruff 1952). The method is
+    the delete-a-group jackknife of Kott (2001).
 
     95 % intervals cover 94.4 to 95.4 % if all users have the same number of rows, and 93.2 to 96.0 % if rows per user
     follow a power law (binomial intervals cover 46 to 78 %). They cover only 83 % for a mean of totals per user that
@@ -447,7 +449,7 @@ def check_inner(inner: Definition) -> None:
 
 
 def _leave_out_each(name: str, metric: Any, binding: Any, shards: State, count: int) -> dict[str, Floats]:
-    """Merge the shards into `count` shards, and return the numbers of a metric without each of these."""
+    """Merge the shards into `count` shards, and return the leave-one-out values of a metric by name."""
     return leave_one_out(name, metric, binding, fold_shards(shards, count), count)
 
 
@@ -456,7 +458,10 @@ def _no_numbers(count: int) -> dict[str, Floats]:
 
 
 def _select_number(numbers: Callable[[int], dict[str, Floats]], name: str, cells: int, count: int) -> Floats:
-    """Return the number `name` of a metric without each of `count` shards; NaN if it has no such number."""
+    """Return the leave-one-out values called `name`, of shape (count, cells); NaN if `numbers` does not return them.
+
+    `numbers` is a function that returns all leave-one-out values of a metric for a number of shards.
+    """
     found = numbers(count)
     return found[name] if name in found else np.full((count, cells), np.nan)
 
@@ -464,9 +469,9 @@ def _select_number(numbers: Callable[[int], dict[str, Floats]], name: str, cells
 def _array_interval(
     name: str, metric: Any, value: Any, intervals: dict[str, list[Interval]], cell: int, confidence: float
 ) -> Interval:
-    """Return the interval of a metric whose value is an array, with the limits of every element.
+    """Combine the intervals of the elements of an array, the value of a metric in one cell, into one interval.
 
-    For a curve, which has no such interval, the result has a reason instead of limits.
+    The limits of the result are arrays. A curve has no interval, so its result has a reason instead of limits.
     """
     of_elements = [intervals[n][cell] for n, _ in named_numbers(name, value)]
     if not of_elements:

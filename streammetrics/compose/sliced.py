@@ -168,7 +168,8 @@ class Sliced(AxisWrapper):
     def left(self) -> float:
         """The fraction of all rows that are in `other`, between 0 and 1.
 
-        Different tasks may leave out different rows; the result is the fraction of the task with the most rows.
+        If there are several tasks, each may leave out different invalid rows. The result is then the fraction of the
+        task with the most rows.
         """
         state = max(self._accumulator.states, key=lambda s: int(s.row_counts.sum()))
         rows = state.row_counts
@@ -191,8 +192,8 @@ class Sliced(AxisWrapper):
         sort : str, optional
             The name of a metric, to sort slices from worst to best, or "rows", "weight" or "positives", to sort from
             largest to smallest. By default rows are sorted by key. For "calibration", the worst value is the one
-            farthest from 1, as a ratio. If several tasks have the metric, the worst of its values in a slice decides,
-            unless the name contains the task.
+            farthest from 1, as a ratio. If several tasks have the metric, a slice is sorted by the worst of its values,
+            unless `sort` includes the name of a task, as in "task/auc".
         min_rows : int
             Omit slices with fewer rows, whose values are mostly noise.
         confidence : float or None
@@ -236,7 +237,7 @@ class Sliced(AxisWrapper):
         return answers.records_of(places, confidence)
 
     def select(self, keys: Iterable[Any] | Callable[[Any], bool]) -> Self:
-        """Return the slices with these keys, or the slices for whose key a function returns True.
+        """Return the slices with the given keys, or the slices whose key makes the function `keys` return True.
 
         Keys are written as in ``sliced[key]``, and keys without a slice are ignored. The result does not include `other`.
         """
@@ -338,7 +339,7 @@ def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int
         return dict(places)
     states = slices._accumulator.states
     if sort in (None, "rows"):
-        # Tasks may leave out different rows, so the number of rows of a slice is the largest over all tasks.
+        # Tasks may leave out different invalid rows. Take the largest number of rows over all tasks.
         rows_by_cell = [state.row_counts for state in states]
         rows_of = {k: max(int(n[i].sum()) for n, i in zip(rows_by_cell, at, strict=True)) for k, at in places.items()}
         many = [k for k, n in rows_of.items() if n >= min_rows]
@@ -355,9 +356,9 @@ def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int
 
 
 def _sortable(inner: Any) -> dict[str, Any]:
-    """Return a dict from name to metric that contains the metrics by which slices can be sorted.
+    """Return a dict from name to metric, with all metrics by which slices can be sorted.
 
-    The value is None for an entry of a collection that is not a metric, such as a wrapper.
+    Some entries of a collection are not metrics but, for example, wrappers. Their value in the dict is None.
     """
     # The metrics of a wrapper, such as `Decayed`, are in its inner definition.
     while isinstance(inner, AxisDefinition):
@@ -368,7 +369,7 @@ def _sortable(inner: Any) -> dict[str, Any]:
 
 
 def _sum_inner_cells(slices: Sliced) -> Any:
-    """Return a copy in which the slices and windows inside each slice are summed; None if there are none inside."""
+    """Return a copy in which each slice is the sum of its inner slices or windows; None if slices have none."""
     inner = definition_of(slices).inner
     return slices.across(*inner.levels) if isinstance(inner, AxisDefinition) and inner.levels else None
 
@@ -396,7 +397,7 @@ def _sort_values(
 
 
 def _stored_key(definition: SlicedDefinition, states: Sequence[State], key: Any) -> Any:
-    """Convert a key to the types that `keys` returns, such as int instead of a numpy integer.
+    """Convert a key to the types of stored keys, such as int instead of a numpy integer.
 
     If a value of the key occurs in no slice, return `REST`, which is never the key of a slice.
     """

@@ -56,8 +56,7 @@ class WindowAnswers(CellAnswers):
         if not young or latest is None:
             return super().records_of(places, confidence)
         size = definition.axis.size
-        # Windows that start at this time or earlier are not provisional: all of their rows are at least `mature_after`
-        # old.
+        # A window that starts at `last` or earlier is not provisional, because it ended at least `mature_after` ago.
         last = (latest + size if self._now is None else self._now) - young - size
         records = []
         for key, at in places.items():
@@ -112,7 +111,7 @@ class WindowedDefinition(AxisDefinition):
 
     def find_places(self, states: Sequence[State]) -> Places:
         places = super().find_places(states)
-        # No window has the key (None,), because rows without a time are invalid and were left out.
+        # Rows without a time are invalid and left out, so remove their key, (None,): it is not a window.
         places.pop((None,), None)
         return places
 
@@ -125,7 +124,7 @@ class WindowedDefinition(AxisDefinition):
         return _stamp(self.axis, time)
 
     def length(self, duration: Any, what: str) -> int:
-        """Return a duration in microseconds or steps; 0 for None. `what` names the argument in error messages."""
+        """Return a duration in microseconds or steps; 0 if it is None. `what` names the argument in error messages."""
         if duration is None:
             return 0
         if self.axis.kind == "epoch":
@@ -157,13 +156,13 @@ class Windowed(AxisWrapper):
         tables show their sum as one row. Late rows of expired windows are added to this sum, so `lifetime` includes them
         and the result does not depend on the order of rows. Inside slices, `keep` applies to each slice separately.
     max_time : timestamp, int or str, optional
-        Rows with a later time are invalid. Without this limit, one wrong clock would expire all windows if `keep` is
-        set. Pass a time, or a duration such as "5m", which is added to the current time of this machine. States with
-        different limits can be merged, and the limit is not saved.
+        Rows with a later time are invalid. Set a limit if `keep` is set, because otherwise a single row from a clock
+        that is far ahead expires all windows. Pass a time, or a duration such as "5m", which is added to the current
+        time of this machine. States with different limits can be merged, and the limit is not saved.
     mature_after : str, timedelta or int, optional
-        For late labels such as conversions: tables mark a window as provisional if some of its rows may be younger than
-        this. The age is measured from the end of the newest window (in slices, of each slice), or from `now` of `table`.
-        This setting is not saved.
+        The age at which labels are complete, if labels such as conversions arrive late. Tables mark a window as
+        provisional if some of its rows may be younger. The age is measured up to the end of the newest window (inside
+        slices, of the newest window of each slice), or up to the argument `now` of `table`. This setting is not saved.
     memory_limit : int
         The largest number of bytes for all windows together; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
@@ -234,7 +233,7 @@ class Windowed(AxisWrapper):
 
     @property
     def max_time(self) -> Any:
-        """The latest valid time, or the duration by which a time may be ahead of the clock; None if there is no limit."""
+        """The latest valid time, or the duration by which a time may exceed the current time; None for no limit."""
         return definition_of(self).max_time
 
     @property
@@ -243,7 +242,7 @@ class Windowed(AxisWrapper):
         return definition_of(self).mature_after
 
     def last(self, windows: int = 1, until: Any = None) -> Any:
-        """Return the object for the rows of the newest windows. It equals an object of only these rows, bit for bit.
+        """Return one object for all rows of the newest windows; it equals an object that counted only these rows.
 
         Parameters
         ----------
@@ -282,14 +281,15 @@ class Windowed(AxisWrapper):
         return object_of_cells(definition, chosen)
 
     def lifetime(self) -> Any:
-        """Return the object for all rows, including expired windows. It equals an object without windows, bit for bit."""
+        """Return one object for all rows, including those of expired windows; it equals an object without windows."""
         return self.total
 
     @property
     def late(self) -> int:
         """The number of rows in expired windows (see `keep`).
 
-        Different tasks may leave out different rows; the result is the largest number over all tasks.
+        If there are several tasks, each may leave out different invalid rows. The result is then the largest number of
+        all tasks.
         """
         states = self._accumulator.states
         return max(int(s.row_counts[s.cells.keys[:, 0] == EXPIRED].sum()) for s in states)
@@ -392,7 +392,7 @@ def _parse_printed_time(text: str) -> datetime.datetime | None:
 
 
 def _time_limit(axis: Axis, max_time: Any) -> Latest | None:
-    """Convert `max_time` to the latest valid time, absolute or relative to the clock; None if there is no limit."""
+    """Convert `max_time` to a `Latest` object: a time, or a duration after the current time; None for no limit."""
     if max_time is None:
         return None
     if axis.kind == "epoch" and isinstance(max_time, (str, datetime.timedelta, np.timedelta64)):

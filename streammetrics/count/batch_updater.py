@@ -4,8 +4,9 @@ The layout of a batch is the names, dtypes and strides of its columns. A draft i
 layout, and its commit is the call into compiled code that counts a batch. A batch takes one of three paths, from the
 fastest to the most general:
 
-1. The batch has the layout of the last batch (`_count_like_last`). Its commit is called immediately.
-2. An earlier batch had this layout (`_count_new_layout`). Its draft converts the columns and calls its commit.
+1. The batch has the layout of the last batch (`_count_like_last`). The commit of the last batch is called immediately.
+2. An earlier batch had this layout (`_count_new_layout`). The draft of that batch converts the columns and calls its
+   commit.
 3. Any other batch is prepared column by column (`count_batch`). This path handles new keys, keys that are not numbers,
    row filters, rankings and dropped rows.
 
@@ -97,13 +98,13 @@ class BatchUpdater:
             (r.binding, n, t, r.state.block_column and i)
             for i, (r, n, t) in enumerate(zip(self.reads, self._needs, self._times, strict=True))
         ]
-        # For each read, the index of the first read with the same columns and options. Both reads select and check the
-        # same rows, so these rows are prepared only once.
+        # For each read, the index of the first read with the same columns and options. Such reads use the same rows,
+        # which are therefore prepared only once.
         self._first_same = [requests.index(a) for a in requests]
-        # A pair of the states and the counters, to which kernels add rows. The states are None while the counters
-        # contain newer rows than the states. The counters are None until a batch is counted.
+        # The states, and the counters, which are the arrays to which kernels add rows. The states are None if rows have
+        # been added to the counters since the states were read. The counters are None until a batch is counted.
         self._content: tuple[tuple[State, ...] | None, LiveCounters | None] = (tuple(r.state for r in self.reads), None)
-        # How many batches in succession, including the last one, had rows of new cells (such as new slices). After two
+        # The number of consecutive batches, up to the last one, with rows of new cells (such as new slices). After two
         # such batches, the next one probably has new cells as well. A draft cannot count new cells, so the next batch
         # takes the general path (`count_batch`) immediately.
         self._batches_with_new_cells = 0
@@ -133,9 +134,10 @@ class BatchUpdater:
         states, live = self._content
         if states is None:
             assert live is not None
-            # A counter may replace an array to which drafts write. In that case leave no free rows: the next batch then
-            # begins with `reserve`, which drops the drafts. `has_moved` compares the arrays of kernels, so it says
-            # nothing about a counter that counts in numpy.
+            # Free rows are the rows that can be counted before memory must be reserved again. Reading the states may
+            # replace an array to which drafts write. In that case, or if it is unknown (`has_moved` does not cover
+            # counters that count in numpy), leave no free rows. The next batch then begins with `reserve`, which drops
+            # the drafts.
             free_rows, live.free_rows[0] = live.free_rows[0], min(live.free_rows[0], 0)
             states = live.read_states()
             if not any(c.has_moved or counts_in_numpy(c.statistic) for c in live.counters):
@@ -149,15 +151,15 @@ class BatchUpdater:
             self._content = tuple(states), None
 
     def fold_jointly(self, others: Sequence[BatchUpdater]) -> None:
-        """Convert to histogram buckets each cell that has too many exact rows in all updaters together.
+        """Convert a cell from exact rows to histogram buckets if all updaters together have too many rows in it.
 
-        All updaters must have equal reads. Merge their states afterwards: in the state of a single updater, a cell may
-        now have buckets although it has few rows.
+        All updaters must have equal reads. Merge their states afterwards, because a cell may now have buckets even in
+        an updater with few rows.
         """
         counted = [live for one in (self, *others) if (live := one._content[1]) is not None]
         for live in counted:
-            # The conversion replaces arrays to which drafts write. So leave no free rows: the next batch then begins
-            # with `reserve`, which drops the drafts.
+            # The conversion replaces arrays to which drafts write. Set the number of free rows to 0, so that the next
+            # batch begins with `reserve`, which drops the drafts.
             live.free_rows[0] = min(live.free_rows[0], 0)
         for first, *rest in zip(*(live.counters for live in counted), strict=True):
             first.fold_jointly(rest)
@@ -168,8 +170,8 @@ class BatchUpdater:
         Raises
         ------
         IncompatibleStateError
-            When the change is applied: keys have different kinds, both sides contain rows that must not be counted
-            twice, such as the same partition of groups, or the rows of a query are on both sides.
+            When the change is applied: keys have different types; or both sides contain rows that must not be counted
+            twice, such as the same partition of groups; or both sides contain rows of the same query.
         MemoryLimitError
             When the change is applied: the merged states exceed the memory limit.
         """
@@ -178,7 +180,7 @@ class BatchUpdater:
     def subtract_change(self, removed: Sequence[State]) -> StateChange:
         """Return a change that subtracts other states, for `apply_changes`.
 
-        It raises the errors of `State.subtract`.
+        When it is applied, it raises the errors of `State.subtract`.
         """
         return StateChange(
             self, lambda ours: self._check_size([a.subtract(b) for a, b in zip(ours, removed, strict=True)])
@@ -187,7 +189,7 @@ class BatchUpdater:
     def correction(self, added: Sequence[State], removed: Sequence[State]) -> StateChange:
         """Return a change that merges `added` and then subtracts `removed`, for `apply_changes`.
 
-        It raises the errors of `State.merge` and `State.subtract`.
+        When it is applied, it raises the errors of `State.merge` and `State.subtract`.
         """
         return StateChange(
             self,
@@ -246,7 +248,7 @@ class BatchUpdater:
     ) -> None:
         """Count a batch as `count` does, given the names and the values of its columns.
 
-        `table` is the table from which the columns come, if there is one; it may have further columns.
+        `table` is the table that contains the columns, if there is one. It may contain other columns as well.
         """
         live = self._content[1]
         # `last` is a `LastBatch`. Its fields are read by index rather than by name: that is faster, and this code also
@@ -265,8 +267,8 @@ class BatchUpdater:
             if free_rows[0] >= rows and self._content[1] is live:
                 arguments = flat if last[4] is None else last[4](flat)
                 if arguments is not None:
-                    # Subtract the rows before the commit. If the commit does not count the batch, `free_rows` is too
-                    # small. That is safe: `reserve` is only called earlier than necessary.
+                    # Subtract the rows before the commit. If the commit fails, `free_rows` is too small. That is safe:
+                    # it only means that `reserve` is called earlier than necessary.
                     free_rows[0] -= rows
                     self._content = None, live
                     is_bad, counted = last[3](*arguments), True
@@ -293,12 +295,12 @@ class BatchUpdater:
             if last is not None and names == last.names and last.like(*arrays):
                 assert live is not None
                 return self._count_like_last(live, last, arrays, table)
-            # Pass scalars to `count_batch` unchanged. A scalar shows that the batch has a single row, so that a list in
-            # another column is one row of a matrix.
+            # Pass scalars to `count_batch` unchanged. A scalar tells it that the batch has a single row, and therefore
+            # that a list in another column is one row of a matrix.
             columns = tuple([c if is_scalar(c) else a for c, a in zip(columns, arrays, strict=True)])
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
-            # A column with two dimensions has no such signature. Flatten columns of shape (n, 1) and try again. If this
-            # does not help, use the signature for matrices.
+            # The key is None if a column has two dimensions. Flatten columns of shape (n, 1) and try again. If the key
+            # is still None, use the signature for matrices.
             if key is None:
                 flats = tuple([squeeze_column(a) if type(a) is np.ndarray else a for a in arrays])
                 key = SIGNATURES[len(flats)](*flats)  # type: ignore[misc]
@@ -318,8 +320,8 @@ class BatchUpdater:
             flat = tuple([arrays[i] if make is None else make(arrays[i]) for i, make in converters])
         rows = len(flat[0])
         with self.lock:
-            # The columns were converted without the lock. Meanwhile another thread may have used up the free rows, or
-            # replaced the counters to whose arrays the draft writes.
+            # The columns were converted without the lock. Meanwhile another thread may have used the reserved memory,
+            # or replaced the counters to which the draft writes.
             if live.free_rows[0] < rows or self._content[1] is not live:
                 live, draft = self._reserve_and_draft(names, key, arrays, widened)
             arguments = (
@@ -351,12 +353,12 @@ class BatchUpdater:
         weighted = any(r.binding.column("sample_weight") in names for r in self.reads)
         try:
             live = self._reserve(live, rows, weighted=weighted)
-        # If memory is short, return no draft. The general path (`count_batch`) then raises the error again, and frees
-        # the memory that has been reserved.
+        # If the memory limit is exceeded, return no draft. The general path (`count_batch`) then raises the error
+        # again, and frees the memory that has been reserved.
         except MemoryLimitError:
             return live, None
-        # Memory is now reserved for this batch, even in counters whose `free_rows` is 0 because they need `reserve`
-        # before each batch.
+        # Memory is now reserved for at least this batch. Some counters need `reserve` before each batch. Their
+        # `free_rows` is 0, but they can count this batch.
         live.free_rows[0] = max(rows, min((c.free_rows for c in live.counters), default=1 << 62))
         return live, live.drafts.get((names, key)) or make_draft(
             self.reads, self._needs, live, names, key, arrays, widened
@@ -367,8 +369,8 @@ class BatchUpdater:
 
         If this replaces an array to which kernels write, all drafts are dropped, because they refer to the old array.
         """
-        # `free_rows` is negative while memory is being reserved. If it is already negative, an interrupt has ended an
-        # earlier call. That call may have replaced some arrays, so all drafts are dropped.
+        # `free_rows` is set to -1 while memory is being reserved. If it is negative at the start, an interrupt has
+        # ended an earlier call. That call may have replaced some arrays, so all drafts are dropped.
         unsure, live.free_rows[0] = live.free_rows[0] < 0, -1
         changed = [c.reserve(rows, weighted=weighted) for c in live.counters]
         if live.index.levels:
@@ -402,8 +404,8 @@ class BatchUpdater:
         with self.lock:
             live = self._apply_limits(self._get_live())
             mark, marks = live.index.mark(), [c.mark() for c in live.counters]
-            # The commit appends to `committed` as its last step. If an interrupt comes right after the commit, this
-            # list shows that the batch is counted, so the earlier content is not restored.
+            # The commit appends to `committed` as its last step. If an interrupt follows the commit, the list is not
+            # empty: the batch has been counted, so its new cells must not be removed.
             committed: list[bool] = []
             try:
                 self._count_prepared(live, batch, prepared, derived, committed)
@@ -414,17 +416,17 @@ class BatchUpdater:
                     live.index.restore(mark)
                     for counter, was in zip(live.counters, marks, strict=True):
                         counter.restore(was)
-                # Reading the states and dropping the counters frees the memory that has been reserved for this batch.
+                # Free the memory that has been reserved for this batch: keep only the states, and drop the counters.
                 if isinstance(error, MemoryLimitError):
                     self._content = self._read_states(), None
                 raise
 
     def _apply_limits(self, live: LiveCounters) -> LiveCounters:
-        """Return the counters, after merging slices if there are far more of them than their limit allows.
+        """Merge excess slices if there are far more slices than an axis allows, and return the counters.
 
-        An axis may limit the number of its slices. Counting a batch adds slices without regard to the limit. When there
-        are more than four times as many slices as the limit allows, the states are read, which applies the limit, and
-        new counters are created.
+        An axis may limit the number of its slices, but counting a batch adds slices without regard to the limit.
+        Reading the states applies the limit. If there are more than about four times as many slices as allowed, this
+        method therefore reads the states and creates new counters from them.
         """
         for counter in live.counters:
             for i, (_, axis) in enumerate(counter.front):
@@ -459,12 +461,13 @@ class BatchUpdater:
         derived: Sequence[Mapping[str, Column]],
         committed: list[bool],
     ) -> None:
-        # Each step before the commit may raise an error, but none of them changes a result. The first step gives
-        # numbers to new cells. The second finds the cells that become too large, and converts their exact rows to
-        # histogram buckets. The third reserves memory. After an error, `count_batch` undoes the first two steps.
+        # Three steps come before the commit. Each may raise an error, but none of them changes the value of a metric.
+        # The first step numbers new cells. The second finds the cells that become too large, and converts their exact
+        # rows to histogram buckets. The third reserves memory. After an error, `count_batch` undoes the first two
+        # steps.
         cache: dict[Any, Ints] = {}
-        # New cells have no memory in the counters yet. So leave no free rows: the next batch then begins with
-        # `reserve`, even if an error prevents the call of `reserve` for this batch.
+        # New cells have no memory in the counters yet. Set the number of free rows to 0, so that the next batch begins
+        # with `reserve`, even if an error prevents the call of `reserve` for this batch.
         live.free_rows[0] = min(live.free_rows[0], 0)
         places = [
             self._locate_rows(live, batch, c, rows, cache) for c, rows in zip(live.counters, prepared, strict=True)
@@ -518,8 +521,8 @@ class BatchUpdater:
     ) -> None:
         extra[:0] = [build_kernel_call("checks:find_bad_weight", w, live.mass) for w in collect_weights(prepared)]
         if any(r.columns["sample_weight"].values.ndim > 1 for r in prepared if "sample_weight" in r.columns):
-            # A row of a weight matrix has several weights, and the kernel `find_bad_weight` sees only the largest one.
-            # A smaller one may have bits that sums round away. Set the flag mass[1], so that all weights are examined.
+            # A row of a weight matrix has several weights, but the kernel `find_bad_weight` sees only the largest one.
+            # A smaller weight may have low bits that are lost in sums. Set the flag mass[1], so that all are checked.
             extra.insert(0, partial(live.mass.__setitem__, 1, 1.0))
         for i, rows in enumerate(prepared):
             if rows.n and rows.ids is not None:
@@ -534,7 +537,7 @@ class BatchUpdater:
     def _locate_rows(
         self, live: LiveCounters, batch: Batch, counter: Counter, rows: PreparedRows, cache: dict[Any, Ints]
     ) -> tuple[Ints, Ints]:
-        """Return the slice of each row of the batch, and the cell of each counted row.
+        """Return the index of the slice of each row of the batch, and the index of the cell of each counted row.
 
         An array is empty if there is only one slice or cell. `cache` contains the cells that have already been found
         for this batch.
@@ -581,8 +584,8 @@ class BatchUpdater:
 
         The commit only reports that a value is invalid. Preparing the batch again finds the row and raises the error.
         """
-        # A draft may be outdated because the column now has another kind of keys. Drop all drafts, so that the next
-        # batch gets a new one.
+        # The cause may be that the keys of a column now have another type than when the draft was made. Drop all
+        # drafts, so that the next batch gets a new one.
         live.drafts.clear()
         live.last[0] = None
         for read, needs in zip(self.reads, self._needs, strict=True):
@@ -591,5 +594,5 @@ class BatchUpdater:
 
 
 def _select_fronts(front: Ints, rows: PreparedRows) -> Ints:
-    """Return the slice of each counted row, given the slice of each row of the batch; empty if there are no slices."""
+    """Return the slice indices of the counted rows; `front` has those of all rows, and is empty without slices."""
     return front if rows.index is None or not len(front) else front[rows.index]

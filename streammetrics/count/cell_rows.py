@@ -1,6 +1,7 @@
 """The exact rows of many cells (such as slices), which are sorted only when they are read.
 
-A row is a code of two integers: the high word contains the cell, and the low word the value (see `kernels.exact_rows`).
+A row is stored as a code of two integers: the high word contains the cell, and the low word the value (see
+`kernels.exact_rows`).
 New rows are buffered in the order in which they arrive. When the buffer is full, its rows are grouped by high word and
 become a chunk. The rows of a chunk that have the same high word form a run. Rows are sorted when they are read. If a
 cell is converted to histogram buckets before that, its rows are never sorted.
@@ -30,12 +31,12 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 I8, U4, U8, F8 = np.int64, np.uint32, np.uint64, np.float64
 
-# When the buffer has more rows than this, and more than two for each high word, its rows are grouped by high word and
-# become a chunk.
+# If the buffer has more rows than this, and on average more than two for each high word, its rows are grouped by high
+# word and become a chunk.
 WAIT = 1 << 18
 # One call of a kernel sorts all runs of at most this many codes. Longer runs are sorted by one call for each run.
 SHORT = 24
-# When more than this many rows have not been sorted, check whether few of them are distinct. If so, sorting them saves
+# If more rows than this are unsorted, check whether they have few distinct values. In that case, sorting them saves
 # memory.
 MANY_UNSORTED = 1 << 20
 # If more rows than this are unsorted, the codes of new chunks are stored in 32 bits where possible, which saves memory
@@ -47,18 +48,18 @@ NO_INTS, NO_WEIGHTS = np.zeros(0, I8), np.zeros(0)
 
 
 class Runs(NamedTuple):
-    """Rows that are grouped by the high word of their code (mainly the cell), but not sorted within a group.
+    """Rows that are grouped by the high word of their code, but not sorted within a group.
 
     Parameters
     ----------
     low : uint64 or uint32
-        The low words of the codes, or 32-bit integers from which the property `codes` computes the low words.
+        The low words of the codes (uint64), or shortened words (uint32), which the property `codes` converts back.
     weights : float64
         The weight of each row; empty if all weights are 1.
     first, last : int64
         For each high word h, the range of its codes: low[first[h]:last[h]].
     like : uint64, optional
-        Any one of the codes, which `codes` needs for the conversion; None if `low` contains the low words.
+        The low word of any row, which `codes` needs for the conversion; None if `low` is not shortened.
     """
 
     low: Array
