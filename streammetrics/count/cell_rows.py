@@ -108,9 +108,9 @@ def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
 
 
 def gather_runs(parts: list[Runs], order: Ints) -> Runs:
-    """Collect, from all parts, the rows whose high word is in `order`, and group them in this order.
+    """Collect the rows whose high word is in `order` from all parts, and group them in this order.
 
-    The result has new high words: order[k] becomes k.
+    In the result, rows with the high word order[k] have the new high word k.
     """
     counts = sum((part.count_rows(order) for part in parts), np.zeros(len(order), I8))
     n, is_weighted = int(counts.sum()), any(len(part.weights) for part in parts)
@@ -145,9 +145,9 @@ def sort_runs(runs: Runs) -> None:
 class MergedRuns(NamedTuple):
     """The arrays to which the kernel `unite_runs` writes sorted entries; only the first bounds[-1] entries are valid.
 
-    An entry is a distinct row with its number of occurrences. The entries of run k (the rows with high word k) end
-    before bounds[k]. `excess` contains two integers for each entry, which encode the sum of w - 1 over the weights w of
-    its rows. It is empty if no row has a weight.
+    An entry is a distinct row with its number of occurrences. Run k contains the rows with high word k, and its entries
+    end before index bounds[k]. `excess` contains two integers for each entry. They encode the sum of w - 1 over the
+    weights w of the rows that the entry stands for. `excess` is empty if no row has a weight.
     """
 
     high: Array
@@ -159,14 +159,14 @@ class MergedRuns(NamedTuple):
     def to_entries(self, shift: int) -> Entries:
         """Return the entries in canonical form."""
         n = int(self.bounds[-1]) if len(self.bounds) else 0
-        # A view would keep the whole array in memory. Entries that are much shorter than the array are thus copied.
+        # A view would keep the whole array in memory. Copy the entries if the array is much longer than needed.
         high, low, counts = (a[:n] if 4 * n > 3 * len(a) else a[:n].copy() for a in self[:3])
         excess = self.excess[: 2 * n].reshape(-1, 2) if self.excess[: 2 * n].any() else None
         return tally.narrow_types(Entries(shift, low, counts, excess, high))
 
 
 class LiveCellRows:
-    """Exact rows of many cells: the distinct rows as sorted entries, and newer rows that are not sorted yet.
+    """Exact rows of many cells: older rows as sorted entries, and newer rows that are not sorted yet.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class LiveCellRows:
 
     def __init__(self, shift: int) -> None:
         self.shift, self.place_bits = shift, max(shift - 64, 0)
-        # The number of rows that were added and have left the buffer.
+        # The number of rows that have been moved from the buffer to chunks since this object was created.
         self.grouped_rows = 0
         self.set_entries(Entries.empty(shift, wide=True))
 
@@ -220,7 +220,7 @@ class LiveCellRows:
 
     @property
     def entries(self) -> Entries:
-        """The sorted rows, as entries. Instead of a high word, an entry stores the position of that word in `order`."""
+        """The sorted rows, as entries. An entry stores the index of its high word in `order`, not the word itself."""
         if isinstance(self._entries, MergedRuns):
             self._entries = self._entries.to_entries(self.shift)
         return self._entries
@@ -256,7 +256,7 @@ class LiveCellRows:
                 self._sort_if_repeated()
         if used + rows > len(self.low):
             size = max(used + rows, min(2 * (used + rows), most), 256)
-            # Replace both arrays in a single step, so that their lengths are equal even after an interrupt.
+            # Replace both arrays in a single step, so that an interrupt cannot leave them with different lengths.
             self.__dict__.update(low=grow_copy(self.low, used, size), high=grow_copy(self.high, used, size))
         if (weighted or len(self.weights)) and len(self.weights) < len(self.low):
             self.weights = grow_copy(self.weights if len(self.weights) else np.ones(used), used, len(self.low))
@@ -285,7 +285,7 @@ class LiveCellRows:
         code_runs.scatter_codes(
             self.high[:n], self.low[:n], self.weights[:n], fresh.first.copy(), fresh.low, fresh.weights
         )
-        # Narrowing takes time, so it is done only if many rows are unsorted.
+        # Storing codes in 32 bits saves memory but takes time, so do it only if many rows are unsorted.
         if self._unsorted_rows > NARROW_FROM:
             fresh = fresh.narrow()
         # Run these calls together: an interrupt between them would leave the rows both in a chunk and in the buffer.
@@ -305,7 +305,7 @@ class LiveCellRows:
         return sum(len(chunk.low) for chunk in self.chunks)
 
     def _sort_if_repeated(self) -> None:
-        """Sort all rows if few rows of the largest cell are distinct, because entries then take less memory."""
+        """Sort all rows if most rows of the largest cell are repeats, because sorted entries then take less memory."""
         words = self.find_words(np.array([int(self.row_counts.argmax()) >> self.place_bits]))
         rows = int(self.row_counts[words].sum())
         if 4 * len(self._unite(words)) <= rows:
@@ -317,17 +317,17 @@ class LiveCellRows:
     # -- removing the rows of some cells ------------------------------------------------------------------------------
 
     def build_entries(self, rows: Runs, words: Ints) -> Entries:
-        """Return one entry for each row, in the order of the rows and without weights.
+        """Return one entry for each row, in the order of the rows; weights are ignored.
 
-        `words` contains the high word of each run.
+        `words` contains the high word of each run in `rows`.
         """
         high = np.repeat(words.astype(U4), rows.last - rows.first)
         return Entries(self.shift, rows.codes, np.broadcast_to(np.ones(1, U4), len(rows.low)), None, high)
 
     def take_entries(self, words: Ints) -> tuple[Entries, dict[str, Any]]:
-        """Return the sorted entries whose high word is in `words`, and the attributes of this object without them.
+        """Return the sorted entries whose high word is in `words`, and the new values of attributes without them.
 
-        The attributes are a dict of new values. This object changes only when the caller assigns them.
+        The new values are a dict by attribute name. This object does not change until the caller assigns them.
         """
         lengths = np.diff(self.bounds, prepend=0)
         is_taken = np.isin(self.order, words)
@@ -337,10 +337,10 @@ class LiveCellRows:
         return replace(self.entries.select(mask), high=high), rest
 
     def drop_rows(self, words: Ints) -> dict[str, Any]:
-        """Return the attributes of this object without the rows whose high word is in `words`.
+        """Return the new values of attributes without the rows whose high word is in `words`.
 
-        The attributes are a dict of new values. This object changes only when the caller assigns them. The buffer must
-        be empty.
+        The new values are a dict by attribute name. This object does not change until the caller assigns them. The
+        buffer must be empty.
         """
         row_counts = self.row_counts.copy()
         row_counts[words] = 0
@@ -355,9 +355,9 @@ class LiveCellRows:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def find_words(self, cells: Ints) -> Ints:
-        """Return the high words of the codes of some cells, cell by cell.
+        """Return the high words that codes of these cells can have, cell by cell.
 
-        A cell has several high words if its places (possible values of a row) have more than 64 bits.
+        A cell has several high words if a place (a possible value of a row) takes more than 64 bits.
         """
         if not self.place_bits:
             return cells
@@ -365,9 +365,9 @@ class LiveCellRows:
         return words.reshape(-1)
 
     def consolidate(self, order: Ints | None = None) -> Entries:
-        """Return all rows as sorted entries. With `order`, cells get new numbers: cell order[k] becomes cell k.
+        """Sort all rows and return them as entries. With `order`, cells get new numbers: cell order[k] becomes cell k.
 
-        The arrays of the buffer stay the same objects, so kernels can continue to write to them.
+        The arrays of the buffer are not replaced, so kernels can continue to write to them.
         """
         self.group_buffer()
         words = np.arange(len(self.row_counts)) if order is None else self.find_words(order)
@@ -377,14 +377,14 @@ class LiveCellRows:
 
     def _sort_all(self, words: Ints) -> None:
         """Replace all rows by sorted entries, in the order of the given high words."""
-        # First replace all chunks with a single one. This frees their memory before memory is allocated for the
-        # entries.
+        # First replace all chunks with a single one, so that the memory of the old chunks is free before memory is
+        # allocated for the entries.
         fresh = gather_runs(self.chunks, words)
         self.chunks = [fresh._replace(first=_renumber(fresh.first, words), last=_renumber(fresh.last, words))]
         sort_runs(fresh)
         merged, unite = self._build_union(fresh, words)
-        # The kernel may overwrite the chunk. Run the two calls together, so that no interrupt can leave a damaged
-        # chunk.
+        # The call `unite` may overwrite the chunk. Run it together with the update of the attributes, so that no
+        # interrupt can leave a damaged chunk in this object.
         replaced = {"_entries": merged, "order": words, "bounds": merged.bounds, "chunks": []}
         run_without_interrupt([unite, partial(self.__dict__.update, replaced)])
 
@@ -395,7 +395,7 @@ class LiveCellRows:
         return entries.assign_cells(cells[entries.cells], len(self.row_counts))
 
     def _unite(self, words: Ints) -> Entries:
-        """Return the rows with these high words as sorted entries, in which high word words[k] becomes k."""
+        """Return the rows with these high words as sorted entries; in the result, the high word words[k] becomes k."""
         fresh = gather_runs(self.chunks, words)
         sort_runs(fresh)
         merged, unite = self._build_union(fresh, words)
@@ -403,9 +403,9 @@ class LiveCellRows:
         return merged.to_entries(self.shift)
 
     def _build_union(self, fresh: Runs, words: Ints) -> tuple[MergedRuns, Callable[[], Any]]:
-        """Return arrays for the union of the entries and the sorted rows `fresh`, and the call that fills the arrays.
+        """Return arrays for the union of the entries and the sorted rows `fresh`, and a function that fills the arrays.
 
-        The call may overwrite `fresh`. Run k of the union contains the rows with the high word words[k].
+        The function may overwrite `fresh`. Run k of the union contains the rows with the high word words[k].
         """
         entries = self.entries
         starts, ends = _renumber(np.append(0, self.bounds)[:-1], self.order), _renumber(self.bounds, self.order)

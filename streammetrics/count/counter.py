@@ -1,6 +1,6 @@
 """The counter of a state: the mutable arrays of its cells (such as slices), to which kernels add the rows of batches.
 
-A counter starts with the content of a state, and returns the counted rows as a state at any time. The commit is the
+A counter starts with the content of a state, and can return its content as a state at any time. The commit is the
 single call that runs all kernels of a batch. Everything that can fail happens before the commit: `reserve` allocates
 memory, and `drafts.bind_kernels` compiles kernels. Neither changes a count, and the commit itself cannot fail halfway.
 """
@@ -39,7 +39,7 @@ Ints = NDArray[np.int64]
 
 
 def path_of(axes: tuple[Axis, ...]) -> tuple[tuple[str, Axis], ...]:
-    """Return the columns whose values identify a cell, outermost first, each with the axis that it belongs to."""
+    """Return the columns of all axes, outermost axis first, each with its axis. Their values identify a cell."""
     return tuple((name, axis) for axis in axes for name in axis.names)
 
 
@@ -62,25 +62,25 @@ class Counter:
         # The key under which `index` stores the codes of classes. Each counter has its own codes, because the classes
         # of one state may be strings, and the classes of another state integers.
         self.classes = f"classes {id(self)}"
-        # Front cells are the slices of the state. If the state also splits rows by another axis, such as the class,
-        # each front cell is divided into inner cells.
+        # A front cell is a slice of the state. Some states also split the rows of a slice by an inner axis, such as the
+        # class. Then each front cell is divided into inner cells.
         self.front = path_of(state.axes)
         self.inner = self.front if state.inner_axis is None else (*self.front, *self._inner_axis_path(state))
-        # Whether the state has exactly one cell, because it has no axes.
+        # Whether the state has exactly one cell, because it has neither slices nor an inner axis.
         self.lone = not self.inner
         self.flats: dict[str, Array] = {}
         self.tallies: dict[str, Any] = {}
         # For each cell: 1 if its exact rows were replaced by buckets, otherwise 0.
         self.folded = np.zeros(0, np.uint8)
         self.copy_constants()
-        # The number of rows up to which the only cell of a state stays exact. All rows count towards this limit, but
-        # only distinct rows take memory. `_must_fold` therefore raises the limit if the statistic decides that the cell
-        # stays exact, for example because few rows are distinct.
+        # If the state has a single cell, the number of rows up to which it stays exact. The limit applies to all rows,
+        # although only distinct rows take memory. `_must_fold` therefore raises the limit if the cell can stay exact,
+        # for example because few of its rows are distinct.
         self.exact_rows_allowed = self.exact_rows_limit
         self._load(state)
 
     def copy_constants(self) -> None:
-        """Copy constant properties of the state, so that they are computed once rather than for each batch."""
+        """Store the constant properties of the state as attributes, so that they are not computed for each batch."""
         statistic = self.statistic
         self.parts, self.folding, self.folds_by_rows = statistic.parts(), statistic.folding, statistic.folds_by_rows
         self.cells_per_row, self.counts_per_row, self.exact_rows_limit = (
@@ -156,9 +156,9 @@ class Counter:
 
     @property
     def free_rows(self) -> int:
-        """The number of rows, with or without weights, that can be added without another call of `reserve`.
+        """The number of rows that can be added to existing cells without another call of `reserve`.
 
-        The number is valid only for rows of existing cells. It is 0 if `reserve` must be called before each batch.
+        It is 0 if `reserve` must be called before each batch.
         """
         room, cells = 1 << 62, max(self.index.count(self.inner), 1)
         for live in self.tallies.values():
@@ -170,7 +170,7 @@ class Counter:
 
     @property
     def _is_bucketed(self) -> bool:
-        """Whether all new rows are counted in buckets, because no cell keeps exact rows."""
+        """Whether all new rows are counted in histogram buckets, because no cell keeps exact rows."""
         return self._is_never_exact or (self.lone and bool(self.folded.any()))
 
     @cached_property
@@ -184,7 +184,7 @@ class Counter:
 
     @property
     def dense(self) -> frozenset[str]:
-        """The names of the histograms that have a counter for each possible value rather than a buffer of rows."""
+        """The names of the histograms that count each possible value in an array, rather than keep a buffer of rows."""
         folding = self.folding
         dense = {n for n, h in self.tallies.items() if isinstance(h, LiveTally) and h.dense}
         if folding is not None and not self._is_bucketed:
@@ -192,7 +192,7 @@ class Counter:
         return frozenset(dense)
 
     def describe_rows(self, columns: Mapping[str, Any]) -> Like:
-        """Return the types of the columns and the form of the arrays, which determine the kernels of the state."""
+        """Return the column types and the form of the arrays; these determine which kernels count the rows."""
         return Like(columns, self.lone, self.dense, self.present)
 
     @property
@@ -215,13 +215,13 @@ class Counter:
 
     @property
     def _counts_per_cell(self) -> int:
-        """The number of values that a row adds to each of its cells, such as one value for each output of a model."""
+        """The number of values that a row adds to each of its cells, such as one for each output of a model."""
         return max(self.counts_per_row // max(self.cells_per_row, 1), 1)
 
     def reserve(self, rows: int, *, weighted: bool) -> bool:
         """Allocate memory for `rows` more rows; return whether this replaced an array to which a kernel writes.
 
-        `weighted` tells whether the rows have weights, for which further arrays are allocated.
+        `weighted` says whether the rows have weights, which need additional arrays.
 
         Raises
         ------
@@ -257,10 +257,10 @@ class Counter:
         return any(any(map(is_not, arrays, self._arrays(name))) for name, arrays in self.bound_arrays.items())
 
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
-        """Raise an error if these rows cannot be counted together, or cannot be added to the earlier rows.
+        """Raise an error if these rows contradict one another or the rows counted before, so that they cannot be added.
 
-        An example is string keys after integer keys. `columns` contains the checked column of each role, and `at` the
-        slice of each row. `at` is empty if there is only one slice.
+        An example is string keys after integer keys. `columns` contains a column for each role, such as "label", and
+        `at` the slice of each row. `at` is empty if there is only one slice.
         """
         sources = {role: c.source for role, c in columns.items() if len(c.values)}
         self.statistic.check_rows(columns, at)
@@ -272,14 +272,14 @@ class Counter:
             try:
                 self.statistic.check_class_count(count)
             except MemoryLimitError:
-                # This may be a false alarm, because the index also contains classes of batches that failed. Check
-                # again, and count only the classes that occur in cells.
+                # The limit may not really be exceeded, because the index also contains classes of batches that failed.
+                # Check again with only the classes that occur in cells.
                 self.statistic.check_class_count(len(np.unique(self.index.codes(self.inner)[:, len(self.front) :])))
 
     def _check_limit(self, rows: int, limit: int) -> None:
         for live in self.tallies.values():
             if isinstance(live, LiveExactRows | LiveCellRows):
-                # Replacing the content by its sorted entries frees the buffer of unsorted rows.
+                # Sort the rows, which frees the buffer of unsorted rows, before the memory is estimated.
                 live.set_entries(live.consolidate())
         if (needed := self.estimate_bytes(rows)) > limit:
             raise MemoryLimitError(
@@ -313,10 +313,10 @@ class Counter:
         """Convert cells with too many exact rows to buckets, before the state is read. By default, do nothing."""
 
     def fold_jointly(self, others: Sequence[Counter]) -> None:
-        """Convert to buckets each cell that has too many exact rows in all counters together. By default, do nothing.
+        """Convert cells for which all counters together have too many exact rows to buckets. By default, do nothing.
 
-        Call this before the states of the counters are added up. The sum keeps no exact rows of such a cell, so sorting
-        the rows in each state would be wasted work.
+        Call this before the states of the counters are added up. The sum does not keep the exact rows of such a cell,
+        so there is no need to sort them for each state.
         """
 
     def mark(self) -> Any:
@@ -333,7 +333,10 @@ class Counter:
     # -- arguments of kernels -----------------------------------------------------------------------------------------
 
     def bind_part(self, part: Any) -> tuple[Any, ...]:
-        """Return the arrays of a part (array or histogram) as kernel arguments, and record them in `bound_arrays`."""
+        """Return the arrays of a part of the state as kernel arguments, and record them in `bound_arrays`.
+
+        A part is an array or a histogram.
+        """
         name = part.name
         if isinstance(part, Flat):
             if name not in self.flats:
@@ -353,18 +356,18 @@ class Counter:
         return {}
 
     def _arrays(self, name: str) -> tuple[Array, ...]:
-        """Return the arrays of a part of the state. Bound kernels stay valid as long as these are the same objects."""
+        """Return the arrays of a part of the state. Kernels bound to them are valid until one of them is replaced."""
         if name in self.flats:
             return (self.flats[name],)
         arguments = self.tallies[name].collect_arguments()
         return (self.folded, *(a for a in arguments if isinstance(a, np.ndarray)))
 
     def _build_optional_part(self, part: Flat) -> Array:
-        """Return a new optional array with one item for each cell: the sum over all earlier rows of the cell.
+        """Return a new optional array, such as the sums of weights, that includes all earlier rows of each cell.
 
-        An optional array, such as the sums of weights, is created when the first row with a value other than the
-        default (such as weight 1) is counted. All earlier rows have the default value, so the sums over them are known.
-        For example, the sum of their weights is their number.
+        An optional array is created only when a row has a value other than the default, such as a weight other than 1.
+        All earlier rows have the default value, so the sums over them are known. For example, the sum of their weights
+        is the number of rows.
         """
         parts = self.parts
         lengths = [len(a) for n, a in self.flats.items() if parts[n].front == part.front]
@@ -377,14 +380,14 @@ class Counter:
         if array.ndim == source.ndim:
             array[: len(source)] = source
         else:
-            # Each earlier row has weight 1, so the sum of the weights is the number of rows. The first integer of the
-            # sum is in units of 2**-20.
+            # Each earlier row has weight 1, so the sum of the weights is the number of rows. A sum consists of several
+            # integers, the first of which is in units of 2**-20.
             array[: len(source), ..., 0] = source << 20
         return carry(part.form, array)
 
     @property
     def has_weighted_parts(self) -> bool:
-        """Whether the state already has sums of weights. If so, a row without a weight must be added with weight 1."""
+        """Whether the state has sums of weights, to which rows without a weight must be added with weight 1."""
         return not self._of_weights.isdisjoint(self.flats)
 
     @cached_property
@@ -403,9 +406,10 @@ class Counter:
         return bool(fresh)
 
     def stage_rows(self, columns: Mapping[str, Any], at: Ints, rows: int) -> list[Callable[[], Any]]:
-        """Count rows in copies of the arrays, with the numpy code of the state (its method `absorb`).
+        """Count rows in copies of the arrays, and return functions that replace the arrays with these copies.
 
-        Returns calls that replace the arrays with these copies. `at` is the cell of each row; empty if there is only one.
+        The rows are counted by the method `absorb` of the state, which uses numpy rather than kernels. `at` is the cell
+        of each row; it is empty if there is only one cell.
         """
         statistic, parts = self.statistic, self.parts
         if not rows:
@@ -432,7 +436,7 @@ class Counter:
         return calls
 
     def _add_entries(self, part: Tally, additions: list[Any]) -> Any:
-        """Return a copy of a histogram with more rows. Each addition is a tuple (cells, values, weights or None)."""
+        """Return a copy of a histogram with rows added; each addition is a tuple (cells, values, weights or None)."""
         shift, cells = part.shift(self.statistic), max(self.index.count(self.inner), 1)
         old, batches = self.tallies[part.name], []
         for at, places, weights in additions:
@@ -473,19 +477,20 @@ class Counter:
         tallies = {n: self._in_order(h, below) for n, h in self.tallies.items()}
         state = statistic.with_cells(Cells(statistic.axes, keys[order], words, inner, behind, flats, tallies))
         if self.lone and self.folding is not None and not self._is_bucketed:
-            # Fill the cache of `inner_row_counts`: the number of rows is known here, but slow to compute from the state.
+            # Set the cached property `inner_row_counts` of the state. The counter knows the number of rows, but
+            # computing it from the state would be slow.
             state.__dict__["inner_row_counts"] = np.array([self.tallies[self.folding[0]].rows // self.counts_per_row])
         return policy.apply_retention(state.canonicalize())
 
     def _rank_keys(self) -> tuple[tuple[Vocabulary, ...], Ints]:
-        """Return the vocabulary of each axis, and the key of each slice as ranks in these vocabularies."""
+        """Return the sorted values of each axis (its vocabulary), and the key of each slice as ranks of its values."""
         return rank_keys(self.index, self.front, self.index.codes(self.front)[:, : len(self.front)])
 
     def _inner_table(self, order: Ints) -> tuple[Ints, Vocabulary | None]:
         """Return the keys of the inner cells (groups or classes within a slice), and the vocabulary of the classes.
 
-        The vocabulary is None if inner cells are groups. The key of an inner cell consists of the position of its slice
-        in `order`, and of the ID of its group or the ranks of its classes.
+        The vocabulary (the sorted class labels) is None if inner cells are groups. The key of an inner cell consists of
+        the position of its slice in `order`, followed by the ID of its group or by the ranks of its classes.
         """
         index, axis = self.index, self.inner[-1][1]
         to = np.empty(len(order), np.int64)

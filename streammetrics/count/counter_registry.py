@@ -1,4 +1,4 @@
-"""Choose the class of counters that counts the rows of a state."""
+"""Choose the `Counter` subclass that counts the rows of a state."""
 
 from __future__ import annotations
 

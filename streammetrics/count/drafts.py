@@ -1,7 +1,7 @@
 """Drafts: cached plans for counting batches of the same layout.
 
-The layout of a batch is everything that is known before its values: the names, dtypes, strides and widths of its
-columns. A draft contains the conversion of each column, and the commit: a single call that runs all kernels with their
+The layout of a batch is all that does not depend on its values: the names, dtypes, strides and widths of its columns.
+A draft contains the conversion of each column, and the commit: a single call that runs all kernels with their
 arguments. A draft is made once for each layout, so most batches need no decisions in Python.
 
 Some batches need preparation, because they select rows, contain new keys or keys that are not integers, or need a
@@ -78,17 +78,17 @@ class Draft(NamedTuple):
     Parameters
     ----------
     converters : tuple of (column, callable or None), optional
-        For each argument of the commit, the position of the user's column, and its conversion if it needs one. None if
-        the columns are passed unchanged.
+        For each argument of the commit, the position of its column in the batch, and the function that converts the
+        column, if needed. None if all columns are passed unchanged.
     commit : callable
-        Counts the columns; returns 1 and changes nothing if a value is invalid, otherwise 0. If the columns are
-        prepared, and therefore already checked, it instead returns a list of the calls that count them, which the
+        Counts the columns and returns 0; if a value is invalid, changes nothing and returns 1. If the columns have been
+        prepared, and therefore checked, it does not count them. It then returns a list of calls that do, which the
         caller runs together with other calls.
     build_arguments : callable, optional
         A function that builds the arguments of the commit from the converted columns. It replaces columns of keys, or
-        of units such as users, with the cell of each row. For a counter that stores rows, it also writes the rows to
-        the memory of this counter; the commit later makes them valid. It returns None if a row needs a new cell. If
-        this attribute is None, the converted columns are the arguments.
+        of units such as users, with the cell of each row. For a counter that stores rows, it also copies the rows to
+        the memory of this counter, where the commit later makes them valid. The function returns None if a row needs a
+        new cell. If `build_arguments` is None, the converted columns are the arguments.
     """
 
     converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
@@ -127,13 +127,13 @@ class LiveCounters(NamedTuple):
         The IDs of the queries in the last batch, for each state that counts queries. The keys are the indices of these
         states.
     first : dict
-        The ID of the first query that was counted, likewise.
+        The ID of the first query that was counted, by the same keys as `recent`.
     earlier_ends : tuple of BlockEnds or None
-        The ends of the states with which the counters started.
+        For each state with which a counter started, the first and the last query, if it counts queries.
     free_rows : list of one int
         The number of rows that can be added without allocating memory; negative while arrays are being replaced.
     last : list of one LastBatch or None
-        How the last batch was counted; None if the next batch must not be counted in the same way.
+        How the last batch was counted; None if the next batch needs a new plan even if its layout is the same.
     """
 
     counters: tuple[Counter, ...]
@@ -165,8 +165,8 @@ class ArgumentColumns:
         self.flats: list[Array] = []
         self.typed: list[ColumnType] = []
         self.ndims: list[int] = []
-        # The position of each array by its `id`. The array is also stored: while it exists, no other array can get the
-        # same `id`.
+        # The position of each array, by the `id` of the array. The array itself is also stored, because its `id` could
+        # be reused if it were deleted.
         self._places: dict[int, tuple[Array, int]] = {}
 
     def add(self, values: Array, source: str) -> int:
@@ -190,14 +190,14 @@ def make_draft(
     arrays: tuple[Array, ...],
     widened: frozenset[str],
 ) -> Draft | None:
-    """Return a draft (a plan for counting) for columns like these; None if they need preparation.
+    """Return a draft (a plan for counting) for columns of this layout; None if they need preparation.
 
     The caller must hold the lock of the updater.
 
     Parameters
     ----------
     reads_of, needs_of : sequences
-        The states of the updater, each with its columns; and for each state, a `Need` for every column that it reads.
+        The states of the updater, each with the columns that it reads; and, for each state, a `Need` for each column.
     live : LiveCounters
         The counters. The draft is also stored in `live.drafts`.
     names : tuple of str
@@ -205,7 +205,7 @@ def make_draft(
     key : tuple
         The layout of the columns.
     arrays : tuple of ndarray
-        Columns of this layout.
+        The columns of a batch with this layout.
     widened : frozenset of str
         The names of the columns that were bfloat16 and are now float32.
     """
@@ -226,7 +226,7 @@ def make_draft(
     converters = tuple((names.index(name), convert) for name, convert in sources)
     as_is = [i for i, _ in converters] == list(range(len(names))) and not any(m for _, m in converters)
     # Strides may differ from batch to batch, and each combination of strides is a layout with its own draft. Clear the
-    # drafts when there are `MOST_DRAFTS` of them, so that they do not accumulate.
+    # drafts as soon as there are `MOST_DRAFTS`, so that they do not fill the memory.
     if len(live.drafts) >= MOST_DRAFTS:
         live.drafts.clear()
     stagers = [(c, p) for c, p in zip(live.counters, bound, strict=True) if counts_in_numpy(c.statistic)]
@@ -247,8 +247,8 @@ def _plan_reads(
 ) -> tuple[list[tuple[str, Any]], list[FlatColumn], list[dict[str, int]]] | None:
     """Return the plan for the columns that states read; None if they need preparation.
 
-    The plan has three items: the name and kind of each column; the conversion of each column; and for each state, the
-    position of the column of each role, such as `y_score`.
+    The plan is a tuple of three lists: the name and kind of each column; the conversion of each column; and for each
+    state, a dict from each role, such as `y_score`, to the position of its column in the other two lists.
     """
     batch = Batch(like)
     reads: list[tuple[str, Any]] = []
@@ -270,8 +270,8 @@ def _plan_reads(
                 return None
             kind = need.kind.variant(batch, name)
             flat = plan_column(kind, like[name])
-            # A column is prepared if no kernel can check it. The exceptions are weights, which have a check of their
-            # own, and integer IDs, which are always valid.
+            # A column needs preparation if no kernel can check its values. The exceptions are weights, which are
+            # checked separately, and integer IDs, which are always valid.
             is_unchecked = need.role != "sample_weight" and type(kind) is not Ids and find_check(kind) is None
             if flat is None or is_unchecked:
                 return None
@@ -284,8 +284,8 @@ def _plan_reads(
         try:
             counter.statistic.check_sources(counter.flats, {role: flats[i].source for role, i in positions.items()})
         except InvalidInputError:
-            # A column has another kind of values than in earlier batches. The general path (`count_batch`) raises the
-            # error.
+            # The values of a column have another type than in earlier batches, such as strings instead of integers. The
+            # general path (`count_batch`) raises the error.
             return None
         bound.append(positions)
     return reads, flats, bound
@@ -319,8 +319,8 @@ def _make_locators(
     index, locators = live.index, {}
     for path in paths:
         names = [name for name, _ in path]
-        # `count_batch` creates the first cells of a path. It also raises the errors for missing columns, and for keys
-        # that differ in kind from earlier keys.
+        # Leave the first cells of a path, missing columns and columns with two dimensions to the general path
+        # (`count_batch`), which creates the cells or raises an error.
         if path not in index.levels or not all(n in like and like[n].ndim == 1 for n in names):
             return None
         if unit is not None:
@@ -337,7 +337,7 @@ def _make_locators(
 
 
 def _find_shards(index: Index, path: Any, units: Array) -> Ints | None:
-    """Return the cells of the shards of units, such as users; None if a shard has no cell yet."""
+    """Return the cell of the shard of each unit, such as a user; None if a shard has no cell yet."""
     return index.shards(path, units, SHARD_SALT)
 
 
@@ -349,8 +349,8 @@ def _build_arguments(
 ) -> tuple[Any, ...] | None:
     """Return the arguments of a commit; None if a row needs a new cell.
 
-    The arguments are the columns that states read, the cells of the rows that each locator finds, and for each counter
-    that stores rows, the call that adds the rows.
+    The arguments are the columns that states read, the cells that each locator finds for the rows, and, for each
+    counter that stores rows, a call that makes the appended rows valid.
 
     Parameters
     ----------
@@ -379,10 +379,10 @@ def bind_kernels(
     live: LiveCounters, bound: Sequence[Mapping[str, int]], typed: Sequence[ColumnType], reads: Sequence[Any] | None,
     ndims: Sequence[int],
 ) -> Callable[..., Any]:  # fmt: skip
-    """Return the call that counts columns: the commit.
+    """Return the commit, which is the call that counts columns.
 
-    If the columns are already prepared, this call does not count them itself. It returns a list of calls that do, which
-    the caller runs together with others.
+    If the columns have been prepared, the commit does not count them itself. Instead, it returns a list of calls that
+    count them, which the caller runs together with other calls.
 
     Parameters
     ----------
@@ -393,14 +393,14 @@ def bind_kernels(
     typed, ndims : sequences
         The type of each column (dtype and source), and its number of dimensions.
     reads : sequence of (name, kind), optional
-        The name and kind of each column, with which the commit begins by checking the columns. None if the columns are
-        prepared, and therefore already checked.
+        The name and kind of each column. The commit uses the kinds to check the columns before it counts them. None if
+        the columns have been prepared, and therefore checked.
     """
     count = load_engine()
     columns = [np.zeros((0,) * d, t.dtype) for t, d in zip(typed, ndims, strict=True)]
     steps: list[tuple[Step, dict[str, int], Counter]] = []
-    # Some kernels count a state, and the same state split into shards, in one pass. This dict maps the `id` of the step
-    # with such a kernel to the counter of the shards.
+    # Some kernels count the rows both in a state and in the same state split into shards, in one pass. This dict maps
+    # the `id` of the step with such a kernel to the counter of the shards.
     shard_counters: dict[int, Counter] = {}
     for counter, positions in zip(live.counters, bound, strict=True):
         if not positions or counter in shard_counters.values():
@@ -419,9 +419,9 @@ def bind_kernels(
             terms = counter.has_fixed_point_terms
             step = Step("checks:mark_rounded_weights", "sample_weight", "front", terms, live.mass, State.rounded)
             steps.append((step, {r: positions[r] for r in ("sample_weight", "front") if r in positions}, counter))
-    # A counting kernel that checks its own columns saves a pass over them. On an invalid value, it restores only its
-    # own arrays, so no other kernel may have counted rows before. Such a kernel therefore runs first among the counting
-    # kernels if it counts a single cell. Separate kernels check all other columns before it runs.
+    # Some counting kernels check their own columns, which saves a pass over them. If such a kernel finds an invalid
+    # value, it restores only its own arrays, so no other kernel may have counted rows before. Run it first among the
+    # counting kernels if it counts a single cell. Before that, separate kernels check all other columns.
     if reads is not None:
         steps.sort(key=lambda s: not s[0].checks or bool(s[2].front))
     calls = [] if reads is None else _collect_checks(live, steps, reads, bound)
@@ -443,8 +443,8 @@ def bind_kernels(
     if reads is None:
         builder: Callable[..., Any] = count.build_deferred_calls(bound_steps)
         return builder
-    # When `commit` is called, the counters that store rows have already written them. The calls that make these rows
-    # valid are the last arguments of `commit`, after the columns. They run last, after all checks.
+    # Before `commit` is called, the counters that store rows have copied the rows to their memory. The calls that make
+    # these rows valid are the last arguments of `commit`, after the columns. They run last, after all checks.
     stagers = sum(counts_in_numpy(counter.statistic) for counter in live.counters)
     bound_steps += [(call, [count.ColumnArgument(len(columns) + i)]) for i in range(stagers)]
     commit: Callable[..., Any] = count.build_commit(bound_steps, len(columns) + stagers)
@@ -454,9 +454,9 @@ def bind_kernels(
 def _collect_checks(
     live: LiveCounters, steps: Sequence[tuple[Step, dict[str, int], Counter]], reads: Sequence[Any], bound: Any
 ) -> list[tuple[str, list[Any]]]:
-    """Return the kernels that check columns, except the columns that the first counting kernel checks itself.
+    """Return the kernels that check columns, with their arguments; skip columns that the first counting kernel checks.
 
-    Checks of weights come last: they also add to the total weight, so no other check may fail after them.
+    Checks of weights come last. They also add to the total weight, which would be wrong if a later check failed.
     """
     place = load_engine().ColumnArgument
     weights = sorted({positions["sample_weight"] for positions in bound if "sample_weight" in positions})
@@ -479,23 +479,23 @@ def _empty_argument(role: str) -> Array:
 
 
 def counts_in_numpy(state: State) -> bool:
-    """Return whether a state counts rows with numpy, in a method `absorb` of its own, rather than with kernels."""
+    """Return whether a state overrides `absorb`, and so counts rows with numpy rather than with kernels."""
     return type(state).absorb is not State.absorb
 
 
 def has_only_numeric_arrays(columns: tuple[Any, ...]) -> bool:
-    """Return False if a numpy array contains strings, times or objects, because these need preparation.
+    """Return whether all numpy arrays in `columns` contain numbers; strings, times and objects need preparation.
 
-    Columns of other classes are not examined.
+    Columns of other classes, such as lists, are not examined.
     """
     return all(type(c) is not np.ndarray or c.dtype.kind in "biuf" for c in columns)
 
 
 def can_draft(read: Read) -> bool:
-    """Return whether a state can be counted without preparing its columns.
+    """Return whether batches can be counted in a state without preparing its columns.
 
-    This requires that every row is counted unchanged. Kernels count it in a single cell, or in the cell of its slice or
-    shard. A state of class `GroupRows` stores the row instead.
+    This requires that every row is counted, and that its values are used unchanged. The state must have a single cell,
+    or one cell for each slice or shard. A `GroupRows` state, which stores rows, must have a single cell.
     """
     state, binding = read.state, read.binding
     kinds = [a.kind for a in state.axes]
@@ -516,10 +516,10 @@ def _find_shard_counter(
     bound: Sequence[Mapping[str, int]],
     like: Any,
 ) -> tuple[Step, Counter, dict[str, int]] | None:
-    """Find a kernel step that counts a state, and the same state split into shards, in a single pass over the rows.
+    """Find a step that counts rows both in a state and in the same state split into shards, in a single pass.
 
-    Returns the step, the counter of the shards (random subsets of users), and the positions of its columns. Returns
-    None if there is no such step.
+    Returns the step, the counter of the shards (random subsets of users), and the positions of that counter's columns.
+    Returns None if there is no such step.
     """
     for other, other_positions in zip(counters, bound, strict=True):
         same = type(other.statistic) is type(counter.statistic) and positions.items() <= other_positions.items()
@@ -533,7 +533,8 @@ def _find_shard_counter(
 def compute_shards(batch: Batch, name: str, axis: Any) -> Ints:
     """Return the shard of each row.
 
-    A row without a unit gets shard 0. Such a row is invalid: it raises an error or counts as dropped in that shard.
+    A row without a unit is in shard 0. Such a row is invalid: it either raises an error or counts as a dropped row of
+    that shard.
     """
     ids = batch.column(name, Ids())
     assert isinstance(ids, IdColumn)

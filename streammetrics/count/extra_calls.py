@@ -1,6 +1,6 @@
 """Kernel calls that a batch of prepared rows needs in addition to the calls that count its rows.
 
-They flag the slices in which a sum rounds a weight, and count the rows that were left out.
+These calls flag the slices in which a sum rounds a weight, and count the rows that were left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 def build_kernel_call(name: str, *arguments: Any) -> Callable[[], Any]:
     """Return a function that calls the machine code of a kernel with these arguments.
 
-    The call runs no Python code, so no signal handler interrupts it.
+    The call runs no Python code, so no signal handler (such as that of Ctrl-C) interrupts it.
     """
     return partial(load_engine().specialize_kernel(name, arguments, ()), *arguments)
 
@@ -62,7 +62,7 @@ def build_rounding_calls(counter: Counter, rows: PreparedRows, fronts: Ints, mas
         assert isinstance(keys, IdColumn)
         at = np.ascontiguousarray(at[keys.starts])
     values = np.ascontiguousarray(column.values).reshape(-1)
-    # Each label of a row has its own weight, so the slice of the row is repeated for each label.
+    # A row can have several weights, one for each label. Repeat the slice of the row for each of them.
     if len(at) and len(values) != len(at):
         at = np.repeat(at, len(values) // len(at))
     rounded = counter.bind_part(State.rounded)[0]

@@ -29,12 +29,12 @@ __all__ = ["FoldingCounter"]
 
 Ints = NDArray[np.int64]
 
-# Before a batch is counted, at most this many of its rows are examined to decide whether a cell must be folded.
+# To decide whether a batch makes a cell too large, at most this many rows of the batch are examined.
 SAMPLE = 1 << 13
-# The exact rows of folded cells are moved to buckets when they are more than 1 / STALE_SHARE of all exact rows.
+# Folded cells may still have exact rows. These are moved to buckets if they exceed 1 / STALE_SHARE of all exact rows.
 STALE_SHARE = 2
-# Between two examinations of the cells, at least FEWEST_ROWS rows are added, and at least one row for every
-# CELLS_PER_ROW cells.
+# The sizes of the cells are not checked for each batch: between two checks, at least FEWEST_ROWS rows are added, and at
+# least one row for every CELLS_PER_ROW cells.
 FEWEST_ROWS, CELLS_PER_ROW = 1 << 12, 8
 NO_CELLS = np.zeros(0, np.int64)
 
@@ -65,7 +65,7 @@ class FoldingCounter(Counter):
         return min(super().free_rows, rows_until_check)
 
     def needs_preparation(self, rows: int) -> bool:
-        """Return whether cells may have too many rows to stay exact if `rows` more rows are added.
+        """Return whether adding `rows` rows may give a cell too many rows to stay exact.
 
         If so, the batch takes the general path, which decides whether to fold cells.
         """
@@ -100,8 +100,8 @@ class FoldingCounter(Counter):
             stale = self._mark_large_cells(is_read=False)
             if stale * STALE_SHARE > self._exact.count_rows().sum():
                 self._bucket_folded_rows()
-        # If `folds_by_rows` is False, the number of distinct rows also decides whether a cell is folded. Such a cell is
-        # folded after the batch has been counted, when all of its rows are known.
+        # If `folds_by_rows` is False, folding a cell depends not only on its number of rows but also on how many of
+        # them are distinct. This is known only after the batch has been counted, so the cell is folded later.
         if self.folds_by_rows and added > self.exact_rows_limit:
             self._mark_cells_ahead(at)
 
@@ -115,7 +115,7 @@ class FoldingCounter(Counter):
     def _are_all_cells_folded(self) -> bool:
         """Whether all existing cells are folded, and all of their exact rows have been moved to buckets.
 
-        A new cell may still keep exact rows.
+        Even then, cells that are added later may keep exact rows.
         """
         count = max(self.index.count(self.inner), 1)
         all_folded = len(self.folded) >= count and self.folded[:count].all()
@@ -131,8 +131,8 @@ class FoldingCounter(Counter):
             self._fold()
 
     def fold_jointly(self, others: Sequence[Counter]) -> None:
-        # Do nothing in two cases, in which `merge` folds the cells later: if there are inner cells, such as classes; or
-        # if the statistic itself decides which cells are folded, because this decision needs sorted rows.
+        # In two cases, leave it to `merge` to fold the cells: if there are inner cells, such as classes; and if the
+        # number of distinct rows decides which cells are folded, because this requires sorted rows.
         if self.lone or self._is_never_exact or self.exact_rows_limit is None:
             return
         if self.inner is not self.front or not self.folds_by_rows:
@@ -160,7 +160,7 @@ class FoldingCounter(Counter):
     def _must_fold(self, rows: int = 0, columns: Mapping[str, Any] | None = None) -> bool:
         """Return whether the single cell must be folded before `rows` more rows are added.
 
-        If it need not be folded, raise the limit of exact rows, so that the next batches need no such check.
+        If it need not be folded, raise the limit on exact rows, so that the next batches need no check.
         """
         statistic, live = self.statistic, self._exact
         if self.folds_by_rows:
@@ -178,7 +178,7 @@ class FoldingCounter(Counter):
         super()._reserve_in_tallies(rows, weighted=weighted)
 
     def _fold(self) -> None:
-        """Count the exact rows of the single cell in buckets."""
+        """Move the exact rows of the single cell to histogram buckets."""
         assert self.folding is not None
         exact, rows, flag = self.folding
         old, coarse, off_grid = self.tallies[exact], self.tallies[rows], self.flats[flag].copy()
@@ -191,21 +191,21 @@ class FoldingCounter(Counter):
             "flats": self.flats | {flag: off_grid},
             "tallies": self.tallies | {rows: new, exact: LiveExactRows(old.shift, lone=True)},
         }
-        # This is one call into C, so even after an interrupt the cell is either folded or exact, and never both.
+        # Assign all attributes in one call into C, so that an interrupt cannot leave a cell that is only partly folded.
         self.__dict__.update(update)
 
     # -- several cells ------------------------------------------------------------------------------------------------
 
     @property
     def _must_check(self) -> bool:
-        """Whether cells must be examined before the next batch, because many rows have been added since the last time."""
+        """Whether so many rows have been added since the last check of the cells that the next check is due."""
         return self._exact.rows_added >= self.next_check  # type: ignore[no-any-return]
 
     def _mark_large_cells(self, *, is_read: bool) -> int:
         """Mark cells with too many exact rows as folded; return how many rows of folded cells are still exact.
 
-        If the statistic itself decides which cells are folded, it decides about a cell whenever the number of rows of
-        the cell has doubled, and also before a state is read (`is_read`).
+        If `folds_by_rows` is False, the statistic examines the rows of a large cell to decide whether to fold it. It
+        does so whenever the number of rows of the cell has doubled, and before a state is read (`is_read`).
         """
         limit, rows = self.exact_rows_limit, self._exact.count_rows()
         assert limit is not None
