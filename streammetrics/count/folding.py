@@ -262,7 +262,8 @@ class FoldingCounter(Counter):
         if self.lone:
             super().restore(mark)
         else:
-            # The exact rows of these cells have not been moved to buckets yet, so it is enough to unmark the cells.
+            # The rows of the cells in `cells_ahead` have not been moved to buckets yet, so it is enough to unmark the
+            # cells.
             self.folded[self.cells_ahead[self.cells_ahead < len(self.folded)]] = 0
 
     @property
@@ -298,8 +299,8 @@ class FoldingCounter(Counter):
         if not n:
             return
         taken, rest = chunk, chunk.drop(words)
-        # If all rows of the chunk are moved, which is often the case, they need not be copied. But the runs must be in
-        # the order of their high words, which an interrupted call of `consolidate` may have changed.
+        # Often all rows of the chunk are moved, and need not be copied first. This requires that the runs are in the
+        # order of their high words, which is not the case after an interrupted call of `consolidate`.
         if n == len(chunk.low) and (chunk.first[1:] >= chunk.first[:-1]).all():
             words = np.arange(len(chunk.first))
         else:
@@ -308,10 +309,11 @@ class FoldingCounter(Counter):
         entries = exact.build_entries(taken, words)
         places, lost = self.statistic.bucket_codes(entries)
         if len(taken.weights):
-            # A row of weight 0 changes no value, so it does not make its cell inexact.
+            # A row of weight 0 has no effect on any value, so it does not matter if its score is rounded to a bucket.
             lost &= taken.weights != 0
         coarse.reserve(count, n, weighted=len(taken.weights) > 0)
-        # All rows of a run set the same item of `off_grid`, so the first entry of the run is enough to find this item.
+        # If any row of a run lost precision, set the flag of its cell in `off_grid`. All rows of a run have the same
+        # flag, so its index is found from the first row.
         firsts = taken.first[lengths > 0]
         off_grid[self.statistic.find_flags(entries.select(firsts[np.logical_or.reduceat(lost, firsts)]))] = 1
         cells = np.repeat(words >> exact.place_bits, lengths)

@@ -3,8 +3,8 @@
 Two things could leave a batch half counted: an invalid value, and an exception raised by a signal handler (on Ctrl-C).
 Python runs signal handlers between bytecode instructions, never inside a call into C. The commit is therefore a single
 call into C: `next(filter(None, starmap(call, steps)), 0)` calls one compiled kernel after another and stops at the
-first that returns something other than 0. Only two kinds of kernels return 1 for an invalid value: kernels that check
-columns, and the first kernel that counts rows. When such a kernel returns 1, no counts have changed.
+first that returns something other than 0. A kernel that finds an invalid value returns 1. Only kernels that check
+columns and the first kernel that counts rows do so. Therefore no counts have changed at this point.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["ColumnArgument", "build_commit", "build_deferred_calls", "import_ker
 class ColumnArgument(NamedTuple):
     """A placeholder for a column of the batch among the arguments of a kernel.
 
-    `position` is the position of the column among all columns that kernels read.
+    `position` is the index of the column among the columns that are passed to the commit.
     """
 
     position: int
@@ -48,7 +48,8 @@ def import_kernel(name: str) -> Callable[..., Any]:
 def specialize_kernel(name: str, arguments: Sequence[Any], columns: Sequence[Any]) -> Callable[..., Any]:
     """Return the machine code of a kernel for arguments of these types.
 
-    `columns` are arrays with the types of the columns; they are used in place of each `ColumnArgument`.
+    `columns` contains an array for each column, which replaces the `ColumnArgument` with its position. Only the types
+    of these arrays matter.
     """
     kernel = import_kernel(name)
     if not isinstance(kernel, Kernel):
@@ -63,14 +64,13 @@ def _build_caller(picks: tuple[tuple[int, ...], ...], columns: int) -> Callable[
     Parameters
     ----------
     picks : tuple of tuple of int
-        For each kernel, the position of each argument among the columns; -1 stands for the next constant.
+        For each argument of each kernel, the index of the column to pass, or -1 to pass the next constant.
     columns : int
         The number of columns.
     """
-    # The source is `lambda k0, h0_1: lambda c0, c1: k0(c0, h0_1, c1)` for one kernel k0 with the columns c0 and c1 and
-    # the constant h0_1. For several kernels it is `next` over such calls. A Python loop over the kernels would be
-    # slower, and a signal handler could run between two of them. The source depends only on `picks`, so the result is
-    # cached.
+    # The source of the function, for one kernel k0 with the columns c0 and c1 and the constant h0_1, is
+    # `lambda k0, h0_1: lambda c0, c1: k0(c0, h0_1, c1)`. For several kernels, `next` makes one call after another. A
+    # Python loop over the kernels would be slower, and a signal handler could run between two of them.
     constants, calls = [], []
     for k, pick in enumerate(picks):
         names = [f"c{i}" if i >= 0 else f"h{k}_{j}" for j, i in enumerate(pick)]
@@ -90,12 +90,12 @@ def _build_caller(picks: tuple[tuple[int, ...], ...], columns: int) -> Callable[
 def build_commit(steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]], columns: int) -> Callable[..., int]:
     """Return a function that takes the columns of a batch and runs all kernels.
 
-    The function returns 0. If a value is invalid, it instead changes nothing and returns 1.
+    That function returns 0; if a value is invalid, it changes nothing and returns 1.
 
     Parameters
     ----------
     steps : sequence of (compiled function, arguments)
-        The kernels. Each argument is a `ColumnArgument`, or a constant such as an array of counters.
+        The kernels. Each argument is a `ColumnArgument`, or a constant such as the array to which the kernel adds.
     columns : int
         The number of columns.
     """

@@ -68,8 +68,8 @@ class Block:
 class KeptRows:
     """All rows of a counter: unsorted in memory, sorted by group in states (`settled`), or on disk (`spilled`).
 
-    Rows can be added, but not removed. To drop rows or to write them to disk, the counter makes another `KeptRows`
-    object and replaces this one in a single step, so an interrupt leaves either the old rows or the new ones.
+    Rows can be added, but not removed. To drop rows or to write them to disk, the counter creates a new `KeptRows`
+    object. It then replaces the old one in a single step, so that even after an interrupt it has one or the other.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class KeptRows:
 
 
 class GroupCounter(Counter):
-    """Stores the score and the label of each row, with the id of its group, such as the user.
+    """A counter that stores each row: its score, its label, and the ID of its group, such as the user.
 
     Parameters
     ----------
@@ -161,8 +161,8 @@ class GroupCounter(Counter):
         Raises
         ------
         InvalidInputError
-            The keys of the groups are of a different kind from earlier keys, or belong to the partition of another
-            worker.
+            The keys of the groups have a different type from earlier keys (such as strings after integers), or belong
+            to the partition of another worker.
         MemoryLimitError
             The rows exceed the memory limit, and the setting `spill_dir` does not name a folder to write rows to.
         """
@@ -196,18 +196,18 @@ class GroupCounter(Counter):
     def append_rows(self, columns: Mapping[str, Array]) -> Callable[[], Any]:
         """Write rows with integer keys to a block; return the call that makes them part of the counted rows.
 
-        Unlike `stage_rows`, this method checks nothing. At most `free_rows` rows may be added.
+        Unlike `stage_rows`, this method checks nothing. The caller must not add more than `free_rows` rows.
         """
         names = ("group", "ids"), ("y_score", "scores"), ("y_true", "labels"), ("sample_weight", "weights")
         return self.kept.stage_rows({name: columns[role] for role, name in names if role in columns})
 
     @property
     def free_rows(self) -> int:
-        """The number of further rows that fit into the memory limit, whatever the types of their columns."""
+        """The number of additional rows that certainly fit into the memory limit, even if their columns are wide."""
         return max(self.statistic.memory_limit - self.nbytes, 0) // WIDEST
 
     def needs_preparation(self, rows: int) -> bool:
-        """Return whether rows may exceed the memory limit. If so, the general path checks the limit."""
+        """Return whether `rows` more rows may exceed the memory limit, which only the general path checks."""
         return self.free_rows < rows
 
     def _check_partition(self, ids: Array) -> None:
@@ -225,7 +225,7 @@ class GroupCounter(Counter):
                 )
 
     def _reserve_bytes(self, size: int) -> None:
-        """Check that `size` more bytes fit into the memory limit; if they do not, write the earlier rows to disk."""
+        """If `size` more bytes exceed the memory limit, write the earlier rows to disk, or raise MemoryLimitError."""
         limit, used = self.statistic.memory_limit, self.kept.nbytes + (0 if self.lone else self.before.nbytes)
         if used + size <= limit or self.statistic.sample_rows:
             return
@@ -270,7 +270,7 @@ class GroupCounter(Counter):
             tuple(select_sample(r, level)[0] for r in raws),
             tuple(s.drop_beyond(level).without_front_parts() for s in kept.settled),
         )
-        # This is one call into C, so an interrupt leaves either the old rows or the new ones.
+        # Assign all attributes in one call into C, so that an interrupt cannot leave only some of them changed.
         self.__dict__.update(level=level, kept=fresh, flats=self.flats | {"dropped": dropped})
 
     # -- making a state -----------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ class GroupCounter(Counter):
     def state(self) -> State:
         """Return the counted rows as a state.
 
-        Without slices the rows stay unsorted until a result needs them in order.
+        In a state without slices, the rows are not sorted until a result needs their order.
         """
         if not self.lone:
             return self._build_sliced_state()

@@ -32,9 +32,9 @@ Path = tuple[tuple[str, Axis], ...]
 class Level:
     """The cells of one level of a path.
 
-    For each cell the level stores its parent (the cell of the level above) and the code of its key. A table maps these
-    two numbers to the cell. `count` is the number of valid cells; it is updated last. `is_stale` is True while the
-    table is being written. If an interrupt leaves it True, the next call rebuilds the table from the first `count`
+    For each cell, the level stores its parent (the cell of the level above) and the code of its key. A table maps these
+    two numbers to the cell. `count`, the number of valid cells, is updated after the table. `is_stale` is True while
+    the table is being written. If an interrupt leaves it True, the next call rebuilds the table from the first `count`
     cells.
 
     Parameters
@@ -46,12 +46,12 @@ class Level:
     def __init__(self, words: int = 1) -> None:
         self.words, self.count, self.is_stale = words, 0, False
         self.parents, self.codes = np.empty(64, np.int64), np.empty(64 * words, np.int64)
-        # A plain table has an element for each parent and each code from `low` to `low + extent`. If `extent` is 0, the
-        # table is a hash table.
+        # A plain table has an element for each parent and each code from `low` to `low + extent - 1`. If `extent` is 0,
+        # the table is a hash table.
         self.low, self.extent = 0, 1 if words == 1 else 0
         self.table = np.full(256, -1, np.int32)
-        # A cache that is used only for shards. The second item contains the cell of each shard; the first is the table
-        # from which these cells were computed.
+        # A cache that is used only for shards. The first item is the value of `table` from which the second item, the
+        # cell of each shard, was computed.
         self.shards: tuple[Any, Ints] = None, self.codes[:0]
 
     def locate(self, above: Ints, parents: int, codes: Ints | DictionaryCodes) -> Ints:
@@ -115,7 +115,7 @@ class Level:
         low, high = min(low, first), max(high + 1, first + self.extent)
         if low == self.low and high == low + self.extent and parents * self.extent <= len(self.table):
             return
-        # Cover some more codes than necessary, so that the next new code does not cause another rebuild.
+        # Extend the table by more codes than necessary, so that it need not be rebuilt for each new code.
         if high - low > self.extent:
             high += (high - low) // 2
         self._span(low, high, parents + parents // 2)
@@ -161,7 +161,7 @@ class Level:
 
 
 class Index:
-    """The cells of all paths (sequences of columns). A state without axes has the empty path, with a single cell."""
+    """The cells of all paths (sequences of columns); a state without axes has the empty path, with a single cell."""
 
     def __init__(self) -> None:
         self.levels: dict[Any, Level] = {}
@@ -188,7 +188,7 @@ class Index:
         path : Path
             The columns whose values identify a cell.
         codes : callable
-            Called with a (column, axis) of the path. Returns the code of each row.
+            A function that takes an item of the path (a column and its axis), and returns the code of each row.
         cache : dict
             The cells already found for this batch, by path. Paths with the same beginning share them.
         """
@@ -204,14 +204,13 @@ class Index:
     def shards(self, path: Any, units: Ints, salt: Any) -> Ints | None:
         """Return the cell of each unit, such as a user, if shards are the only axis.
 
-        Returns None if a unit may belong to a new cell; in that case, call `locate`. The result is a buffer that the
+        Returns None if a unit may need a new cell, which `locate` must then create. The result is a buffer that the
         next call overwrites.
         """
         level = self.levels.get(path)
         if level is None or level.is_stale:
             return None
-        # The array `cells` contains the cell of each shard. Compute it again if the table or the number of cells has
-        # changed.
+        # `cells` contains the cell of each shard. Compute it again if the table or the number of cells has changed.
         table, cells = level.shards
         if table is not level.table or len(cells) != path[0][1].size or cells.max() + 1 != level.count:
             cells = np.full(path[0][1].size, -1, np.int64)
@@ -223,9 +222,9 @@ class Index:
         return None if find_shard_cells(units, salt, cells, out) else out
 
     def codes(self, path: Any) -> Ints:
-        """Return the codes that identify each cell: a matrix with a row per cell.
+        """Return the codes that identify each cell: a matrix with a row for each cell.
 
-        The matrix has one column for each level of the path, but two columns for a level of groups.
+        The matrix has one column for each level of the path, or two if the level consists of groups.
         """
         if not path:
             return np.zeros((1, 0), np.int64)
@@ -246,11 +245,11 @@ class Index:
         return sum(level.count for level in self.levels.values())
 
     def mark(self) -> Any:
-        """Return what `restore` needs: the numbers of cells, and the kinds of keys."""
+        """Return what `restore` needs: the number of cells of each path, and the type of the keys of each column."""
         return {p: level.count for p, level in self.levels.items()}, {n: k.kind for n, k in self.keys.items()}
 
     def restore(self, mark: Any) -> None:
-        """Remove all cells that were added after the call of `mark`, and restore the kinds of keys."""
+        """Remove all cells that were added after the call of `mark`, and restore the types of keys."""
         counts, kinds = mark
         for path, level in self.levels.items():
             level.truncate(counts.get(path, 0))
@@ -268,7 +267,7 @@ def encode_keys(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: I
 
     A negative rank stands for a special key, such as a missing one, and is returned unchanged.
     """
-    # A shard is a number, which is also its code.
+    # The code of a shard is the number of the shard.
     if axis.kind == "shard":
         codes = np.asarray(words.values, np.int64)
         if len(codes):
@@ -279,9 +278,9 @@ def encode_keys(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: I
 
 
 def locate_keys(index: Index, path: Any, codes: Ints, above: Ints, first: int = 0) -> Ints:
-    """Return the cell of each key. Column i of the matrix `codes` contains the codes for level `first + i` of the path.
+    """Return the cell of each key; column i of `codes` contains the codes for level `first + i` of the path.
 
-    If `first` is not 0, `above` is the cell of each key on the level before `first`.
+    `above` is the cell of each key on the level before `first`; it is ignored if `first` is 0.
     """
     if len(path) <= first:
         return above
@@ -303,7 +302,7 @@ def _constant(codes: Ints) -> Callable[[Any], Ints]:
 
 
 def rank_keys(index: Index, path: Any, codes: Ints) -> tuple[tuple[Vocabulary, ...], Ints]:
-    """Return the vocabulary of each column of the path, and the keys of cells as ranks in these vocabularies."""
+    """Convert the codes of cells to ranks in the sorted keys of each column; return these keys, and the ranks."""
     out, words = np.empty_like(codes), []
     for i, (name, axis) in enumerate(path):
         if axis.kind != "shard":

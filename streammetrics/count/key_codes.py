@@ -29,8 +29,9 @@ Ints = NDArray[np.int64]
 
 # The number of slots of a new hash table.
 FREE = 1 << 10
-# The first code for integers of 2**63 or more. Such an integer is stored as the int64 with the same bits, so 2**64 - 1,
-# for example, would be confused with -1. These integers therefore have a table of their own.
+# The first code for integers of 2**63 or more. Such an integer is stored as the int64 with the same bits: 2**64 - 1,
+# for example, as -1. To avoid confusion with negative integers, these integers have a separate table, and codes from
+# here.
 BIG_CODE_BASE = 1 << 40
 
 
@@ -47,17 +48,17 @@ def ensure_capacity(array: NDArray[Any], size: int, used: int) -> NDArray[Any]:
 
 
 class KeyTable:
-    """A list of keys, and a hash table with open addressing that maps each key to its position in the list, its code.
+    """A list of keys, and a hash table (open addressing) from each key to its code, which is its index in the list.
 
-    `count` is the number of valid keys; it is updated last. `is_stale` is True while the hash table is being written.
-    If an interrupt leaves it True, the next call rebuilds the table from the first `count` keys.
+    `count`, the number of valid keys, is updated after the hash table. `is_stale` is True while the hash table is being
+    written. If an interrupt leaves it True, the next call rebuilds the table from the first `count` keys.
     """
 
     def __init__(self) -> None:
         self.count, self.slots, self.is_stale = 0, np.full(FREE, -1, np.int32), False
 
     def insert_up_to(self, count: int) -> None:
-        """Insert the keys with codes below `count` into the hash table, which is enlarged when it is half full."""
+        """Insert all keys with codes below `count` into the hash table; enlarge it if it would be over half full."""
         first = 0 if self.is_stale or 2 * count > len(self.slots) else self.count
         self.is_stale = True
         if not first:
@@ -146,7 +147,8 @@ class TextCodes(KeyTable):
     def _insert(self, first: int, count: int) -> None:
         rest, own = self.offsets[first : count + 1].copy(), self.offsets
         numbers = np.empty(count - first, np.int64)
-        # The kernel also writes the offsets of each new string. These equal the stored offsets, so they do no harm.
+        # The kernel also writes the offsets of each string that it inserts. This changes nothing, because the strings
+        # come from `stored`, where they have the same offsets.
         encode_texts(self.stored, rest[:-1], rest[1:], self.stored, own[:-1], own[1:], first, self.slots, numbers, True)
 
     @property
@@ -181,7 +183,7 @@ class DictionaryCodes:
 
 
 class KeyCodes:
-    """Codes for the keys of one column. All keys have one kind, such as integers or dates: the kind of the first key.
+    """Codes for the keys of one column, all of which have the kind of the first key, such as integers or dates.
 
     Parameters
     ----------
@@ -199,8 +201,8 @@ class KeyCodes:
     def encode(self, raw: Any) -> Ints | DictionaryCodes:
         """Return the code of the key of each row; a missing key gets the code `NULL`.
 
-        `raw` is the column as the user passed it. For a dictionary-encoded column, the result may be `DictionaryCodes`,
-        in which the kernel that finds cells looks up the code of each row.
+        `raw` is the column as the user passed it. For a dictionary-encoded column, the result may be `DictionaryCodes`.
+        The kernel that finds cells then looks up the code of each row.
 
         Raises
         ------
@@ -222,8 +224,8 @@ class KeyCodes:
             return self._encode_with_nulls(*content)
         (data, offsets), index, missing = content
         numbers = self._texts.encode(data, offsets[:-1], offsets[1:])
-        # Decimals become strings whose order differs from that of the Arrow dictionary, so their codes cannot be
-        # reused.
+        # Store the codes only for strings and bytes. Decimals have been converted to strings in another order than the
+        # Arrow dictionary, so their codes do not fit its indices.
         if missing is None and whole and kind in ("string", "bytes"):
             self._last = column.dictionary, kind, numbers
         if missing is not None:
@@ -231,12 +233,12 @@ class KeyCodes:
         return np.asarray(numbers.take(index), np.int64)
 
     def _encode_rows(self, n: int, blocks: Iterable[tuple[slice, Texts | None]]) -> Ints | None:
-        """Return the codes of n strings, given in blocks of rows; None if a block does not consist of strings."""
+        """Return the codes of a column of n strings, read block by block; None if a block does not contain strings."""
         codes, kind = np.empty(n, np.int64), ""
         for rows, texts in blocks:
             if texts is None:
                 return None
-            # Check the kind before new strings get codes, so that a batch with a wrong kind of keys adds no codes.
+            # Check the kind before new strings get codes, so that a batch with keys of the wrong kind adds no codes.
             if self.kind:
                 self.accept_kind(texts.kind)
             some = slice(None) if texts.missing is None else ~texts.missing
@@ -254,7 +256,7 @@ class KeyCodes:
         return self._encode_with_nulls(values, missing)
 
     def find_integer_table(self, kind: str) -> IntegerCodes | None:
-        """Return the table of integer keys; None if keys are of another kind, or if the table must be rebuilt first."""
+        """Return the table of integer keys; None if keys have another kind, or if the table must be rebuilt first."""
         return None if self.kind != kind or self._ints.is_stale else self._ints
 
     def _encode_with_nulls(self, values: NDArray[Any], missing: Any) -> Ints:
@@ -267,7 +269,7 @@ class KeyCodes:
         return self._ints.count + self._big.count + self._texts.count
 
     def accept_kind(self, kind: str) -> None:
-        """Raise InvalidInputError if earlier keys are of a different kind; otherwise remember this kind."""
+        """Raise InvalidInputError if earlier keys have a different kind; otherwise store `kind`."""
         if self.kind and self.kind != kind:
             before, now = (k.removeprefix("shard of ") for k in (self.kind, kind))
             raise InvalidInputError(
@@ -289,7 +291,7 @@ class KeyCodes:
     # -- conversion between codes and finished states ------------------------------------------------------------------
 
     def rank_codes(self, codes: Ints) -> tuple[Vocabulary, Ints]:
-        """Return a vocabulary of the keys with these codes, and the rank of each key in it.
+        """Return the sorted keys with these codes, as a vocabulary, and convert the codes to ranks in it.
 
         A negative code stands for a special key, such as a missing one, and is returned unchanged.
         """
@@ -326,9 +328,9 @@ class KeyCodes:
 
 def _select_codes(codes: Ints, indices: NDArray[Any]) -> Ints | DictionaryCodes:
     """Return the codes at these indices: as `DictionaryCodes` if a kernel can look them up, otherwise as an array."""
-    # A kernel does not check indices, so it gets them only if all of them are in range. Negative indices are large
-    # numbers when they are read as unsigned integers, so they are out of range, too. If the dictionary has more codes
-    # than the batch has rows, return an array, because `Level.locate` would examine all codes of the dictionary.
+    # Kernels do not check indices, so return `DictionaryCodes` only if all indices are in range. The unsigned view
+    # detects negative indices, too, because they become large numbers. If the dictionary has more codes than the batch
+    # has rows, return an array, because `Level.locate` would examine all codes of the dictionary.
     if indices.dtype != np.int32 or len(codes) > len(indices) or indices.view(np.uint32).max() >= len(codes):
         return codes.take(indices)
     return DictionaryCodes(codes, indices)
@@ -339,12 +341,13 @@ def _sort_distinct(values: Ints) -> Ints:
 
     `np.unique` does the same with a hash table, which takes ten times as long for a million distinct values.
     """
-    # In time order, long runs of rows have the same window, so drop repeated values before sorting, too.
+    # Repeated values are dropped before sorting, too. This saves time if, for example, rows are in order of time and
+    # the values are windows, because long runs of values are then equal.
     return _drop_repeated(np.sort(_drop_repeated(values)))
 
 
 def _drop_repeated(values: Ints) -> Ints:
-    """Return the values without those that equal the value before them."""
+    """Return the values, without each value that equals the value directly before it."""
     is_first = np.empty(len(values), bool)
     is_first[:1] = True
     np.not_equal(values[1:], values[:-1], out=is_first[1:])

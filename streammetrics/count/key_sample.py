@@ -1,7 +1,7 @@
 """The counter of a random sample of distinct keys, chosen by hash.
 
-A cell has a level: keys whose hash begins with fewer zero bits than the level are skipped. All other keys are buffered,
-and merged into the sample later.
+Each cell has a level. Keys whose hash begins with fewer zero bits than the level are skipped. All other keys are
+buffered, and merged into the sample later.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from .tallies import LiveExactRows
 
 __all__ = ["KeyCounter"]
 
-# The sample is reduced when it has more than 2 * n + FEW keys, where n is the number of keys after the last reduction.
+# The sample is reduced if it has more than 2 * n + FEW keys, where n is the number of keys after the last reduction.
 FEW = 1 << 16
 
 
 class KeyCounter(Counter):
-    """Counts keys, such as user ids, in a random sample of distinct keys that is chosen by hash."""
+    """A counter that keeps a random sample of the distinct keys, such as user IDs, chosen by hash."""
 
     statistic: KeySample
     keys_after_thinning = 0
@@ -47,7 +47,7 @@ class KeyCounter(Counter):
         entries, levels = thin_keys(old.consolidate(), self.flats["level"], self.statistic.limit)
         fresh = LiveExactRows(old.shift, lone=self.lone)
         fresh.set_entries(entries)
-        # This is one call into C, so an interrupt leaves either the old sample or the new one.
+        # Assign all attributes in one call into C, so that an interrupt cannot leave only some of them changed.
         flats = self.flats | {"level": levels}
         self.__dict__.update(tallies={"keys": fresh}, flats=flats, keys_after_thinning=len(entries))
 
@@ -66,8 +66,8 @@ class KeyCounter(Counter):
             live.high[first:end] = cells[kept]
         row_counts = self.flats["rows"] + np.bincount(cells, minlength=len(self.flats["rows"]))
         kind, kinds = kind_number(columns["value"].source, np.zeros(0)), self.flats["kinds"]
-        # Record the kind of the keys, such as integers, for each cell of these rows. Skip this if all cells have it
-        # already.
+        # For each cell of these rows, store the kind of the keys, such as integers. Skip this if all cells have had
+        # keys of this kind before.
         if not kinds[:, kind].all():
             kinds = kinds.copy()
             kinds[cells, kind] = 1

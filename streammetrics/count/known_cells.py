@@ -17,7 +17,7 @@ __all__ = ["KnownCells"]
 
 Ints = NDArray[np.int64]
 
-# For batches of at most this many rows, the arrays of cells are kept for the next batch.
+# The array that `find` fills is kept for the next batch unless the batch has more rows than this.
 MOST_ROWS = 1 << 16
 
 
@@ -39,12 +39,12 @@ class KnownCells:
             (index.levels[path[: i + 1]], index.key_codes(name), "bool" if dtypes[i].kind == "b" else "integer")
             for i, (name, _) in enumerate(path)
         ]
-        # The array in which `find` returns the cell of each row on each level. There is a level for each column. The
-        # next call overwrites this array. It is not kept after a batch with more than MOST_ROWS rows.
+        # The cell of each row on each level; there is one level for each column. `find` returns the last row of this
+        # array, and the next call overwrites it. For batches of more than MOST_ROWS rows, a temporary array is used.
         self._cells = np.empty((len(path), 0), np.int64)
 
     def find(self, *keys: NDArray[Any]) -> Ints | None:
-        """Return the cell of each row; None if a key or a cell is new, or if earlier keys are of a different kind."""
+        """Return the cell of each row; None if a key or a cell is new, or if earlier keys have another type."""
         above, rows = NOTHING, len(keys[0])
         cells = self._cells if self._cells.shape[1] >= rows else np.empty((len(self._steps), rows), np.int64)
         if rows <= MOST_ROWS:

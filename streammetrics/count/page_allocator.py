@@ -1,8 +1,8 @@
 """Allocate large arrays in memory pages of their own.
 
-Histograms allocate and free arrays of many megabytes again and again. On the C heap this leaves gaps, which are not
-returned to the system, so the memory of the process grows far beyond the total size of its arrays. A large array is
-therefore placed in an anonymous memory map. The pages of the map are returned to the system when the array is freed,
+Histograms repeatedly allocate and free arrays of many megabytes. On the C heap, this leaves gaps that are not returned
+to the system, so that the process takes far more memory than its arrays. A large array is therefore placed in an
+anonymous memory map. The pages of the map are returned to the system when the array is freed,
 and they take no memory until something is written to them.
 """
 
@@ -22,7 +22,8 @@ Array = NDArray[Any]
 # Smaller arrays are allocated on the heap, because a memory map would take more time than it is worth.
 MIN_MAPPED_BYTES = 1 << 22
 MAP_FLAGS: dict[str, int] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-# Huge pages cause one page fault per 2 MiB rather than per 4 KiB. This saves a fifth of the time of a sort.
+# With huge pages, a page fault occurs once per 2 MiB rather than once per 4 KiB, which saves a fifth of the time of a
+# sort.
 HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
@@ -42,7 +43,7 @@ def allocate(size: int, dtype: Any) -> Array:
     except OSError as error:
         raise MemoryError(f"not enough memory for an array of {nbytes:,} bytes: {error}") from error
     if HUGE_PAGES is not None:
-        # A system without huge pages refuses the request. In that case, the array has pages of the usual size.
+        # A system without huge pages raises an error. In that case, the array has pages of the usual size.
         with suppress(OSError):
             pages.madvise(HUGE_PAGES)
     return np.frombuffer(pages, dtype)
@@ -51,7 +52,7 @@ def allocate(size: int, dtype: Any) -> Array:
 def allocate_zeros(size: int, dtype: Any) -> Array:
     """Return an array of zeros. Pages to which nothing is written take no memory."""
     array = allocate(size, dtype)
-    # The pages of a memory map are zeros from the start.
+    # Only an array on the heap (without `base`) must be filled. A new memory map already contains zeros.
     if array.base is None:
         array[:] = 0
     return array

@@ -28,14 +28,14 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
-# The buffered pairs are moved to buckets when there are at least this many.
+# Buffered pairs are moved to buckets as soon as there are at least this many.
 WAIT = 1 << 20
-# The smallest size of a buffer, in pairs.
+# The smallest number of pairs for which a buffer has space.
 AHEAD = 1 << 12
 
 
 class WaitingPairs:
-    """The pairs of large cells: pairs in buckets, and buffered pairs that are moved to buckets later."""
+    """The pairs of large cells: older pairs in buckets, and newer pairs in a buffer."""
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
@@ -48,9 +48,10 @@ class WaitingPairs:
         return self.entries.nbytes + sum(a.nbytes for a in (self.x, self.y, self.cells, self.weights))
 
     def collect_arguments(self) -> tuple[Any, ...]:
-        """Return the arrays to which the kernel writes.
+        """Return the arrays to which the kernel writes pairs.
 
-        These are the first and the second number of each pair, its cell, its weight, and the number of pairs.
+        Four arrays contain the first number, the second number, the cell and the weight of each pair. The last array
+        contains a single number: how many pairs there are.
         """
         return self.x, self.y, self.cells, self.weights, self.used
 
@@ -77,7 +78,7 @@ class WaitingPairs:
 
 
 def _sort_entries(entries: Entries) -> Entries:
-    """Return entries in canonical form: sorted, with each code only once. All entries must have a count of 1."""
+    """Sort entries, and merge entries with the same code; each entry must have a count of 1."""
     if entries.excess is not None:
         return tally.sort_entries(entries)
     live = LiveExactRows(entries.shift, lone=False)
@@ -87,7 +88,7 @@ def _sort_entries(entries: Entries) -> Entries:
 
 
 class PairCounter(FoldingCounter):
-    """Adds pairs of numbers, such as targets and predictions, to a joint histogram."""
+    """A counter that adds pairs of numbers, such as targets and predictions, to a joint histogram."""
 
     statistic: JointHistogram
 
@@ -134,7 +135,7 @@ class PairCounter(FoldingCounter):
             return
         if not self._is_bucketed and self._exact.is_full(rows * VIEWS):
             self.fold_large_cells()
-        # Folding, just above, may have replaced exact rows with buckets, so check again.
+        # Check again, because `fold_large_cells` may have moved the exact rows to buckets.
         if not self._is_bucketed:
             self._exact.reserve(rows * VIEWS, self.statistic.exact_rows_limit, weighted=weighted)
 
@@ -153,7 +154,7 @@ class PairCounter(FoldingCounter):
         """Replace the buckets, the levels (bucket widths) and other attributes in a single step."""
         exact = others.pop("exact", self.tallies["exact"])
         tallies = {"exact": exact, "rows": WaitingPairs(entries)}
-        # This is one call into C, so an interrupt leaves either all old values or all new ones.
+        # Assign all attributes in one call into C, so that an interrupt cannot leave only some of them changed.
         self.__dict__.update(tallies=tallies, flats=self.flats | {"level": levels}, **others)
 
     @property

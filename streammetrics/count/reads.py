@@ -26,11 +26,11 @@ class Read(NamedTuple):
     state : State
         The state to which rows are added. It may be empty.
     binding : Binding
-        The column of each role that the state reads.
+        For each role that the state reads, such as "label", the name of the column.
     ranks : bool, optional
         Whether only the order of the scores matters; None if this is unknown.
     latest : tuple of (axis, Latest)
-        For each axis of event time that has a limit, the latest time that a batch may contain.
+        The latest time that a batch may contain, for each axis of event time with such a limit.
     """
 
     state: State
@@ -45,7 +45,7 @@ class Read(NamedTuple):
 
     @property
     def times(self) -> tuple[tuple[Axis, EventTime], ...]:
-        """The axes of epochs (ranges of time or of steps), each with the `EventTime` that converts its column."""
+        """The axes of windows (of time or of steps), each with the `EventTime` that converts its column."""
         latest = dict(self.latest)
         epochs = [a for a in self.state.axes if a.kind in EPOCHS]
         return tuple((a, EventTime(EPOCHS[a.kind], a.size, latest.get(a))) for a in epochs)

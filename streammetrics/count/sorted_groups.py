@@ -1,7 +1,7 @@
 """The counter of groups in a log that is sorted by group.
 
-A group is closed when the next group begins. The rows of a closed group are added to sums, and are then no longer
-needed. The first and the last group of a part of the log may continue in other parts, so the rows of these two groups
+A group is complete, or closed, when the next group begins. Its rows are then added to sums, and are no longer needed.
+However, the first and the last group of a part of the log may continue in other parts, so the rows of these two groups
 are kept.
 """
 
@@ -30,8 +30,8 @@ __all__ = ["SortedCounter"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
-# Adding groups to the exact sums has a large fixed cost. Closed groups are therefore added only when more than this
-# many groups, or more than this many batches of groups, are waiting.
+# Adding groups to the exact sums has a large fixed cost. Closed groups are therefore added only if there are more than
+# MAX_WAITING_GROUPS of them, or if they come from more than MAX_WAITING_BATCHES batches.
 MAX_WAITING_GROUPS, MAX_WAITING_BATCHES = 1 << 17, 1 << 10
 Call = Callable[[], Any]
 
@@ -44,11 +44,11 @@ class SortedContent(NamedTuple):
     first, last : int
         The keys of the first and the last group.
     head, tail : tuple of dict
-        The rows of the first and the last group. The tail is empty while there is only one group.
+        The rows of the first and of the last group. `tail` is empty if there is only one group.
     wait : tuple of Groups
         Closed groups that have not been added to the sums yet.
     sums : dict, optional
-        The sums over all other closed groups; None if there are none.
+        The sums over all closed groups that have been added; None if there are none.
     rows : (int, int)
         The numbers of negative and positive rows in closed groups.
     """
@@ -62,7 +62,7 @@ class SortedContent(NamedTuple):
     rows: tuple[int, int] = (0, 0)
 
     def close_groups(self, parts: tuple[RawRows, ...]) -> SortedContent:
-        """Return this content after adding closed groups. `parts` contains all of their rows, sorted by group."""
+        """Return this content with more closed groups, whose rows are in `parts`, sorted by group."""
         n = sum(len(p["labels"]) for p in parts)
         if not n:
             return self
@@ -75,7 +75,7 @@ class SortedContent(NamedTuple):
         return content.sum_waiting_groups() if too_many else content
 
     def sum_waiting_groups(self) -> SortedContent:
-        """Return this content after adding all waiting groups to the sums."""
+        """Return a copy of this content in which all waiting groups have been added to the sums."""
         fresh = sum_groups(Groups.concat(self.wait))
         return self._replace(wait=(), sums=fresh if self.sums is None else add_sums(self.sums, fresh))
 
@@ -146,7 +146,7 @@ class SortedCounter(Counter):
         content, last = self.content, int(ids[-1])
         if content is None:
             content = SortedContent(int(ids[0]), int(ids[0]), (), ())
-        # The position of the first row that does not continue the last group of the earlier batches.
+        # The first rows of this batch may continue the last group of the earlier batches. `open_end` is their number.
         open_end = int(np.searchsorted(ids, content.last, "right"))
         if open_end:
             open_rows = copy_rows(fresh, 0, open_end)
@@ -156,7 +156,7 @@ class SortedCounter(Counter):
                 content = content._replace(tail=(*content.tail, open_rows))
         if last == content.last:
             return content
-        # The position where the last group of this batch, which stays open, begins.
+        # The last group of this batch may continue in the next batch, so it stays open. `last_begin` is its first row.
         last_begin = int(np.searchsorted(ids, last, "left"))
         between = {n: c[open_end:last_begin] for n, c in fresh.items()}
         return content.close_groups((*content.tail, between))._replace(
@@ -198,7 +198,7 @@ class SortedCounter(Counter):
         flats["begins"], flats["ends"] = np.zeros((2, len(inner)), np.int64)
         if len(inner):
             flats["begins"][0] = flats["ends"][-1] = 1
-        # `self.flats` contains only the arrays `dropped` and `rounded`, if they exist.
+        # Add the arrays `dropped` and `rounded`, if they exist. `self.flats` contains no others.
         flats |= {n: a.copy() for n, a in self.flats.items()}
         fresh = statistic.with_cells(
             Cells((), np.zeros((1, 0), np.int64), (), inner, None, flats, {"scores": entries})
@@ -207,5 +207,5 @@ class SortedCounter(Counter):
 
 
 def copy_rows(rows: RawRows, first: int, end: int) -> RawRows:
-    """Return a copy of some rows. A view would change if the user reused the arrays of the batch."""
+    """Return a copy of the rows from `first` to `end` (exclusive), because the user may reuse the original arrays."""
     return {n: c[first:end].copy() for n, c in rows.items()}

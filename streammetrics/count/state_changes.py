@@ -16,7 +16,7 @@ __all__ = ["StateChange", "apply_changes", "merge_log_parts", "replace_states"]
 
 
 class LockedStates(Protocol):
-    """The members of an updater that a change uses: its lock, its list of reads, and its states."""
+    """The attributes of an updater that a change uses: its lock, its list of reads, and its states."""
 
     lock: Any
     reads: Any
@@ -37,7 +37,7 @@ def merge_log_parts(reads: Sequence[Read], ours: Sequence[State], theirs: Sequen
     Raises
     ------
     IncompatibleStateError
-        The last query of one part is the first query of the other part, or another error of `State.merge`.
+        The last query of one part is the first query of the other part, or `State.merge` raises this error.
     """
     return [
         a.merge(b).with_block_ends(BlockEnds.join([a.block_ends, b.block_ends], read.block_column))
@@ -46,19 +46,19 @@ def merge_log_parts(reads: Sequence[Read], ours: Sequence[State], theirs: Sequen
 
 
 def apply_changes(changes: Sequence[StateChange]) -> None:
-    """Apply changes to different updaters. If one of them raises an error, none is applied.
+    """Apply changes to different updaters; if one of them raises an error, none is applied.
 
-    All updaters are locked meanwhile, so rows that another thread counts are not lost, and no thread sees only some of
-    the changes.
+    All updaters are locked until all changes are applied. Therefore rows that another thread counts are not lost, and
+    no thread sees only some of the changes.
     """
     updaters = [one.updater for one in changes]
     _replace_under_locks(updaters, lambda: [tuple(one.how(one.updater._read_states())) for one in changes])
 
 
 def replace_states(updaters: Sequence[LockedStates], states: Iterable[State]) -> None:
-    """Replace the states of several updaters together: all of them or none.
+    """Replace the states of several updaters: either all of them or none.
 
-    `states` lists the states of the first updater, then those of the second updater, and so on.
+    `states` contains the states of the first updater, followed by those of the second updater, and so on.
     """
     rest = iter(states)
     by_updater = [tuple(islice(rest, len(updater.reads))) for updater in updaters]

@@ -1,12 +1,12 @@
-"""Tallies: histograms that are still growing, in the form to which kernels write fastest.
+"""Tallies: histograms to which rows are still added, in forms to which kernels can write fast.
 
-A place is a possible value of a row, such as a score bucket. A tally counts the rows in each place of each cell (such
+A place is a possible value of a row, such as a score bucket. A tally counts the rows of each place in each cell (such
 as a slice). A code is an integer that encodes a cell and a place. An entry is a code with its number of rows; a
 finished state has sorted entries. There are four forms:
 
 - A single cell with few places (`LiveTally`, dense) has a 64-bit counter for each place.
-- Several cells that have few places in total have an 8-bit counter for each place. When a counter exceeds 255, the
-  kernel writes the code to a buffer, where it stands for 256 rows.
+- Several cells that have few places in total have an 8-bit counter for each place. When a counter exceeds 255, it
+  starts again at 0, and the kernel writes the code to a buffer, where it stands for 256 rows.
 - In all other cases, and for exact rows (`LiveExactRows`), each row is a code in a buffer. When there are about as many
   codes as entries, the codes are sorted and merged into the entries. So each row is moved only a few times on average.
 - The exact rows of several cells, if these may be converted to buckets, are grouped by cell, and sorted when they are
@@ -40,35 +40,36 @@ __all__ = ["LiveExactRows", "LiveTally", "narrow_codes", "weights_less_one"]
 Array = NDArray[Any]
 I8, U1, U4, U8, F8 = np.int64, np.uint8, np.uint32, np.uint64, np.float64
 
-# The largest number of places (possible values of a row) for which a single cell has a 64-bit counter for each place.
+# A single cell has a 64-bit counter for each place (possible value of a row) if it has at most this many places.
 LONE = (1 << 25) + 2
-# The largest total number of places for which several cells have an 8-bit counter for each place.
+# Several cells have an 8-bit counter for each place if they have at most this many places in total.
 FEW = 1 << 25
-# The same limit for rows with weights, lower because each place needs 16 more bytes.
+# The same limit if rows have weights. It is lower, because each place then needs 16 more bytes.
 FEW_WEIGHTED = 1 << 20
 # If a cell has at most this many places, a kernel finds the places that have rows; otherwise numpy does.
 MANY_PLACES = 1 << 20
 # For a single cell, the number of exact rows for which the first buffer has space.
 FEW_ROWS = 1 << 17
-# For fewer codes than this, the sort of numpy is the fastest. If a larger buffer has at most this many distinct codes,
-# they are counted in a hash table.
+# Fewer codes than this are sorted by numpy, which is then the fastest. A larger buffer in which at most this many codes
+# are distinct is not sorted; its codes are counted in a hash table.
 FEW_CODES = 2048
-# Codes are sorted as 32-bit integers if there are at least this many. The kernels for this take time to compile.
+# Only if there are at least this many codes, they are converted to 32-bit integers before they are sorted. For fewer
+# codes, compiling the kernels for the conversion would take longer than it saves.
 MANY_CODES = 1 << 15
-# Codes with weights are counted in a table rather than sorted if the largest code is less than this multiple of the
-# number of codes.
+# Codes with weights are counted in a table rather than sorted if the largest code is less than DENSE times the number
+# of codes.
 DENSE = 12
-# Codes are grouped by their high word, which contains the cell, unless the largest high word exceeds about this
-# multiple of the number of codes.
+# Codes are grouped by their high word, which contains the cell, unless the largest high word exceeds about FAR times
+# the number of codes.
 FAR = 64
 # The number of batches for which a new buffer has space.
 AHEAD = 6
-# The buffer may contain this many codes before they are sorted, even if there are fewer entries.
+# The codes in the buffer are not sorted as long as there are at most this many, even if there are fewer entries.
 WAIT = 3 << 20
 
 
 def pad_zeros(array: Array, size: int) -> Array:
-    """Return the array with zeros appended up to `size` items; the array itself if it is already long enough."""
+    """Return the array, extended with zeros to `size` items if it is shorter."""
     if size <= len(array):
         return array
     new = allocate_zeros(size * math.prod(array.shape[1:]), array.dtype).reshape(size, *array.shape[1:])
@@ -79,11 +80,11 @@ def pad_zeros(array: Array, size: int) -> Array:
 def weights_less_one(weights: Array) -> NDArray[np.int64]:
     """Return w - 1 for each weight w as a pair of integers (high, low), with w - 1 = high * 2**-20 + low * 2**-60.
 
-    The pair is rounded only once.
+    The only rounding is that of w to a multiple of 2**-60.
     """
-    # The last bit of a float64 near 1.5 * 2**32 is 2**-20. Adding this constant rounds a number to a multiple of
-    # 2**-20. The difference between the bits of the sum and the bits of the constant is that multiple, as an integer.
-    # The remainder is exact, and is rounded to 2**-60 in the same way. The kernels use the same two additions, so their
+    # The last bit of a float64 near 1.5 * 2**32 is 2**-20, so adding this constant to a number rounds it to a multiple
+    # of 2**-20. Read as integers, the bits of the sum minus the bits of the constant give this multiple. The remainder
+    # is exact, and is rounded to a multiple of 2**-60 in the same way. The kernels use the same two additions, so their
     # results are identical bit for bit.
     high = weights + 1.5 * 2.0**32
     low = (weights - (high - 1.5 * 2.0**32)) + 1.5 * 2.0**-8
@@ -97,7 +98,8 @@ def weights_less_one(weights: Array) -> NDArray[np.int64]:
 def sort(codes: Array, out: Array) -> None:
     """Write sorted codes to `out`, which may be the array of codes itself.
 
-    Each step is one call into C, so a signal handler that raises an error leaves the codes as they were, or sorted.
+    Each step is one call into C. If a signal handler raises an error between two steps, `codes` is therefore either
+    unchanged or sorted.
     """
     words = narrow_codes(codes)
     if words is not None:
@@ -133,9 +135,9 @@ def count_codes(codes: Array) -> tuple[Array, Array]:
 
 
 def narrow_codes(codes: Array) -> Array | None:
-    """Convert codes to 32-bit integers of the same order, which sort twice as fast; None if this is impossible.
+    """Convert codes to 32-bit integers in the same order, which are sorted twice as fast; None if this is impossible.
 
-    It is possible for float32 scores, for example. Fewer than MANY_CODES codes are never converted.
+    It is possible for float32 scores, for example. If there are fewer than MANY_CODES codes, None is returned as well.
     """
     if codes.dtype != U8 or len(codes) < MANY_CODES:
         return None
@@ -160,9 +162,9 @@ def _sort_by_digits(codes: Array) -> None:
 
 @cache
 def numpy_sorts_quicker() -> bool:
-    """Return whether numpy sorts faster than our radix sort, as it does on processors for which its sort is vectorised.
+    """Return whether the sort of numpy is faster than our radix sort, which is measured once in each process.
 
-    The speed is measured once in each process.
+    The sort of numpy is faster on processors for which it is vectorised.
     """
     words = np.arange(8 * FEW_CODES, dtype=U8) * U8(0x9E3779B97F4A7C15)
     return min(_time_sort(np.ndarray.sort, words) for _ in range(3)) < min(
@@ -191,7 +193,7 @@ class LiveTally:
     lone : bool
         Whether there is only one cell.
     is_active : bool
-        Whether rows are counted here. It is False while all cells keep exact rows; no memory is reserved in that case.
+        Whether this object counts rows. If False, no memory is reserved, because all cells still keep exact rows.
     """
 
     entries: Entries
@@ -228,8 +230,8 @@ class LiveTally:
         elif self._fits_byte_counters(cells, weighted=entries.excess is not None):
             here = entries.cells * self.places + entries.places.astype(I8)
             low = fields["low"] = allocate_zeros(cells * self.places, U1)
-            # The byte counter of a place gets the lowest byte of its count. The rest of the count becomes an entry.
-            # These entries count rows in units of 256.
+            # The byte counter of a place gets the lowest byte of its count. The rest of the count becomes an entry,
+            # whose unit is 256 rows.
             low[here] = entries.counts & entries.counts.dtype.type(255)
             fields["excess"] = self._spread_excess(entries, here, len(low))
             high = entries.counts >> entries.counts.dtype.type(8)
@@ -258,7 +260,7 @@ class LiveTally:
         return self.nbytes + 8 * rows
 
     def count_free_rows(self, cells: int) -> int:
-        """Return the number of rows, with or without weights, that can be added without another call of `reserve`."""
+        """Return the number of rows that can be added to `cells` cells without another call of `reserve`."""
         if self.dense or not self.is_active:
             return 1 << 62
         fits_counters = not len(self.low) or cells * self.places <= len(self.low)
