@@ -278,8 +278,8 @@ class LiveTally:
             self.excess = np.zeros(2 * self.places, I8)
 
     def _reserve(self, cells: int, rows: int, weighted: bool) -> None:
-        # Sorting needs memory for the codes, the old entries and the new entries, so codes are sorted when there are
-        # half as many of them as entries.
+        # Sorting needs memory for the codes, the old entries and the new entries. To limit it, sort when there are half
+        # as many codes as entries.
         most = max(WAIT, len(self.entries) // 2)
         if self.waiting[0] + rows > most and self.waiting[0]:
             self._sort_in_waiting()
@@ -292,7 +292,7 @@ class LiveTally:
             if heavy:
                 self.excess = pad_zeros(self.excess, 2 * len(self.low))
         kind, used = tally.find_code_type(cells << self.shift), int(self.waiting[0])
-        # With byte counters, too, the buffer needs space for all rows. If all counters are at 255, each row of the
+        # Reserve space for a code from each row, even with byte counters: if all counters are at 255, each row of the
         # batch may add a code.
         size = used + rows
         if size > len(self.codes) or self.codes.dtype != kind:
@@ -307,15 +307,15 @@ class LiveTally:
             self.weights = new
 
     def _give_up_byte_counters(self, entries: Entries) -> None:
-        """Replace the byte counters with entries. From now on, each row becomes a code in the buffer."""
+        """Replace the byte counters with entries; from then on, each row becomes a code in the buffer."""
         none = {"low": np.zeros(0, U1), "excess": np.zeros(0, I8)}
         self.__dict__.update(entries=entries, waiting=np.zeros(1, I8), codes=np.zeros(0, U4), **none)
 
     def collect_arguments(self) -> tuple[Any, ...]:
         """Return the kernel arguments.
 
-        A dense tally has two arguments: the counters, and the sums of w - 1 over the weights w of the rows. Any other
-        tally has seven, which the module `kernels.tally_codes` describes.
+        For a dense tally, these are the counters, and the sums of w - 1 over the weights w of the rows of each place.
+        For any other tally, these are seven arguments, which the module `kernels.tally_codes` describes.
         """
         if self.dense:
             return self.rows, self.excess
@@ -332,12 +332,12 @@ class LiveTally:
             codes = self.codes[:n]
             sort(codes, codes)  # in place: the order of buffered codes does not matter
             entries = self._insert_codes(codes)
-        # This is one call into C, so even after an interrupt each row is either in the buffer or in the entries, and
-        # never in both.
+        # Assign all attributes in one call into C. After an interrupt, each row is then in the buffer or in the
+        # entries, but never in both.
         self.__dict__.update(entries=entries, weights=np.zeros(0), waiting=np.zeros(1, I8))
 
     def _insert_codes(self, codes: Array) -> Entries:
-        """Return the entries after adding a row for each of these codes, which must be sorted."""
+        """Return the entries with one row added for each of these codes, which must be sorted."""
         old = self.entries
         if len(old) and old.excess is None and int(old.counts.max()) + len(codes) < tally.MANY:
             size = len(old) + len(codes)
@@ -349,7 +349,7 @@ class LiveTally:
         return tally.add_entries(old, tally.canonicalize(Entries(self.shift, *(a[:m] for a in out))))
 
     def _insert_weighted_codes(self, codes: Array, weights: Array) -> Entries:
-        """Return the entries after adding a row for each code, with its weight. Both arrays may be sorted in place."""
+        """Return the entries with a weighted row added for each code. Both arguments may be reordered."""
         old, n = self.entries, len(codes)
         spare = allocate(n, codes.dtype), allocate(n, F8)
         size, most = len(old) + n, int(old.counts.max(initial=0)) + n
@@ -397,7 +397,7 @@ class LiveTally:
         if len(self.rows) <= MANY_PLACES:
             codes, counts = np.empty(len(self.rows), U4), np.empty(len(self.rows), U4)
             n = tally_codes.collect_counters(self.rows, codes, counts)
-        # There are too many places for the kernel, or a count does not fit into 32 bits. numpy handles both.
+        # Use numpy if there are too many places for the kernel, or if a count does not fit into 32 bits.
         if n < 0:
             places = np.flatnonzero(self.rows)
             counts = self.rows[places]
@@ -406,17 +406,18 @@ class LiveTally:
 
 
 class LiveExactRows:
-    """Exact rows: the distinct rows of cells, as codes of two integers (a high and a low word).
+    """The exact rows of cells; each row is a code of two integers, a high and a low word.
 
-    New rows are buffered. They are sorted when they are read, or when the buffer is full.
+    New rows are buffered. When they are read, or when the buffer is full, they are sorted and merged into entries: the
+    distinct rows with the number of times that each occurs.
 
     Parameters
     ----------
     shift : int
         The number of bits of a place (a possible value of a row).
     lone : bool
-        Whether there is only one cell. If so, and if places have at most 64 bits, the high word of each code is 0 and
-        is not stored.
+        Whether there is only one cell. If so, and if places have at most 64 bits, all high words are 0 and are not
+        stored.
     """
 
     entries: Entries
@@ -461,8 +462,8 @@ class LiveExactRows:
     def reserve(self, rows: int, most: int | None, *, weighted: bool) -> None:
         """Reserve memory for `rows` more rows.
 
-        `most` is the largest number of rows that a cell keeps exactly; None if there is no limit. A single cell never
-        needs a buffer for more rows than that.
+        `most` is the largest number of rows that a cell keeps exactly; None if there is no limit. If there is a single
+        cell, the buffer need not be larger.
         """
         if self.is_full(rows):
             self.consolidate()
@@ -492,7 +493,7 @@ class LiveExactRows:
     def consolidate(self) -> Entries:
         """Return all rows as sorted entries.
 
-        The buffers stay the same objects, so kernels can continue to write to them.
+        The arrays of the buffer are not replaced, so kernels can continue to write to them.
         """
         n = int(self.used[0])
         if n:
@@ -505,7 +506,7 @@ class LiveExactRows:
         return entries
 
     def collect_rows(self) -> Entries:
-        """Return all rows as entries: first the sorted entries, then an entry for each buffered row (not sorted)."""
+        """Return all rows as entries: the sorted entries, followed by an unsorted entry for each buffered row."""
         n = int(self.used[0])
         fresh = self._build_waiting_entries(n)
         if not len(self.entries):
@@ -530,22 +531,22 @@ class LiveExactRows:
         return tally.add_entries(old, fresh) if len(old) else fresh
 
     def _insert_codes(self, n: int) -> Entries:
-        """Return the entries of a single cell after adding a row for each of the first `n` buffered codes."""
+        """Return the entries of a single cell with a row added for each of the first `n` buffered codes."""
         old, low = self.entries, self.low[:n]
         if not len(old):
             codes, counts = count_codes(low)
             return Entries(self.shift, codes, counts, None, np.zeros(len(codes), U4))
         out = allocate(len(old) + n, U8), allocate(len(old) + n, U4)
         if 8 * n < len(old):
-            # There are few new codes: a binary search finds the position of each, and the entries between two positions
-            # are copied as one block.
+            # If there are few new codes, it is fastest to find the position of each by a binary search, and to copy the
+            # entries between two positions as one block.
             m = exact_rows.insert_sorted(old.codes, old.counts, *count_codes(low), *out)
         else:
             m = tally_codes.add_sorted(old.codes, old.counts, sorted_copy(low), *out)
         return Entries(self.shift, trim(out[0], m), trim(out[1], m), None, np.zeros(m, U4))
 
     def _count_few_distinct(self, n: int) -> Entries | None:
-        """Return the first `n` buffered rows as entries, counted in a hash table; None if too many codes are distinct."""
+        """Count the first `n` buffered rows in a hash table, and return entries; None if there are too many entries."""
         high, low, counts = np.empty(FEW_CODES, U4), np.empty(FEW_CODES, U8), np.empty(FEW_CODES, U4)
         m = exact_rows.count_few_codes(self.high[:n], self.low[:n], high, low, counts)
         if m < 0:
@@ -554,9 +555,9 @@ class LiveExactRows:
         return Entries(self.shift, low[order], counts[order], None, high[order])
 
     def _sort_waiting(self, n: int) -> Entries:
-        """Return the first `n` buffered rows as sorted entries. These rows have no weights."""
-        # A counting sort needs a counter for each possible high word. If there are far more of these than rows, almost
-        # all counters would be zero, so use another sort.
+        """Return the first `n` buffered rows, which must not have weights, as sorted entries."""
+        # The counting sort below needs a counter for each possible high word. If there are far more possible high words
+        # than rows, almost all counters would be zero, so use another sort.
         if not self.low_words_only and int(self.high[:n].max()) > FAR * n + MANY_PLACES:
             return tally.sort_entries(self._build_waiting_entries(n))
         if self.low_words_only:
@@ -573,7 +574,6 @@ class LiveExactRows:
                 sort(group, group)
         runs = np.empty(n, U4), np.empty(n, U8), np.empty(n, U4)
         m = exact_rows.count_sorted_codes(low, ends, names, *runs)
-        # A view would keep the whole buffer in memory. A result that is much shorter than the buffer is therefore
-        # copied.
+        # A view would keep the whole array in memory. Copy the result if the array is much longer.
         h, c, k = (a[:m] if 4 * m > 3 * n else a[:m].copy() for a in runs)
         return Entries(self.shift, c, k, None, h)

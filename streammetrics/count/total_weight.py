@@ -18,9 +18,9 @@ Array = NDArray[Any]
 
 
 def collect_weights(prepared: Sequence[PreparedRows]) -> list[Array]:
-    """Return the columns of weights, each only once, even if several states read it.
+    """Return each distinct column of weights once, even if several states read it.
 
-    A matrix, which has a weight for each label, is replaced by the largest weight of each row.
+    A column may be a matrix with a weight for each label. It is then replaced by the largest weight of each row.
     """
     columns = [r.columns["sample_weight"] for r in prepared if "sample_weight" in r.columns]
     distinct = {id(c): c.values for c in columns}.values()
@@ -28,8 +28,9 @@ def collect_weights(prepared: Sequence[PreparedRows]) -> list[Array]:
 
 
 def check_mass(live: LiveCounters, prepared: Sequence[PreparedRows]) -> None:
-    """Raise CounterOverflowError if the total weight of the earlier rows and these rows would reach 2**42."""
-    # A float sum may be too small because of rounding, so the limit is checked against a slightly larger value.
+    """Raise CounterOverflowError if these rows would increase the total weight of all rows to 2**42 or more."""
+    # Because of rounding, the sum may be slightly too small. To be safe, compare a slightly larger value with the
+    # limit.
     for w in collect_weights(prepared):
         if len(w) and live.mass[0] + float(w.sum()) * 1.000001 >= 2.0**42:
             raise overflow_error()
@@ -41,5 +42,5 @@ def overflow_error() -> CounterOverflowError:
 
 
 def max_weight(states: Sequence[State]) -> float:
-    """Return an upper bound on the total weight of each of these states."""
+    """Return the largest total weight that any of these states may have (an upper bound)."""
     return max((s.weight_bound() for s in states), default=0.0)

@@ -1,14 +1,14 @@
 """The counter of histograms of values, such as targets or errors.
 
-The level of a cell is the width of its buckets: level 0 means exact numbers, and each higher level means wider buckets.
-The rows that have been counted determine the level, and further rows can only raise it.
+The level of a cell says how wide its buckets are: level 0 means exact numbers, and each higher level means wider
+buckets. The level is chosen from the rows that have been counted. Additional rows can only raise it.
 
-If a state has several cells, their rows are buffered as codes (integers that contain the cell, the output and the
-bucket), which are sorted from time to time and become entries (code, number of rows). If the state has only one cell,
-there are also windows, one for each output. A window is an array of counters for the range of buckets in which
-most values of the output lie. A kernel directly increments the counter of a value in this range, and buffers all other
-values as codes. If an output has only a few distinct numbers, its window (of the kind `KNOWN`) instead has a counter
-for each of these numbers, which the kernel finds with a hash.
+Rows are buffered as codes, which are integers that contain the cell, the output and the bucket. From time to time the
+codes are sorted and become entries (code, number of rows). If the state has only one cell, there are also windows, one
+for each output. A window is an array of counters for the range of buckets in which most values of the output lie. A
+kernel directly increments the counter of a value in this range, and buffers only the other values as codes. If an
+output has only a few distinct numbers, its window (of the kind `KNOWN`) has a counter for each of these numbers, which
+the kernel finds with a hash.
 """
 
 from __future__ import annotations
@@ -47,27 +47,29 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
-# Windows are opened after this many rows. If a batch has more rows, this many of them determine where the windows lie.
+# Windows (arrays of counters for frequent values) are created after this many rows. If a batch has more rows, a sample
+# of this many rows determines the range of each window.
 FEWEST = 1 << 10
-# Without windows, levels are adapted when the total number of entries and buffered codes exceeds a threshold. The
-# threshold grows with the number of cells, from FEW to MANY.
+# Without windows, levels (bucket widths) are adapted when there are more entries and buffered codes than a threshold.
+# The threshold grows with the number of cells, from FEW to MANY.
 FEW, MANY = 1 << 18, 1 << 22
-# If the sample for a window has at most this many distinct numbers, the window has a counter for each number.
+# If the sample from which a window is created has at most this many distinct numbers, the window has a counter for each
+# of them.
 FEW_NUMBERS = 512
-# KNOWN marks a window with a counter for each number. Such a counter is found by a hash of SLOT_BITS bits. The kernel
-# has the same constants.
+# KNOWN marks a window with a counter for each of a few numbers. The counter is found by a hash of SLOT_BITS bits. The
+# kernel uses the same two constants.
 KNOWN, SLOT_BITS = 2, 12
 SLOTS = 1 << SLOT_BITS
 MULTIPLIERS = [(0x9E3779B97F4A7C15 * (2 * k + 1)) % (1 << 64) for k in range(8)]
 NOT_A_NUMBER = np.int64(-1)
 # The largest number of outputs for which a state uses windows.
 WINDOWS = 64
-# The first windows are adapted when more than this many values are outside of them, and therefore have no counter.
+# The first windows are replaced when more than this many values lie outside of them, and therefore have no counter.
 FEWEST_OUTSIDE = 1 << 13
-# Windows are adapted at the latest when the number of values without a counter exceeds both this number and twice the
+# Windows are replaced at the latest when the number of values without a counter exceeds both this number and twice the
 # number of entries.
 WAIT = 1 << 16
-# The number of values for which the buffer has space if there are windows.
+# If there are windows, the buffer has space for at least this many values.
 ROOM = 1 << 18
 # The largest number of counters in a window.
 MOST = 1 << 17
@@ -86,7 +88,7 @@ class LiveValues(LiveExactRows):
     Parameters
     ----------
     statistic : ValueHistogram
-        The statistic, which has the number of outputs and the precision `bits`.
+        The statistic, from which the number of outputs and the precision `bits` are read.
     entries : Entries
         The rows to start with.
     levels : int64 array
@@ -110,7 +112,7 @@ class LiveValues(LiveExactRows):
         return super().nbytes + self.counters.nbytes + self.window_excess.nbytes
 
     def open_windows(self, sample: Entries) -> None:
-        """Open a window (array of counters) for each output, which covers the buckets with most rows of a sample."""
+        """Create a window (array of counters) for each output; it covers the buckets that contain most of a sample."""
         outputs, bits = self.statistic.outputs, self.statistic.bits
         if not len(sample) or outputs > WINDOWS:
             return
@@ -124,7 +126,7 @@ class LiveValues(LiveExactRows):
             else:
                 windows[i] = _window(entries, level, bits, min(MOST, MOST_OF_ALL // outputs))
         by_hash = windows[:, 1] == KNOWN
-        # Each window has one more counter, which the kernel increments for all values outside of the window.
+        # Add a counter to each window, which the kernel increments for all values outside of the window.
         room = 1 + int(np.where(by_hash, SLOTS, 1 + windows[:, [3, 5]].sum(axis=1)).max())
         self.windows, self.counters = windows.reshape(-1), np.zeros(outputs * room, np.int64)
         self.known_numbers = slots.reshape(-1) if by_hash.any() else NO_INTS
@@ -132,8 +134,8 @@ class LiveValues(LiveExactRows):
     def reserve(self, rows: int, most: int | None, *, weighted: bool) -> None:
         used = int(self.used[0])
         if used + rows > len(self.low):
-            # With windows, few values reach the buffer. It has space for all values of several batches, so that memory
-            # need not be reserved for each batch. The system provides the memory only where values are written.
+            # With windows, few values reach the buffer. Give it space for all values of several batches, so that memory
+            # need not be reserved for each batch. Only the part to which values are written takes memory.
             size = used + max(rows, ROOM) if len(self.windows) else 2 * (used + rows)
             self.low = grow_copy(self.low, used, size)
             self.high = self.high if self.low_words_only else grow_copy(self.high, used, size)
@@ -180,7 +182,7 @@ class LiveValues(LiveExactRows):
         return self._entries(output, size, positions, buckets)
 
     def _entries(self, output: int, size: int, positions: Ints, buckets: Array) -> Entries:
-        """Return the counters at the given positions in the window of an output, as entries of the given buckets.
+        """Return the counters at `positions` in the window of an output as entries; `buckets` contains their buckets.
 
         The window has `size` counters. The buckets must be in ascending order.
         """
@@ -195,8 +197,8 @@ class LiveValues(LiveExactRows):
 def _place_known(numbers: NDArray[np.float64], slots: Ints) -> int:
     """Write each number to the slot that its hash selects; return the multiplier of the hash function.
 
-    The function tries several multipliers and chooses the one with the fewest collisions. If two numbers have the same
-    slot, one of them is not written, and its rows are buffered as codes.
+    The multiplier is the one with the fewest collisions among several candidates. If two numbers have the same slot,
+    only one of them is written, and the rows of the other are buffered as codes.
     """
     words = (numbers + 0.0).view(U8)
     best, most = 0, -1
@@ -212,9 +214,9 @@ def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ..
     """Choose the window for an output from a sample of its rows, which are in buckets of the given level (width).
 
     Returns six integers: the level of the window; 1 if this level is higher than the level of the cell, otherwise 0;
-    the first bucket and the number of buckets for positive values; and the same for negative values. There are at most
-    `most` buckets. If the sample is exact, the level is chosen so that each number is the edge of a bucket. Integers,
-    for example, then fall into adjacent buckets.
+    the first bucket and the number of buckets for positive values; and the same two for negative values. There are at
+    most `most` buckets. If the sample consists of exact numbers (level 0), the window has a level at which each of
+    these numbers is the edge of a bucket. For integers, for example, the buckets then have integers as edges.
     """
     wide, buckets = level, entries.codes
     if not level:
@@ -234,8 +236,8 @@ def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ..
 def _densest_window(steps: Ints, counts: Array, most: int) -> tuple[int, int]:
     """Return the first bucket and the number of buckets of a window that contains as many rows as possible.
 
-    `steps` are buckets in ascending order, and `counts` their numbers of rows. The window has at most `most` buckets,
-    and the rows lie in its middle.
+    `steps` contains buckets in ascending order, and `counts` the number of rows of each. The window has at most `most`
+    buckets, and those with rows are in its middle.
     """
     if not len(steps):
         return 0, 0
@@ -249,7 +251,7 @@ def _densest_window(steps: Ints, counts: Array, most: int) -> tuple[int, int]:
 
 
 class ValueCounter(Counter):
-    """Adds rows to histograms of values (`ValueHistogram`)."""
+    """A counter that adds rows to a histogram of values (`ValueHistogram`)."""
 
     statistic: ValueHistogram
     entries_after_fit = 0
@@ -262,8 +264,8 @@ class ValueCounter(Counter):
 
     def bind_part(self, part: Any) -> tuple[Any, ...]:
         arguments = super().bind_part(part)
-        # The first argument says which cells have replaced exact rows with buckets. Omit it, because the kernel for
-        # histograms of values takes the levels instead.
+        # The first argument is the flag of each cell whose exact rows were replaced by buckets. Omit it, because the
+        # kernel for histograms of values does not use this flag but the levels.
         return arguments[1:] if isinstance(part, Tally) else arguments
 
     @property
@@ -301,8 +303,8 @@ class ValueCounter(Counter):
             return waiting > 0 and waiting + rows + len(live.entries) > max(most, 2 * self.entries_after_fit)
         if not len(live.windows):
             return waiting >= FEWEST
-        # Adapting windows takes as much time as counting several thousand values without a counter. The values of some
-        # distributions never fit into a window, so the threshold is higher after each adaptation.
+        # Replacing windows takes as much time as counting several thousand values without a counter. For some
+        # distributions, many values are always outside of the window, so raise the threshold after each replacement.
         outside = waiting + len(live.entries) - self.entries_after_fit
         return outside > min(FEWEST_OUTSIDE << (3 * self.fits), max(WAIT, 2 * self.entries_after_fit))
 
@@ -312,15 +314,15 @@ class ValueCounter(Counter):
 
     def state(self) -> State:
         """Return the counted rows as a state in canonical form: states of the same rows are equal in every byte."""
-        # Adapting levels replaces arrays. This is safe only with several cells, because then each batch begins by
-        # checking whether arrays were replaced. The arrays of a single cell must stay, because kernels write to them
-        # without this check while there is space.
+        # Adapting levels replaces arrays. This is safe only if there are several cells, because each batch then begins
+        # with a check whether arrays were replaced. The arrays of a single cell must not be replaced here: kernels
+        # write to them without this check as long as there is space.
         if not self.lone and self.tallies["rows"].used[0]:
             self._fit()
         return super().state()
 
     def needs_preparation(self, rows: int) -> bool:
-        """Return whether a batch is so large that a sample of its rows must open a window before the batch is counted."""
+        """Return whether windows must be created from a sample of the batch before its `rows` rows are counted."""
         return self._has_window and rows > FEWEST and not len(self.tallies["rows"].windows)
 
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Column]) -> None:
@@ -328,7 +330,7 @@ class ValueCounter(Counter):
             self._fit(self.statistic.sample_entries(columns, FEWEST))
 
     def _fit(self, sample: Entries | None = None) -> None:
-        """Adapt the levels (bucket widths) to earlier rows and a sample of the next batch, and open new windows."""
+        """Adapt the levels (bucket widths) to earlier rows and a sample of the next batch, and create new windows."""
         statistic, old = self.statistic, self._levels
         entries = self.tallies["rows"].consolidate()
         known = entries

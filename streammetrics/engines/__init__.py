@@ -1,7 +1,8 @@
 """Distributed engines: workers compute the states of their batches as bytes, and the engine merges these bytes.
 
-There is one module for each engine, such as `dask`; importing the module imports the engine. All modules use `fold` and
-`streammetrics.merge`, so the result has the same digest as the state of one pass over the whole log in one process.
+There is one module for each engine, such as `dask`; importing the module imports the engine. All modules merge states
+with `fold` or `streammetrics.merge`. The result therefore has the same digest as a state that one process computes in
+one pass over the whole log.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ __all__ = ["fold"]
 
 
 def fold(batches: Iterable[Any], metrics: MetricLike) -> bytes:
-    """Update an empty copy of `metrics` with batches, and return its bytes. Workers of engines call this function.
+    """Update an empty copy of `metrics` with batches, and return its state as bytes; workers call this function.
 
     Parameters
     ----------
     batches : iterable of tables
-        The tables for `update`: mappings, data frames, Arrow tables or record batches, with columns by name.
+        The tables to pass to `update`: mappings, data frames, Arrow tables or record batches.
     metrics : Metric, MetricCollection, Sliced or Bundle
         The metrics to compute. The object itself does not change, and its own rows are not included.
 

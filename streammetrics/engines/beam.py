@@ -1,4 +1,4 @@
-"""Apache Beam: combine functions of tables, rows or saved states for ``CombineGlobally`` and ``CombinePerKey``."""
+"""Apache Beam: functions for ``CombineGlobally`` and ``CombinePerKey`` that combine tables, rows or saved states."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class FoldTables(beam.CombineFn):
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change. The output is a new object with the state of all tables.
     assume_grouped : bool
-        Whether every table contains all rows of its queries. Without this argument, ranking metrics raise an error for
-        tables with a query column, because a query in two tables would count as two queries; use `GroupQueries` first.
+        Whether all rows of a query are in the same table. If False, ranking metrics raise an error for tables with a
+        query column, because a query in two tables would count as two queries. Apply `GroupQueries` to such tables, and
+        then pass True.
 
     Raises
     ------
@@ -69,7 +70,7 @@ class FoldTables(beam.CombineFn):
         return mutable_accumulator
 
     def merge_accumulators(self, accumulators: Iterable[BufferedMetrics]) -> BufferedMetrics:
-        """Merge accumulators into a new one. The arguments do not change, because Beam may use them again."""
+        """Merge accumulators into a new one; leave the arguments unchanged, because Beam may use them again."""
         return BufferedMetrics(merge_results((one.count_buffered() for one in accumulators), self.counts))
 
     def compact(self, accumulator: BufferedMetrics) -> BufferedMetrics:
@@ -90,11 +91,11 @@ class FoldRows(FoldTables):
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        The metrics to compute; the object itself does not change. Rows come in any order, so ranking metrics need one row
-        with lists for each query, or tables that `GroupQueries` gathers.
+        The metrics to compute; the object itself does not change. Beam passes rows in any order. Ranking metrics
+        therefore need rows that contain a whole query as lists, or tables from `GroupQueries` (see `FoldTables`).
     buffer : int
-        The number of rows that are collected before they are counted as one batch. A batch has fewer rows if Beam sends
-        the accumulator to another worker first.
+        The number of rows that are collected and then counted as one batch. If Beam sends the accumulator to another
+        worker before that, the batch has fewer rows.
 
     Examples
     --------
@@ -121,7 +122,7 @@ class FoldRows(FoldTables):
 
 
 class Merge(FoldTables):
-    """Merge saved states, as bytes, from workers, earlier pipelines or other engines.
+    """Merge states that workers, earlier pipelines or other engines have saved as bytes.
 
     Parameters
     ----------
@@ -135,10 +136,11 @@ class Merge(FoldTables):
 
 
 class GroupQueries(beam.PTransform):
-    """Gather all rows of a query in one table, for ranking metrics such as NDCG.
+    """Regroup tables so that all rows of a query are in one table, for ranking metrics such as NDCG.
 
-    The input and the output are collections of tables. Beam groups their rows by query, in 256 partitions, each of which
-    becomes one table, sorted by query. Only the columns that the metrics read remain.
+    The input and the output are collections of tables. Beam assigns the rows to 256 partitions by the hash of the
+    query. Each partition becomes one table, sorted by query. The output contains only the columns that the metrics
+    read.
 
     Parameters
     ----------
@@ -170,14 +172,14 @@ class GroupQueries(beam.PTransform):
 
 
 class BufferedMetrics:
-    """The accumulator of Beam's combine functions: the metrics, and a buffer of rows that they have not counted yet."""
+    """The accumulator of the combine functions: the metrics, and a buffer of rows that are not counted yet."""
 
     def __init__(self, metrics: Any) -> None:
         self.metrics = metrics
         self.rows: list[Mapping[str, Any]] = []
 
     def count_buffered(self) -> Any:
-        """Return the metrics with the buffered rows counted. The accumulator itself does not change."""
+        """Return metrics that include the buffered rows; the accumulator itself does not change."""
         if not self.rows:
             return self.metrics
         names = dict.fromkeys(name for row in self.rows for name in row)
@@ -189,7 +191,7 @@ class BufferedMetrics:
 class AccumulatorCoder(beam.coders.Coder):
     """Convert accumulators to bytes and back.
 
-    The coder is deterministic: Beam may rely on equal accumulators having equal bytes.
+    The coder is deterministic, which means that Beam may assume that equal accumulators have equal bytes.
     """
 
     def __init__(self, metrics: MetricLike) -> None:
@@ -200,7 +202,7 @@ class AccumulatorCoder(beam.coders.Coder):
         return data
 
     def decode(self, encoded: bytes) -> BufferedMetrics:
-        """Decode an accumulator. Settings that are not saved in the bytes come from the metrics of the coder."""
+        """Decode an accumulator; settings that the bytes do not contain come from the metrics of this coder."""
         return BufferedMetrics(merge_results([encoded], self.counts))
 
     def is_deterministic(self) -> bool:

@@ -1,4 +1,4 @@
-"""Dask: compute metrics of data frames, of bags of tables, and of delayed parts of a log."""
+"""Dask: compute metrics of data frames, of bags of tables, or of a log in delayed parts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bo
     Parameters
     ----------
     data : dask.dataframe.DataFrame, dask.bag.Bag of tables, or iterable of parts
-        Parts are tables, delayed tables, futures of tables, or callables that return tables (see `local.evaluate`).
+        The log. A part is a table, a delayed table, a future of a table, or a callable that returns tables (see
+        `local.evaluate`).
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     split_every : int
-        The number of states that one task merges, 2 or more. Workers merge all states in a tree of such tasks.
+        The number of states that a single task merges, 2 or more. The states are merged in a tree of such tasks.
     assume_grouped : bool
         Whether the rows of each query are adjacent already, so that Dask need not shuffle a data frame for ranking
         metrics.
@@ -44,17 +45,17 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bo
     Raises
     ------
     InvalidInputError
-        A batch has invalid values, or the data frame lacks a column. Or the metrics are ranking metrics, Dask does not
-        shuffle the rows, and the rows of a query are not adjacent.
+        A batch has invalid values; or the data frame lacks a column; or ranking metrics are computed without a shuffle,
+        and the rows of a query are not adjacent.
 
     Notes
     -----
     For ranking metrics such as NDCG, Dask shuffles a data frame by query, so that each partition contains whole queries.
-    Bags and other parts are not shuffled: the rows of each query must be adjacent, but parts may end in the middle of a
-    query. The IDs of all queries are then sent to the client (8 or 16 bytes each), to find queries whose rows are not
-    adjacent. Each row may also contain a whole query as lists.
+    Bags and other parts are not shuffled: the rows of each query must be adjacent, but a part may end in the middle of
+    a query. To check this, the IDs of all queries are sent to the client (8 or 16 bytes each). Alternatively, each row
+    may contain a whole query as lists.
 
-    Dask identifies data by a hash, and all slices of one Arrow table have the same hash, so Dask confuses such slices. To
+    Dask identifies data by a hash, which is the same for all slices of one Arrow table, so it confuses such slices. To
     scatter or map them, use ``client.scatter(..., hash=False)`` and ``client.map(..., pure=False)``.
 
     Examples
@@ -94,7 +95,7 @@ def _merge_tree(states: Sequence[Delayed], metrics: H, split_every: int) -> H:
 
 
 def _build_tree(states: Sequence[Delayed], split_every: int) -> Sequence[Delayed]:
-    """Return the delayed state of a tree of tasks that merge `states`, in a list, which is empty if there are none."""
+    """Merge `states` in a tree of tasks, and return a list of the one delayed result; empty if there are no states."""
     merge_delayed = delayed(_merge_bytes)
     while len(states) > 1:
         states = [merge_delayed(states[i : i + split_every]) for i in range(0, len(states), split_every)]
@@ -111,16 +112,17 @@ def states(data: Any, metrics: MetricLike) -> list[Delayed]:
 
     Notes
     -----
-    For ranking metrics, every partition must contain whole queries. A merge detects only a query that is the last of
-    one partition and the first of another, and would count all other queries in two partitions as two queries each.
+    For ranking metrics, all rows of a query must be in the same partition. Otherwise the query counts as two queries. A
+    merge raises an error only if the query is the last one of a partition and the first one of another.
     """
     return _count_parts(_split_parts(data, metrics), partial(fold_part, metrics=metrics), "partition {:,}")
 
 
 def _count_parts(parts: Iterable[Any], count: Callable[[Any], Any], name: str) -> list[Delayed]:
-    """Return the delayed result of `count` for each part.
+    """Return the delayed result of the function `count` for each part.
 
-    Errors name the part: `name` is a format string that receives the number of the part.
+    Error messages name the part. `name` is the format string of this name, with a placeholder for the number of the
+    part.
     """
     task = delayed(_count_part, name="fold", pure=False)
     return [task(part, count, name.format(number)) for number, part in enumerate(parts)]

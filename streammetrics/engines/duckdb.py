@@ -1,7 +1,7 @@
 """DuckDB: compute metrics of a relation in batches, and register SQL functions that aggregate metrics.
 
-DuckDB does not support aggregate functions in Python. The SQL functions are therefore macros, which collect the rows of
-a group in a list and pass the list to a Python function.
+Aggregate functions for DuckDB cannot be written in Python. The SQL functions are therefore macros, which collect the
+rows of a group in a list and pass the list to a Python function.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17, 
 
     Notes
     -----
-    For ranking metrics such as NDCG, DuckDB sorts the rows by query; rows of one query keep their order. Each row may
-    also contain a whole query as lists. The IDs of all queries are kept until the end (8 or 16 bytes each).
+    For ranking metrics such as NDCG, DuckDB sorts the rows by query; rows of one query keep their order. The IDs of all
+    queries are kept until the end (8 or 16 bytes each). Alternatively, each row may contain a whole query as lists.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17, 
 
 
 def _sort_by_query(data: duckdb.DuckDBPyRelation, queries: Sequence[str]) -> duckdb.DuckDBPyRelation:
-    """Sort a relation by query. Rows of one query keep their order, because the last sort key is the row number."""
+    """Sort a relation by query, and then by row number, so that rows of the same query keep their order."""
     position = "streammetrics: position of the row"
     numbered = data.select(duckdb.StarExpression(), duckdb.SQLExpression("row_number() over ()").alias(position))
     return numbered.sort(*map(duckdb.ColumnExpression, [*queries, position]))
@@ -83,17 +83,19 @@ def _sort_by_query(data: duckdb.DuckDBPyRelation, queries: Sequence[str]) -> duc
 def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, MetricLike]) -> None:
     """Register SQL functions that compute, merge and read states in a connection.
 
-    For each name there is an aggregate ``smet_NAME_agg(...)``, which returns the state of a group of rows as a BLOB. For
-    a single metric, the aggregate ``smet_NAME(...)`` returns the value. Both take the required columns, in the order of
-    `streammetrics.extend.columns_of`. Three functions work for all states: ``smet_merge_agg(state)`` merges the states
-    of a group, and ``smet_value(state)`` and ``smet_value(state, metric)`` return the value of a metric.
+    For each name there is an aggregate ``smet_NAME_agg(...)``, which returns the state of a group of rows as a BLOB. If
+    the object is a single metric, the aggregate ``smet_NAME(...)`` returns its value. Both take the required columns,
+    in the order of `streammetrics.extend.columns_of`. Other functions work for all states: ``smet_merge_agg(state)``
+    merges the states of a group, and ``smet_value(state)`` and ``smet_value(state, metric)`` return the value of a
+    metric.
 
     Parameters
     ----------
     connection : duckdb.DuckDBPyConnection
         The connection in which the macros and functions are created; they are temporary.
     metrics : mapping of str to Metric, MetricCollection or Sliced
-        The metrics by their names in SQL; the objects do not change. Weights are read if a task names their column.
+        The metrics by the NAME of their SQL functions; the objects do not change. Weights are read only if a task names
+        their column.
 
     Notes
     -----
@@ -132,7 +134,7 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Metric
 
 
 def _create_function(connection: duckdb.DuckDBPyConnection, name: str, function: Any, kind: str) -> None:
-    """Register a Python function of Arrow arrays under a name in DuckDB, replacing any function of the same name.
+    """Register a Python function of Arrow arrays in DuckDB as `name`, replacing any function of this name.
 
     The arrays may have any type and may contain nulls. `kind` is the SQL type of the result, such as "BLOB".
     """

@@ -1,4 +1,4 @@
-"""Apache Flink: functions for the Table API and SQL that compute and merge states in BYTES columns, and read values."""
+"""Apache Flink: functions for the Table API and SQL that compute states (as BYTES), merge them, and read values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     buckets : int
-        The number of parts. Flink passes a part to Python as a whole, so a part must fit into memory.
+        The number of parts into which the rows are divided. Flink passes a part to Python as a whole, so a part must
+        fit into memory.
 
     Returns
     -------
@@ -48,8 +49,8 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
 
     Notes
     -----
-    Rows are distributed over parts at random. For ranking metrics such as NDCG, the query of a row determines its part, so
-    that each part contains whole queries. Each row may also contain a whole query as lists.
+    Rows are assigned to parts at random. For ranking metrics such as NDCG, the query of a row determines its part, so
+    that each part contains whole queries. Alternatively, each row may contain a whole query as lists.
 
     Examples
     --------
@@ -144,7 +145,7 @@ def register(env: TableEnvironment, metrics: Mapping[str, MetricLike]) -> None:
     env : pyflink.table.TableEnvironment
         The environment in which the temporary functions are created.
     metrics : mapping of str to Metric, MetricCollection or Sliced
-        The metrics by their names in SQL. Each function takes the required columns, in the order of
+        The metrics by the NAME of their SQL function, which takes the required columns, in the order of
         `streammetrics.extend.columns_of`.
 
     Examples

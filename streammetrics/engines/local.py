@@ -28,15 +28,16 @@ def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, pr
     Parameters
     ----------
     parts : iterable of tables, iterators of tables, or callables that return these
-        A callable runs in the worker, where it can open a file and read it in batches, so that no rows are sent to the
-        worker. Tables are already in memory; with `processes`, they are copied to the workers.
+        The log. A callable runs in the worker, where it can open a file and read it in batches, so that no rows are
+        sent to the worker. Tables, which are already in memory, are copied to the workers if `processes` is True.
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     workers : int, optional
         The number of workers; by default the number of processors.
     processes : bool
-        Whether to use processes rather than threads. Processes are faster if reading holds the global interpreter lock.
-        Processes are spawned, so a script needs ``if __name__ == "__main__":``, and callables must be picklable.
+        Whether to use processes rather than threads. Processes are faster if reading the rows holds the global
+        interpreter lock. They are spawned, so a script needs ``if __name__ == "__main__":``, and callables must be
+        picklable.
 
     Returns
     -------
@@ -46,17 +47,17 @@ def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, pr
     Raises
     ------
     InvalidInputError
-        A batch has invalid values; the remaining parts are not read. Or the metrics are ranking metrics, and the rows of
-        a query are not adjacent.
+        A batch has invalid values, in which case the remaining parts are not read; or the metrics are ranking metrics,
+        and the rows of a query are not adjacent.
 
     Notes
     -----
-    Parts and batches may end in the middle of a query: the rows of the first and the last query of each part are joined
-    before they are counted. All IDs of queries are kept until the end (8 or 16 bytes each), to find queries whose rows
-    are not adjacent. If there are any, sort the log by query first, or use the command `streammetrics eval`, which
-    sorts it on disk.
+    Parts and batches may end in the middle of a query, because the first and the last query of each part are counted
+    only after their rows have been joined with those of other parts. The IDs of all queries are kept until the end (8
+    or 16 bytes each), to find queries whose rows are not adjacent. If there are any, sort the log by query first, or
+    use the command `streammetrics eval`, which sorts it on disk.
 
-    Each part needs memory for one state; a few parts per worker are enough.
+    Each part needs memory for one state, so do not divide the log into more than a few parts per worker.
 
     Examples
     --------

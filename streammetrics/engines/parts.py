@@ -21,7 +21,7 @@ __all__ = ["find_read_columns", "fold_part", "iterate_batches", "merge_results",
 H = TypeVar("H", bound=MetricLike)
 R = TypeVar("R")
 
-# The driver warns when the workers have sent this many bytes of states and IDs of queries.
+# A warning is given when the states and query IDs that the workers have sent to the driver exceed this many bytes.
 DRIVER_BYTES = 1 << 30
 
 
@@ -31,8 +31,8 @@ def fold_part(part: Any, metrics: MetricLike) -> bytes:
     Parameters
     ----------
     part : table, iterator or list of tables, or callable that returns these
-        A callable runs in the worker and reads the rows there, so that no rows are sent to the worker. An example is the
-        method ``batches`` of a part from `streammetrics.io.logs.Log.parts`.
+        The rows. A callable runs in the worker and reads the rows there, so that no rows are sent to the worker. An
+        example is the method ``batches`` of an item of `streammetrics.io.logs.Log.parts`.
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
 
@@ -60,8 +60,8 @@ def find_read_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]:
     Raises
     ------
     InvalidInputError
-        A required column is missing. Query columns may be missing, because a table does not need them if each row contains
-        a whole query as lists.
+        A required column is missing. Missing query columns are no error, because a table does not need them if each row
+        contains a whole query as lists.
     """
     check_metrics(metrics)
     names, query, columns = list(present), find_query_column(metrics), columns_of(metrics)
@@ -77,16 +77,16 @@ def find_read_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]:
 def merge_results(states: Iterable[Any], metrics: H) -> H:
     """Merge the states of workers, in any order, into a new object with the settings of `metrics`.
 
-    The result does not contain the first and the last query, because engines count the queries in any order.
+    The result does not store which query was first and which was last, because engines count queries in any order.
     """
     merged: H = without_block_ends(merge(itertools.chain([metrics.copy().reset()], warn_of_size(states))))
     return merged
 
 
 def warn_of_size(results: Iterable[R], count_bytes: Callable[[Any], int] | None = None) -> Iterator[R]:
-    """Yield the results that the driver collects. Warn, once, when their total size exceeds DRIVER_BYTES.
+    """Yield the results that the driver collects; warn once if their total size exceeds DRIVER_BYTES.
 
-    `count_bytes` returns the size of a result; by default, results that are no bytes, but objects, have no size.
+    The function `count_bytes` returns the size of a result. By default, only results of type bytes are counted.
     """
     before = size = 0
     for result in results:
@@ -104,7 +104,7 @@ def warn_of_size(results: Iterable[R], count_bytes: Callable[[Any], int] | None 
 
 
 def read_value(state: bytes, name: str | None = None) -> float:
-    """Return the value of a metric from a saved state. The SQL functions of the engines call this function.
+    """Return the value of a metric from a saved state; the SQL functions of the engines call this function.
 
     Parameters
     ----------
@@ -116,12 +116,12 @@ def read_value(state: bytes, name: str | None = None) -> float:
     Returns
     -------
     float
-        The value; NaN where it is undefined.
+        The value; NaN if it is undefined.
 
     Raises
     ------
     InvalidInputError
-        The state has no metric of this name, or its value is not one number.
+        The state has no metric of this name, or the value of the metric is not a single number.
     """
     metrics = from_bytes(state)
     if not isinstance(metrics, (Metric, MetricCollection)):

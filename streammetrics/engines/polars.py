@@ -1,4 +1,4 @@
-"""Polars: compute metrics of a lazy frame in batches, or with expressions in ``group_by().agg`` and columns of states."""
+"""Polars: compute metrics of a lazy frame in batches, or states of groups with expressions in ``group_by().agg``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: pl.LazyFrame | pl.DataFrame, metrics: H, *, rows: int = 1 << 17, assume_grouped: bool = False) -> H:
-    """Compute metrics of a frame in batches of the streaming engine.
+    """Compute metrics of a frame, which the streaming engine of Polars reads in batches.
 
     Parameters
     ----------
@@ -45,8 +45,8 @@ def evaluate(data: pl.LazyFrame | pl.DataFrame, metrics: H, *, rows: int = 1 << 
 
     Notes
     -----
-    For ranking metrics such as NDCG, Polars sorts the rows by query; rows of one query keep their order. Each row may
-    also contain a whole query as lists. The IDs of all queries are kept until the end (8 or 16 bytes each).
+    For ranking metrics such as NDCG, Polars sorts the rows by query; rows of one query keep their order. The IDs of all
+    queries are kept until the end (8 or 16 bytes each). Alternatively, each row may contain a whole query as lists.
 
     Examples
     --------
@@ -74,7 +74,8 @@ def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> pl.Expr:
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     columns : iterable of str, optional
-        The columns to read; by default the required ones. To use weights, include their column, unless a task names it.
+        The columns to read; by default the required ones. The column of weights is required only if a task names it, so
+        otherwise include it here to use weights.
 
     Returns
     -------

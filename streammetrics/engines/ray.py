@@ -1,4 +1,4 @@
-"""Ray: compute metrics of a dataset or of the parts of a log, or of groups with an aggregation for ``groupby``."""
+"""Ray: compute metrics of a dataset, of a log in parts, or of groups (with an aggregation for ``groupby``)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ H = TypeVar("H", bound=MetricLike)
 PART = "streammetrics: part"
 # The number of partitions if a dataset is shuffled by query. All rows of a partition must fit into the memory of a task.
 PARTS = 128
-# The number of states that one task merges. Tasks merge all states in a tree of such tasks.
+# The number of states that a single task merges. All states are merged in a tree of such tasks.
 MERGED_STATES = 16
 
 
@@ -37,9 +37,9 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H, *, assume_grouped: bool 
     Parameters
     ----------
     data : ray.data.Dataset, or iterable of parts
-        A dataset is streamed; only the columns that the metrics read are fetched, and only states are sent. Parts are
-        tables, references to tables, or callables that return tables (see `local.evaluate`). Each part is counted by one
-        task, which Ray restarts if its worker dies.
+        The log. A dataset is streamed; only the columns that the metrics read are fetched, and only states are sent to
+        the driver. A part is a table, a reference to a table, or a callable that returns tables (see `local.evaluate`).
+        Each part is counted by one task, which Ray restarts if its worker dies.
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     assume_grouped : bool
@@ -56,14 +56,14 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H, *, assume_grouped: bool 
         A batch has invalid values; the message contains the error message of this library. If `data` is an iterable of
         parts, the error is also an InvalidInputError.
     InvalidInputError
-        The dataset lacks a column. Or the metrics are ranking metrics, Ray does not shuffle the rows, and the rows of a
-        query are not adjacent.
+        The dataset lacks a column; or ranking metrics are computed without a shuffle, and the rows of a query are not
+        adjacent.
 
     Notes
     -----
     For ranking metrics such as NDCG, Ray shuffles a dataset by query. Parts are not shuffled: the rows of each query must
-    be adjacent, but parts may end in the middle of a query. The IDs of all queries are then sent to the driver (8 or 16
-    bytes each), to find queries whose rows are not adjacent. Each row may also contain a whole query as lists.
+    be adjacent, but a part may end in the middle of a query. To check this, the IDs of all queries are sent to the
+    driver (8 or 16 bytes each). Alternatively, each row may contain a whole query as lists.
 
     Examples
     --------
@@ -134,11 +134,12 @@ def _as_table(state: bytes) -> pa.Table:
 def _count_parts(parts: Iterable[Any], metrics: MetricLike) -> Iterator[PartQueries]:
     """Count each part in a task, and merge the states in a tree of tasks.
 
-    Yield the queries of each part without its state, in the order in which the tasks finish, and at the end the merged
-    state. If a task fails, the remaining tasks are cancelled.
+    Yield the queries of each part (without its state) as soon as its task finishes, and finally the merged state. If a
+    task fails, the remaining tasks are cancelled.
     """
     metrics_ref, count, join = ray.put(metrics), ray.remote(num_returns=2)(_count_part), ray.remote(_merge_states)
-    # The driver reads the queries of a part, but only passes on the reference to its state.
+    # Each task returns two objects: the queries of a part, which the driver reads, and its state. To keep the state
+    # away from the driver, only the reference to it is passed to the tasks that merge states.
     state_of = dict(count.remote(part, metrics_ref) for part in parts)
     waiting, states, merged = list(state_of), list[ray.ObjectRef](), list[ray.ObjectRef]()
     try:
@@ -161,7 +162,7 @@ def _count_part(part: Any, metrics: MetricLike) -> tuple[PartQueries, Any]:
 
 
 def _merge_tree(states: list[ray.ObjectRef], metrics: H) -> H:
-    """Merge states in a tree of tasks, so that the driver receives only one. See `_merge_states` for the arguments."""
+    """Merge states (see `_merge_states`) in a tree of tasks, so that the driver receives only one state."""
     metrics_ref, join = ray.put(metrics), ray.remote(_merge_states)
     while True:
         states = [
@@ -172,7 +173,7 @@ def _merge_tree(states: list[ray.ObjectRef], metrics: H) -> H:
 
 
 def _merge_states(metrics: MetricLike, *parts: bytes | pa.Table) -> bytes:
-    """Merge states of `metrics`. A part is one state, as bytes, or a table with a column of states."""
+    """Merge states of `metrics`; each part is either one state, as bytes, or a table with a column of states."""
     states = ([part] if isinstance(part, bytes) else _read_column(part, "state") for part in parts)
     data: bytes = merge(itertools.chain([metrics.copy().reset()], *states)).to_bytes()
     return data
@@ -191,7 +192,7 @@ class AggregateMetrics(AggregateFn):
     Notes
     -----
     ``groupby`` sorts rows by key into ``num_partitions`` partitions (by default 200); `evaluate` with a `Sliced` is
-    faster. This class does not derive from Ray's `AggregateFnV2`, because Ray passes only one column besides the keys to
+    faster. This class does not derive from Ray's `AggregateFnV2`, because Ray passes only one column (and the keys) to
     such aggregations.
 
     Examples

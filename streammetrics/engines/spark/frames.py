@@ -12,7 +12,7 @@ __all__ = ["column", "select_read_columns"]
 
 
 def column(name: str) -> Column:
-    """Return the column with exactly this name. A dot in the name does not refer to a nested field."""
+    """Return the column with exactly this name, even if the name contains dots (which usually mean nested fields)."""
     quoted = name.replace("`", "``")
     return f.col(f"`{quoted}`")
 

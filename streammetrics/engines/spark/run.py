@@ -1,7 +1,7 @@
 """Compute metrics of a Spark data frame.
 
-Each task counts its rows and splits the state of its slices into buckets, by the hash of the slice key. Other tasks merge
-the states of each bucket.
+Each task counts its rows, and splits the state of its slices into buckets by the hash of the slice key. Other tasks
+then merge the states of each bucket.
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ Names = tuple[str, ...]
 
 
 class RowGrouping(NamedTuple):
-    """The columns that identify groups or queries.
-
-    All rows of a group or query must be counted in the same task.
+    """The columns that identify groups or queries, all rows of which must be counted in the same task.
 
     Parameters
     ----------
@@ -49,8 +47,8 @@ class RowGrouping(NamedTuple):
     has_queries : bool
         Whether the columns identify queries of ranking metrics; all rows of a query must also be in one batch.
     seals : bool
-        Whether the columns identify the groups of metrics such as GroupAUC. A task that has all rows of its groups can
-        close them (`seal`), so that only sums over groups remain.
+        Whether the columns identify the groups of metrics such as GroupAUC. Because a task then has all rows of its
+        groups, it can close the groups (`seal`), which reduces their rows to sums over groups.
     """
 
     columns: Names
@@ -58,9 +56,10 @@ class RowGrouping(NamedTuple):
     seals: bool
 
     def gather(self, frame: DataFrame, parts: int) -> DataFrame:
-        """Distribute the rows over `parts` partitions, so that rows with equal columns are in the same partition.
+        """Distribute the rows over `parts` partitions, so that rows of the same group or query are in one partition.
 
-        A new column contains the number of the partition. Rows of queries are also sorted by query.
+        A new column contains the number of the partition. If the columns identify queries, each partition is sorted by
+        query.
         """
         keys = [column(name) for name in self.columns]
         partitioned = frame.withColumn(PART, build_part_function(parts)(*keys)).repartitionById(parts, column(PART))
@@ -70,8 +69,8 @@ class RowGrouping(NamedTuple):
 def find_row_grouping(metrics: MetricLike, present: Collection[str]) -> RowGrouping | None:
     """Return the columns of groups or queries whose rows must be in the same task; None if rows may be in any task.
 
-    If the table lacks the query column of ranking metrics, each row contains a whole query as lists, and may be in any
-    task.
+    A table for ranking metrics may lack the query column. Each row then contains a whole query as lists, so that rows
+    may be in any task.
 
     Raises
     ------
@@ -97,9 +96,9 @@ def _as_names(column: str | Names) -> Names:
 
 
 def build_part_function(parts: int) -> Callable[..., Column]:
-    """Return a Spark function that takes the group columns, and returns the number of the partition of each group.
+    """Return a Spark function that takes the columns of groups, and returns the partition of each group.
 
-    The hash of a group determines its partition, which is a number from 0 to `parts` - 1.
+    The partition, a number from 0 to `parts` - 1, is determined by the hash of the group.
     """
 
     def part(*keys):  # type: ignore[no-untyped-def]
@@ -110,8 +109,8 @@ def build_part_function(parts: int) -> Callable[..., Column]:
 
 
 BUCKETS = 64
-# A log counts as having many slices if its first 20,000 rows belong to more than 15,000 different slices (75 %). If
-# rows are spread evenly over the slices, the log then has about 35,000 slices or more.
+# A log is assumed to have many slices if its first 20,000 rows are in more than 15,000 different slices (75 %). If rows
+# are spread evenly over the slices, such a log has about 35,000 slices or more.
 SAMPLE_ROWS, DISTINCT_SHARE = 20_000, 0.75
 STRATEGIES = ("auto", "states", "rows")
 
@@ -130,7 +129,7 @@ class Evaluated:
 
     @cached_property
     def table(self) -> Table:
-        """A table of values, bounds and counts, with a row for each slice and metric. It is computed on first access."""
+        """A table of values, bounds and counts with a row for each slice and metric, computed on first access."""
         state = self.state
         table: Table = Table((), answer_of(state).records()) if isinstance(state, Metric) else state.table()
         return table
@@ -144,7 +143,9 @@ def evaluate(
     strategy: str = "auto",
     partitions: int | None = None,
 ) -> Evaluated:
-    """Compute metrics of a data frame, overall or by slice; they equal those of one pass in one process bit for bit.
+    """Compute metrics of a data frame, overall or by slice.
+
+    The result equals, bit for bit, that of a single process that reads all rows.
 
     Parameters
     ----------
@@ -159,12 +160,13 @@ def evaluate(
         slices, and the states are shuffled and merged. With "rows", the rows are shuffled by slice, so that each task
         has all rows of its slices. This is faster if there are so many slices that their states are no smaller than the
         rows. "auto" chooses "rows" if the first 20,000 rows are in more than 15,000 slices, which is typical of logs
-        with 35,000 slices or more. In a log sorted by slice, the first rows are in few slices, so "auto" chooses
-        "states"; tasks then send their states on before they fill the memory.
+        with 35,000 slices or more. Otherwise it chooses "states", for example for any log that is sorted by slice. With
+        "states", tasks send on the states of their slices before these fill the memory.
     partitions : int, optional
-        The number of partitions if rows are shuffled: with "rows", and for the metrics described in the notes. The
-        default for "rows" is `spark.sql.shuffle.partitions`, which adaptive execution may reduce. The default for these
-        metrics is one partition for each 32 MiB of input, at least 8 and at most `spark.sql.shuffle.partitions`.
+        The number of partitions if rows are shuffled, which is the case with "rows", and always for ranking metrics and
+        GroupAUC. The default for "rows" is `spark.sql.shuffle.partitions`, which adaptive execution may reduce. The
+        default for ranking metrics and GroupAUC is one partition for each 32 MiB of input, at least 8 and at most
+        `spark.sql.shuffle.partitions`.
 
     Returns
     -------
@@ -178,16 +180,16 @@ def evaluate(
     MemoryLimitError
         There are too many slices, or their states exceed `spark.driver.maxResultSize` (1 GiB by default).
     StreamMetricsError
-        The workers lack this package or have another version of Python, or a worker raised any other error of the
-        library. Spark's error, with the traces of the workers, is its cause.
+        The workers lack this package or have another version of Python, or a worker raised another error of this
+        library. Its `__cause__` is the error of Spark, which contains the traces of the workers.
 
     Notes
     -----
     Ranking metrics and GroupAUC need all rows of a query or group in one task, so their rows are always shuffled. For
     ranking metrics such as NDCG, rows are sorted by query, and no batch ends in the middle of a query. For GroupAUC,
-    every task closes its groups, so the merged state has constant size. It equals the result of `seal` in one process.
-    If both kinds are computed and the groups of GroupAUC are not the queries, rows are distributed by query. Tasks then
-    cannot close the groups, but their memory is still bounded.
+    every task closes its groups, which reduces their rows to sums. The merged state therefore has constant size, and
+    equals the result of `seal` in one process. If both kinds of metrics are computed and the groups of GroupAUC are not
+    the queries, rows are shuffled by query. Tasks then cannot close the groups, but their memory is still bounded.
 
     If Spark repeats a task whose rows are not deterministic (`rand()`, `limit` without an order), the result may differ.
 
@@ -213,7 +215,7 @@ def evaluate(
 def _fold_rows(
     rows: DataFrame, counted: MetricLike, grouping: RowGrouping | None, strategy: str, partitions: int | None
 ) -> tuple[DataFrame, bool]:
-    """Compute the states of all rows, merged by bucket.
+    """Compute the states of all rows, and merge the states of each bucket of slices.
 
     `counted` contains the metrics, without rows. Return the data frame of states, and whether the groups in these
     states are closed (reduced to sums).
@@ -242,14 +244,14 @@ def _map_rows(rows: DataFrame, metrics: MetricLike, *options: Any) -> DataFrame:
 
 
 def _merge_buckets(states: DataFrame) -> DataFrame:
-    """Merge the states of each bucket of slices. If there are few states, adaptive execution uses few tasks."""
+    """Merge the states of each bucket of slices; if there are few states, adaptive execution uses few tasks."""
     return states.repartition(column("bucket")).mapInArrow(merge_task, STATES)
 
 
 def _has_many_keys(rows: DataFrame, by: tuple[str, ...]) -> bool:
     """Return whether a log has so many slices that their states would be no smaller than its rows.
 
-    The answer depends on the number of different slice keys in the first rows.
+    The answer is an estimate, based on the number of different slice keys in the first rows.
     """
     key = f.xxhash64(*(column(name) for name in by)).alias("key")
     keys = [row["key"] for row in rows.select(key).limit(SAMPLE_ROWS).collect()]
@@ -257,11 +259,11 @@ def _has_many_keys(rows: DataFrame, by: tuple[str, ...]) -> bool:
 
 
 def _build_result(counted: MetricLike, states: list[bytes], seals: bool) -> Evaluated:
-    """Merge the states of all tasks. Settings that are not saved in states come from the empty metrics `counted`.
+    """Merge the states of all tasks; take settings that states do not contain from the empty metrics `counted`.
 
-    `seals` tells whether the tasks have closed their groups.
+    `seals` says whether the tasks have closed their groups.
     """
-    # Spark has counted the queries in any order, so the first and the last one are not the ends of the log.
+    # The merged state must not store a first and a last query, because Spark has counted the queries in any order.
     total = without_block_ends(merge(warn_of_size(states))) if states else counted
     definition = definition_of(counted)
     if seals:

@@ -19,7 +19,7 @@ from .as_accumulator import make_empty_metrics
 
 __all__ = ["aggregate", "merge_states", "register", "state_value"]
 
-# The total size in bytes of the states that are collected before they are merged.
+# States are collected until their total size exceeds this number of bytes, and are then merged.
 MAX_BUFFERED_BYTES = 1 << 26
 
 
@@ -27,7 +27,7 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
     """Register SQL functions that compute, merge and read states.
 
     `smet_auc_agg(label, score)` returns the state of an AUC, as BINARY; `smet_merge_agg(state)` merges states of the same
-    metrics; `smet_value(state, 'auc')` returns the value of a metric, as DOUBLE. The caller may add other aggregates.
+    metrics; `smet_value(state, 'auc')` returns the value of a metric, as DOUBLE. Pass `aggregates` to add others.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
         A classic session, or a Spark Connect session.
     aggregates : mapping of str to metrics, optional
         Additional aggregates by name: `{"ctr": Task(...)}` registers `smet_ctr_agg`. Its arguments are the columns that
-        the metrics read: first those of `update(y_true, y_score)`, then the others in the order of
-        `streammetrics.extend.columns_of`. Optional columns may be left out.
+        the metrics read, in this order: `y_true` and `y_score`, the other required columns, and the optional columns,
+        which may be left out. Columns of the same kind are in the order of `streammetrics.extend.columns_of`.
 
     Notes
     -----
@@ -45,14 +45,14 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
     - Spark shuffles all rows by the GROUP BY columns. `evaluate` shuffles states instead, which is faster for a large log.
     - A query that uses such an aggregate cannot also use a built-in one, such as `sum` or `count`; join two results
       instead.
-    - For an empty table without GROUP BY, the result has no row rather than a null.
+    - For an empty table without GROUP BY, the result has no row, whereas a built-in aggregate gives a row with a null.
     - Ranking metrics raise an error, because the rows of a query may be in several batches.
 
     Raises
     ------
     InvalidInputError
-        A SQL query raises it if a label, score or state is null or invalid. The message names the argument. Use WHERE to
-        exclude nulls.
+        Raised by a SQL query if a label, score or state is null or invalid. The message names the argument. Use WHERE
+        to exclude nulls.
 
     Examples
     --------
@@ -176,7 +176,7 @@ def _build_udf(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
 def _list_arguments(counted: MetricLike) -> tuple[tuple[str, ...], int]:
     """Return the columns in the order in which an aggregate takes them, and how many of them are required."""
     columns = columns_of(counted)
-    # Of the positional arguments of `update` (y_true, y_score), only those that a metric reads become arguments.
+    # The positional arguments of `update` (y_true, y_score) come first, but only those that a metric reads.
     positional = [n for n in definition_of(counted).positional_columns() if n in columns]
     required = dict.fromkeys([*positional, *(n for n, is_required in columns.items() if is_required)])
     return tuple(dict.fromkeys([*required, *columns])), len(required)

@@ -25,8 +25,8 @@ class Sink:
     """A sink for `foreachBatch` that keeps the metrics of all micro-batches of a stream in a file.
 
     The file contains the state of all micro-batches and the number of the last one. Each micro-batch replaces the file
-    atomically. After a crash, Spark sends the last micro-batch again with the same rows. If the number in the file shows
-    that the micro-batch was counted, the sink ignores it.
+    atomically. After a crash, Spark sends the last micro-batch again, with the same rows. The sink ignores this
+    micro-batch if its number is the one in the file, because it has already been counted.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ class Sink:
         As for `evaluate`, which counts each micro-batch.
     start : int
         The number of the first micro-batch that the sink accepts if the file does not exist; 0 for a new stream. Pass
-        another number only to leave out the micro-batches before it on purpose.
+        another number only if you want to leave out all earlier micro-batches.
     rejected : str, optional
         A folder, as a path or URL for Spark, for micro-batches with invalid rows. Such a micro-batch is written to
-        ``batch=N`` in this folder as Parquet, none of its rows is counted, and the stream goes on. By default, the
-        stream stops. To drop only the invalid rows, pass ``MetricCollection(metrics, on_invalid="drop")`` as metrics.
+        ``batch=N`` in this folder as Parquet, none of its rows is counted, and the stream goes on. Without a folder,
+        the stream stops. To drop only the invalid rows, pass ``MetricCollection(metrics, on_invalid="drop")`` as metrics.
 
     Raises
     ------
@@ -102,8 +102,8 @@ class Sink:
             new = evaluate(frame, self.metrics.copy(), strategy=self.strategy, partitions=self.partitions).state
         except InvalidInputError as error:
             if self.rejected is None:
-                # Raise the error without its cause, because Spark prints the traces of all causes, which hide the line
-                # that the user needs.
+                # Raise the error without a cause. Spark prints the traces of all causes, among which the user would not
+                # find the message.
                 raise InvalidInputError(
                     f"micro-batch {batch}: {error}; to go on without such micro-batches, pass rejected= to the sink"
                 ) from None
