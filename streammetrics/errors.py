@@ -56,7 +56,7 @@ class CounterOverflowError(StreamMetricsError, OverflowError):
 
 
 class MemoryLimitError(StreamMetricsError, MemoryError):
-    """A state that grows with the data would exceed its memory limit; the state is unchanged."""
+    """A state whose size depends on the data would exceed its memory limit; the state is unchanged."""
 
 
 class PartitionConflictError(StreamMetricsError, ValueError):

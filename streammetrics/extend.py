@@ -108,8 +108,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Import the property tests (module `laws`) only when they are used. Only authors of metrics run them, and they
-    # would take a tenth of the import time of the package.
+    # Import the property tests (module `laws`) only when they are used. Only authors of metrics need them, and
+    # importing them would take a tenth of the import time of the package.
     if name in ("LawError", "check_metric", "check_state"):
         return getattr(import_module("streammetrics.laws"), name)
     raise AttributeError(f"module 'streammetrics.extend' has no attribute {name!r}", name=name)

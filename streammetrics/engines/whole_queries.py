@@ -35,7 +35,7 @@ class PartQueries(NamedTuple):
     Parameters
     ----------
     state : bytes or None
-        The state of the complete queries; None if the result of another part includes it.
+        The state of the complete queries; None if this state is merged separately.
     ids : list of int64 arrays
         The IDs of the complete queries.
     edges : list of (tuple of int, list of mappings)
@@ -47,7 +47,7 @@ class PartQueries(NamedTuple):
     edges: list[tuple[tuple[int, ...], list[Rows]]]
 
     def without_state(self) -> PartQueries:
-        """Return the queries alone, for the driver, if tasks merge the states."""
+        """Return a copy without the state, for the driver, if tasks (not the driver) merge the states."""
         return self._replace(state=None)
 
 
@@ -66,12 +66,12 @@ def find_query_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]
 def fold_queries(part: Any, metrics: MetricLike) -> PartQueries:
     """Count one part of a log, in which the rows of each query are adjacent; the tasks of an engine call this function.
 
-    The parameters are those of `fold_part`. The rows of a query may be in several batches and in several parts.
+    The parameters are those of `fold_part`. A query may continue in the next batch or in the next part.
     """
     check_metrics(metrics)
     copy, column, read = metrics.copy().reset(), find_query_column(metrics), columns_of(metrics)
     ids, edges = list[Ints](), list[tuple[tuple[int, ...], list[Rows]]]()
-    # The rows of the last query so far, which may continue in the next batch.
+    # The ID and the rows of the last query so far, which may continue in the next batch.
     last: Ints | None = None
     pending = list[Rows]()
     for table in iterate_batches(part() if callable(part) else part):
@@ -103,7 +103,8 @@ def fold_queries(part: Any, metrics: MetricLike) -> PartQueries:
     if last is not None:
         edges.append((_as_key(last), pending))
     edges = [(key, [_copy_arrow(piece) for piece in pieces]) for key, pieces in edges]
-    # The first and the last complete query are not the ends of the part, so the state must not contain them.
+    # The state records its first and last query as the ends of the log. Remove this record, because the part also has
+    # the queries in `edges`.
     return PartQueries(without_block_ends(copy).to_bytes(), ids, edges)
 
 
@@ -113,7 +114,7 @@ def merge_queries(parts: Iterable[PartQueries], metrics: H) -> H:
     Raises
     ------
     InvalidInputError
-        The log is not grouped by query: a query that was complete in one part has more rows elsewhere.
+        The log is not grouped by query: a query that seemed complete has more rows elsewhere in the log.
     """
     ids, edges = list[Ints](), dict[tuple[int, ...], list[Rows]]()
 
@@ -144,7 +145,7 @@ def _count_received_bytes(part: PartQueries) -> int:
 
 
 def fold_whole_queries(table: Any, metrics: MetricLike, names: Sequence[str]) -> bytes:
-    """Count a table, and return the saved state. The table must contain all rows of its queries, in any order."""
+    """Count a table that contains all rows of its queries, in any order; return the state as bytes."""
     copy = metrics.copy().reset()
     copy.update(sort_by_query(table, names))
     state: bytes = copy.to_bytes()
@@ -152,7 +153,7 @@ def fold_whole_queries(table: Any, metrics: MetricLike, names: Sequence[str]) ->
 
 
 def sort_by_query(table: Any, names: Sequence[str]) -> Any:
-    """Sort an Arrow table or a pandas data frame by query. Rows of one query keep their order."""
+    """Sort an Arrow table or a pandas data frame by query; rows of the same query keep their order."""
     ids = compute_query_ids(table, names[0] if len(names) == 1 else tuple(names))
     return table.take(np.lexsort(ids.T[::-1]))
 
@@ -183,14 +184,14 @@ def _as_key(query: Ints) -> tuple[int, ...]:
 
 
 def _slice_rows(rows: Rows, start: int, stop: int) -> Rows:
-    # An integer slice of a pandas series selects by label if its labels are floats, so use the positions.
+    # Slice a pandas series with `iloc`. Plain slices select by label, not by position, if the labels are floats.
     return {name: (c.iloc if hasattr(c, "iloc") else c)[start:stop] for name, c in rows.items()}
 
 
 def _copy_arrow(rows: Rows) -> Rows:
     """Return rows with copies of their Arrow columns.
 
-    A slice of an Arrow column would be sent to the driver together with the whole column.
+    Without a copy, the whole Arrow column of which these rows are a slice would be sent to the driver.
     """
     return {n: c.take(np.arange(len(c))) if library_of(type(c)) == "pyarrow" else c for n, c in rows.items()}
 

@@ -1,7 +1,7 @@
-"""The first and the last query (or other block) that each state of a frame has counted, as bytes.
+"""Encode the ends of each state of a frame: the first and the last query (or other block) that it has counted.
 
-For each state, there are a u8 number of integers in an ID (0 if the state has no ends), then the ID of the first and the
-ID of the last query, as i64. No digest contains them, because they depend on how a log was cut.
+For each state, a u8 is the number of integers in a query ID, or 0 if the state has no ends. The ID of the first and the
+ID of the last query follow, as i64. No digest includes the ends, because they depend on how a log was divided.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["pack_ends", "unpack_ends"]
 
 
 def pack_ends(states: Sequence[State]) -> bytes:
-    """Encode the first and the last query of each state; return no bytes if no state has them.
+    """Encode the first and the last query of each state; return empty bytes if no state has them.
 
     A state that was merged from several parts is encoded without ends, so its bytes do not depend on these parts.
     """
@@ -29,7 +29,8 @@ def _pack_one(ends: BlockEnds | None) -> bytes:
     if ends is None or not ends.is_single:
         return b"\0"
     (first,), (last,) = ends.firsts, ends.lasts
-    # The width differs if the log has integers and then strings in its column of queries.
+    # The IDs have different lengths if the column of queries begins with integers and ends with strings. In that case,
+    # encode no ends.
     return struct.pack(f"<B{2 * len(first)}q", len(first), *first, *last) if len(first) == len(last) else b"\0"
 
 

@@ -1,4 +1,4 @@
-"""Frames: files or messages with any number of states, which are the contents of metrics such as counts and sums.
+"""Frames: files or messages that contain any number of states. A state is the content of a metric, such as its sums.
 
 Reading and writing frames needs only the standard library and numpy, not pickle.
 
@@ -6,14 +6,15 @@ Reading and writing frames needs only the standard library and numpy, not pickle
 
     "SMET" | u16 version | u16 flags | u32 header length | u32 packed length | header | table | bodies | ends | u32 CRC-32
 
-The header is canonical JSON, compressed by deflate with a preset dictionary. Its member "about" describes the object that
-the states belong to, such as a metric or a collection. Its member "sections" contains the schema of each state (see
+The header is canonical JSON, compressed by deflate with a preset dictionary. Its member "about" describes the object to
+which the states belong, such as a metric or a collection. Its member "sections" contains the schema of each state (see
 `schema`).
 
 The table has one row for each state: u64 uncompressed length | u64 compressed length | digest. The digest is the SHA-256
 of the text of the schema, a zero byte and the uncompressed section. So a state has the same digest in every frame.
 
-There is one body for each state: its compressed section, then its noise (bytes that do not compress, see `section`).
+There is one body for each state: its compressed section, followed by its noise (the bytes that are stored uncompressed,
+because compression would not make them shorter; see `section`).
 
 The ends are the first and the last query of each state (see `ends`). They are present if bit 0 of the flags is set.
 
@@ -99,7 +100,7 @@ def compute_digest(state: State) -> str:
 
 
 def write_frame(states: Sequence[State], about: Any = None) -> bytes:
-    """Encode states, and a description of the object that they belong to, as one frame.
+    """Encode states as one frame, with a description of the object to which they belong.
 
     Parameters
     ----------
@@ -116,7 +117,7 @@ def write_frame(states: Sequence[State], about: Any = None) -> bytes:
             "put fewer metrics into one object"
         )
     head = _deflate(text, WORDS)
-    # Write into one buffer, because joining the parts of a large frame would take twice its memory.
+    # Write into one buffer. Joining the parts of a large frame at the end would take twice the memory of the frame.
     file = io.BytesIO()
     ends = pack_ends(states)
     file.write(PREFIX.pack(MAGIC, VERSION, HAS_ENDS if ends else 0, len(text), len(head)) + head)
@@ -132,7 +133,7 @@ def write_frame(states: Sequence[State], about: Any = None) -> bytes:
 
 
 def _write_section(file: io.BytesIO, state: State, schema: Schema) -> bytes:
-    """Append the body of a section to `file`, and return the row of the section in the table of the frame."""
+    """Append the body of a state to `file`, and return the row of this state for the table of the frame."""
     section, sha, begin = PackedSection(state, schema), schema.begin_digest(), file.tell()
     packer = _begin_deflate(section.size - section.noise_size)
     for block in section.take_compressible_blocks():
@@ -152,10 +153,10 @@ def _deflate(text: bytes, dictionary: bytes) -> bytes:
 
 
 def _begin_deflate(size: int, dictionary: bytes = b"") -> Any:
-    """Return a compressor for `size` bytes: deflate, or only Huffman coding if `size` exceeds MAX_MATCHING.
+    """Return a compressor for `size` bytes: deflate, or Huffman coding alone if `size` exceeds MAX_MATCHING.
 
-    Large sections consist mostly of counts by score bucket, which have no repetitions. For these, Huffman coding alone
-    gives a smaller result and is much faster.
+    Large sections consist mostly of counts by score bucket, which contain no repeated sequences. For these, Huffman
+    coding alone gives a smaller result and is much faster.
     """
     strategy, level = (zlib.Z_HUFFMAN_ONLY, 1) if size > MAX_MATCHING else (zlib.Z_DEFAULT_STRATEGY, 6)
     return zlib.compressobj(level, zlib.DEFLATED, -15, 9, strategy, *([dictionary] if dictionary else []))
@@ -165,7 +166,7 @@ def _begin_deflate(size: int, dictionary: bytes = b"") -> Any:
 
 
 class FrameKind:
-    """The parsed header of a frame. Frames with equal headers share one such object, so that it is parsed only once."""
+    """The parsed header of a frame; frames with equal headers share one object, so each header is parsed only once."""
 
     def __init__(self, text: bytes) -> None:
         head = json.loads(text)
@@ -176,7 +177,7 @@ class FrameKind:
 
 
 def _inflate(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
-    """Decompress at most the first `size` bytes of a section with `unpacker`, a zlib decompressor."""
+    """Decompress a section with `unpacker`, a zlib decompressor, but at most its first `size` bytes."""
     try:
         plain: bytes = unpacker.decompress(data, size)
     except zlib.error as error:
@@ -198,7 +199,7 @@ def _cached_kind(head: bytes, size: int, registry: int) -> FrameKind:
 
 
 def _shared_kind(head: bytes, size: int, registry: int) -> FrameKind:
-    """Return the parsed form of a large header from a cache that does not keep it alive.
+    """Return the parsed form of a large header, from a cache with weak references if possible.
 
     Frames with equal headers share the object, which is freed with the last of these frames. The arguments are the
     compressed header, its uncompressed size, and the number from `hash_registry`.
@@ -215,7 +216,7 @@ _large_kinds: WeakValueDictionary[tuple[bytes, int, int], FrameKind] = WeakValue
 def read_head(data: bytes) -> bytes:
     """Return the bytes of a frame up to the end of its header, without checking them.
 
-    Frames for which these bytes are equal have equal headers, so `read_frames` can decode them together.
+    If these bytes are equal for several frames, their headers are equal, so `read_frames` can decode them together.
     """
     if len(data) < PREFIX.size:
         return b""
@@ -233,7 +234,7 @@ class Frame:
     data : bytes
         The bytes of the frame, which may be untrusted.
     max_bytes : int
-        The most memory, in bytes, that the states may take.
+        The largest number of bytes of memory that the states may take.
 
     Raises
     ------
@@ -269,7 +270,7 @@ class Frame:
         end = len(self.data) - CHECK.size
         if at > end or (at < end and not flags & HAS_ENDS):
             raise StateFormatError("the state is corrupt: the lengths of its sections do not add up")
-        # The first and the last query of each state; None if no state has them.
+        # The first and the last query of each state, or None if the frame does not contain them.
         self.ends = unpack_ends(self.data[at:end], sections) if flags & HAS_ENDS else None
         if sum(plain for plain, _, _ in self.table) > max_bytes:
             raise StateFormatError(
@@ -305,13 +306,14 @@ class Frame:
         """The parsed header."""
         if self._kind is None:
             try:
-                # The schemas depend on the imported classes of states. If a class was imported after the header was
-                # parsed, the number from `hash_registry` differs and the header is parsed again.
+                # The parsed header depends on which classes of states have been imported. If another class is imported
+                # later, the number from `hash_registry` changes, so that the cache is not used and the header is parsed
+                # again.
                 parse = _cached_kind if self.size <= MAX_CACHED_HEADER else _shared_kind
                 self._kind = parse(self.head, self.size, hash_registry())
             except (StateFormatError, MemoryError):
                 raise
-            # Untrusted bytes may cause any exception; report each of them as damaged bytes.
+            # Untrusted bytes may cause any exception, all of which are reported in the same way.
             except Exception as error:
                 raise StateFormatError(
                     f"the state is corrupt: the header is inconsistent: {_format_error(error)}"
@@ -320,21 +322,22 @@ class Frame:
 
     @property
     def about(self) -> Any:
-        """The description of the object that the states belong to, such as a metric or a collection."""
+        """The description of the object to which the states belong, such as a metric or a collection."""
         return json.loads(self.kind.about)
 
     def __len__(self) -> int:
         return len(self.table)
 
     def digest(self, i: int) -> str:
-        """Return the digest that the frame stores for state `i`. It is not verified until the state is read."""
+        """Return the digest that the frame contains for state `i`, which is not verified until the state is read."""
         digest: bytes = self.table[i][2]
         return digest.hex()
 
     def read_section(self, i: int, limit: int | None = None) -> Section:
         """Decompress section `i` and verify its digest.
 
-        For a large section, first check that decoding it takes at most `limit` bytes (by default, the limit of the frame).
+        If the section is large, first check that decoding it takes at most `limit` bytes of memory. The default of
+        `limit` is the limit of the frame.
         """
         size, _, digest = self.table[i]
         begin, end = self.bodies[i]
@@ -345,7 +348,7 @@ class Frame:
             )
         unpacker = zlib.decompressobj(-15)
         plain = _inflate(unpacker, self.data[begin:end], size + 1)
-        # The bytes after the end of the compressed data are noise: they belong to the section, but are not compressed.
+        # The bytes after the end of the compressed data belong to the section, too, but are not compressed ("noise").
         noise = self.data[end - len(unpacker.unused_data) : end]
         if len(plain) + len(noise) != size or not unpacker.eof:
             raise StateFormatError("the state is corrupt: a section does not have its declared size")
@@ -376,8 +379,8 @@ class Frame:
         sections: list[Section] = []
         need = 0
         for i, schema in enumerate(self.kind.sections):
-            # Decoding takes up to twice the memory of its result. Once the earlier sections are decoded, they therefore
-            # occupy at most half of `need`, the sum of the estimates for decoding them.
+            # `need` is the sum of the estimates for decoding the earlier sections. An estimate is about twice the
+            # memory of the decoded section, so once these sections are decoded, they occupy only half of `need`.
             room = self.limit - need // 2
             sections.append(section := self.read_section(i, room))
             more = section.size + estimate_section_memory(schema, section.plain)
@@ -386,7 +389,7 @@ class Frame:
         return sections, need
 
     def read_states(self) -> list[State]:
-        """Decode all states; raise an error if together they take more memory than the limit."""
+        """Decode all states; raise StateFormatError if they take more memory in total than the limit of the frame."""
         states, room = list[State](), self.limit
         for i in range(len(self.table)):
             room -= states[-1].nbytes if states else 0
@@ -415,18 +418,18 @@ def _format_error(error: Exception) -> str:
 
 
 def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
-    """Decode frames, which must have equal headers, in order. Each pass decodes only some frames, to limit the memory.
+    """Decode frames, which must have equal headers, in several passes, each of which decodes the next few frames.
 
     Yields
     ------
     list of Sections
-        The result of one pass. Element i contains the states of section i of all frames of this pass.
+        The result of one pass. Item i contains the states of section i of all frames of this pass.
 
     Raises
     ------
     StateFormatError, IncompatibleStateError
-        A frame is damaged, or the keys of frames are of different kinds, such as integers and text. The error does not
-        name the frame; to find it, read each frame on its own.
+        A frame is damaged, or the keys of two frames have different types, such as integers and strings. The error does
+        not name the frame; to find it, read each frame separately.
     """
     some: list[Frame] = []
     decompressed: list[list[Section]] = []
@@ -444,8 +447,8 @@ def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
 
 
 def _unpack_frames(frames: Sequence[Frame], sections: Sequence[Sequence[Section]], size: int) -> list[Sections]:
-    # `size` is the sum of estimates for single frames. Decoding frames together may take more: if only some frames have
-    # weights, all of them get arrays for weights.
+    # `size` is the sum of the memory estimates for the single frames. Decoding frames together may take more, because
+    # all of them get arrays for weights if any of them has weights.
     room = 2 * size
     columns = zip(frames[0].kind.sections, zip(*sections, strict=True), strict=True)
     return [unpack_sections(schema, column, room) for schema, column in columns]
@@ -459,14 +462,14 @@ def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) ->
     frames : iterable of bytes or Frame
         Frames with equal descriptions ("about"), and with states of the same classes and settings in the same order.
     max_bytes : int
-        The most memory, in bytes, that the states of a single frame may take.
+        The largest number of bytes of memory that the states of a single frame may take.
 
     Returns
     -------
     about : object
         The description that all frames have; None if there are no frames.
     states : list of State
-        The merged states. State i is the merge of the states at position i of all frames.
+        The merged states. Item i is merged from the states at position i of all frames.
 
     Raises
     ------
@@ -505,8 +508,8 @@ def merge_groups(
             earlier = total.get(group)
             if earlier is not None and len(earlier) != len(new):
                 raise IncompatibleStateError("the states have different metrics or settings and cannot be merged")
-            # Add the states of all portions to the total in a single call, so that their exact rows need not be sorted
-            # in cells that the total already counts by bucket.
+            # Add the states of all portions to the total in a single call. Their exact rows are then not sorted in vain
+            # in cells that the total counts in buckets.
             parts = [section[group] for section in new]
             total[group] = [_merge_states([*([earlier[i]] if earlier else []), *some]) for i, some in enumerate(parts)]
     return None if about is None else json.loads(about), {group: total[group] for group in sorted(total)}
@@ -515,9 +518,8 @@ def merge_groups(
 def _merge_portions(batch: Sequence[Frame], i: int, into: Sequence[int], max_bytes: int) -> dict[int, list[State]]:
     """Decode section `i` of all frames of a batch in portions, and return the merged states of each group.
 
-    A group has one merged state for each portion that contains frames of the group.
-
-    `into` gives the group of each frame.
+    `into` contains the group of each frame. The result has, for each group, a list with one merged state for each
+    portion that contains frames of the group.
     """
     parts: dict[int, list[State]] = {}
     for where, sections in _unpack_portions(batch, i, [max_bytes] * len(batch)):
@@ -535,7 +537,7 @@ def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> It
     """Decode section `i` of several frames in portions, to limit the memory.
 
     For each portion, yield the indices of its frames and the states of these frames. All frames of a portion have equal
-    schemas. `room` gives the memory limit of each frame in bytes.
+    schemas. `room` contains the memory limit of each frame in bytes.
     """
     kinds: dict[str, tuple[Schema, list[int]]] = {}
     for n, frame in enumerate(frames):
@@ -560,7 +562,7 @@ def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> It
 
 
 def _batch_frames(frames: Iterable[tuple[int, Frame]]) -> Iterator[tuple[list[int], list[Frame]]]:
-    """Collect frames into batches of about BATCH bytes; for each batch, yield the group numbers and the frames."""
+    """Collect frames in batches of about BATCH bytes; for each batch, yield the group numbers and the frames."""
     into: list[int] = []
     batch: list[Frame] = []
     size = 0

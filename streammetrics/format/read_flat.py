@@ -1,4 +1,4 @@
-"""Decode flats: the parts of a state that have a fixed number of integers in every cell, such as sums."""
+"""Decode flats: the parts of a state that have the same number of integers in every cell, such as sums."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Array = NDArray[Any]
 
 
 def read_flat(reader: SectionReader, flat: Flat) -> Array:
-    """Read a flat, which has a fixed number of integers for each cell, from all sections.
+    """Read a flat, which has the same number of integers for every cell, from all sections.
 
-    Return an array with a row for each cell, section after section.
+    Return an array with a row for each cell. The cells of the first section come first, and so on.
     """
     rows, row_count = reader.count_rows(flat)
     layout, name = reader.layout, flat.name
@@ -46,7 +46,7 @@ def read_flat(reader: SectionReader, flat: Flat) -> Array:
 def find_reasons(dropped: Array, rows: Any) -> Array:
     """Return a boolean array: element (i, j) says whether section i has rows that were dropped for reason j.
 
-    `dropped` gives the number of dropped rows by cell and reason, and `rows` gives the number of cells of each section.
+    `dropped` contains the number of dropped rows by cell and reason, and `rows` the number of cells of each section.
     """
     rows = np.atleast_1d(rows)
     out = np.zeros((len(rows), dropped.shape[1]), bool)
@@ -57,7 +57,7 @@ def find_reasons(dropped: Array, rows: Any) -> Array:
 def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Any) -> Array:
     """Read the stored numbers of a flat, such as the sums of cells, from every section; check that each is in range.
 
-    `stored_counts` says how many numbers each section stores; a sparsely written section does not store all of them.
+    `stored_counts` says how many numbers each section stores. A sparse section omits some numbers, such as zeros.
     """
     form, name = flat.form, flat.name
     if form == "exact":
@@ -77,7 +77,8 @@ def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Any) -> Arra
         require(is_below(codes, most + 1), f"{name} is out of range")
         return codes.astype(flat.dtype)
     signed = form in ("signed", "fixed")
-    # `zigzag` maps a nonnegative number v to 2 * v, and a negative one to -1 - 2 * v.
+    # A signed number v is stored as 2 * v if it is nonnegative, otherwise as -1 - 2 * v, so the codes have twice the
+    # range.
     require(is_below(codes, 2 * LIMIT - 1 if signed else LIMIT), f"{name} is out of range")
     if not flat.limbs:
         return unzigzag(codes) if signed else codes.astype(np.int64)
@@ -98,33 +99,33 @@ def decode_low_limbs(raw: Array, out: Ints) -> None:
 
 
 def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[Any, Any], whole: Any) -> Array:
-    """Return the numbers of all sections in full, with the neutral element where a sparse section omits numbers.
+    """Return the numbers of all sections; insert the neutral element (usually 0) where a sparse section omits numbers.
 
-    Raises an error if a section is not in its shortest form, sparse or full.
+    Raises an error if a section is not stored in its shorter form (sparse or full).
 
     Parameters
     ----------
     flat : Flat
-        The part of the state that the numbers belong to.
+        The part of the state to which the numbers belong.
     numbers : array
         The stored numbers of all sections.
     at : array, optional
         The gaps between the positions of the numbers in sparse sections; None if no section stores positions.
     counts : tuple of two int64, or int for a single section
-        How many numbers and how many positions each section stores.
+        The number of numbers, and the number of positions, that each section stores.
     whole : int64, or int for a single section
-        How many numbers each section has, whether stored or not.
+        The number of numbers of each section, including those that it does not store.
     """
     stored_counts, places, whole = map(np.atleast_1d, (*counts, whole))
     neutral = _is_identity(flat, numbers)
-    # Count the numbers that differ from the neutral element. A single section needs no index of these numbers, which
-    # would take eight times the memory of the boolean array.
+    # For each section, count the numbers that differ from the neutral element. If there is only one section, do without
+    # the indices of these numbers, which would take eight times the memory of the boolean array.
     if len(stored_counts) == 1:
         informative = np.array([len(neutral) - np.count_nonzero(neutral)])
     else:
         informative = count_by_section(np.flatnonzero(~neutral), stored_counts)
-    # A sparse section in which all numbers are neutral stores neither numbers nor positions, so `has_places` misses it.
-    # Sparse sections are therefore identified by how many numbers they store.
+    # Find the sparse sections by the number of numbers that they store, not by their positions. If all numbers of a
+    # sparse section are neutral, it stores no positions.
     has_places = places > 0
     sparse = stored_counts != whole
     if (has_places & (informative != stored_counts)).any() or (~sparse & is_sparse(informative, whole)).any():
@@ -149,7 +150,7 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[A
 
 
 def _is_ascending(where: Ints, counts: Ints) -> bool:
-    """Return whether the positions ascend within each section; `counts` gives the number of positions by section."""
+    """Return whether the positions ascend within each section; `counts` is the number of positions by section."""
     up = where[1:] > where[:-1]
     begins = np.cumsum(counts)[:-1]
     up[begins[(begins > 0) & (begins < len(where))] - 1] = True
@@ -164,9 +165,9 @@ def _is_identity(flat: Flat, numbers: Array) -> Array:
 def is_redundant(state: State, flat: Flat, rows: Any) -> bool:
     """Return whether any section stores an optional flat that it should have omitted.
 
-    A section omits an optional flat if all its numbers are zero or, for some flats, if they equal those of another part:
-    with weights of 1, for example, the sum of squared weights is the number of rows. `rows` gives the number of cells by
-    section.
+    A section must omit an optional flat if all its numbers are zero or, for some flats, equal to those of another part.
+    If all weights are 1, for example, the sums of squared weights equal the numbers of rows. `rows` is the number of
+    cells by section.
     """
     array = state.cells.flats[flat.name]
     if flat.like is None:

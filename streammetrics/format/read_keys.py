@@ -1,7 +1,7 @@
 """Decode the keys of cells, such as the slices of a state.
 
-A section stores each key as a rank in the vocabulary of its column, which is the sorted list of the distinct keys. When
-sections are read together, the ranks are replaced by ranks in a common vocabulary.
+A section stores each key as a rank in the vocabulary of its column: the sorted list of the distinct keys of the column
+in this section. If several sections are read together, these ranks are replaced by ranks in a common vocabulary.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Array = NDArray[Any]
 
 
 def read_keys(reader: SectionReader) -> Ints:
-    """Read the keys of front cells (slices): one row for each cell, with a rank for each column.
+    """Read the keys of front cells (slices): a matrix with a row for each cell, and a rank for each column.
 
-    A rank is the position of a key in the vocabulary of the column, the sorted list of its keys. Raises an error unless
+    A rank is the position of a key in the vocabulary (the sorted distinct keys) of its column. Raises an error unless
     the keys of every section are sorted and unique.
     """
     columns = reader.layout.key_columns
@@ -47,10 +47,11 @@ def read_keys(reader: SectionReader) -> Ints:
 
 
 def _check_ascending(keys: Ints, counts: Any) -> None:
-    """Raise an error unless keys are sorted and unique in each section; `counts` gives the number of keys by section."""
+    """Raise an error unless keys are sorted and unique in each section; `counts` is the number of keys by section."""
     if len(keys) < 2:
         return
-    # Compare adjacent keys lexicographically, from the last column to the first.
+    # Compare adjacent keys lexicographically. Go from the last column to the first, so that earlier columns take
+    # precedence.
     up = np.zeros(len(keys) - 1, bool)
     for i in reversed(range(keys.shape[1])):
         a, b = keys[:-1, i], keys[1:, i]
@@ -63,7 +64,7 @@ def _check_ascending(keys: Ints, counts: Any) -> None:
 
 @dataclass
 class ColumnVocabulary:
-    """The sorted distinct keys of a column, in each section and in all sections.
+    """The sorted distinct keys of a column (its vocabulary), both in each section and in all sections together.
 
     Parameters
     ----------
@@ -74,7 +75,8 @@ class ColumnVocabulary:
     counts : int64, or int for a single section
         The number of keys in the vocabulary of each section.
     ranks : int64, optional
-        The position of each of these keys in the common vocabulary, section after section; None for a single section.
+        For each key in the vocabularies of the sections, in order of the sections, its position in the common
+        vocabulary. None if there is a single section.
     """
 
     name: str
@@ -85,9 +87,9 @@ class ColumnVocabulary:
     def rank_keys(self, keys: Ints, column: int, rows: Any) -> Vocabulary:
         """Replace the ranks in one column of keys by ranks in the common vocabulary; return this vocabulary.
 
-        `keys` is changed in place; before the call, each rank refers to the vocabulary of its section. `rows` gives the
-        number of keys by section. Raises an error unless every rank is in the vocabulary of its section, and every key of
-        that vocabulary occurs.
+        `keys` is changed in place. Before the call, each rank refers to the vocabulary of its section. `rows` is the
+        number of keys by section. Raises an error if a rank is outside of the vocabulary of its section, or if a key of
+        this vocabulary does not occur.
         """
         ranks = keys[:, column]
         marks = ranks < 0
@@ -132,12 +134,12 @@ def read_vocabulary(reader: SectionReader, i: int) -> ColumnVocabulary:
 
 
 def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], keys: Ints) -> None:
-    """Raise an error unless the keys of every axis are possible.
+    """Raise an error unless all keys are valid for their axis.
 
     The keys of epochs (time windows) must be starts of epochs, and the keys of shards must be shard numbers. Two
-    negative ranks have a special meaning. One stands for the slices that were merged because they exceed the limit of
-    the axis, and is an error if the axis has no limit. The other stands for expired epochs, and is an error if the
-    epochs of the axis do not expire.
+    negative ranks have a special meaning. OTHER stands for the slices that were merged because they exceed the limit of
+    the axis, and is an error if the axis has no limit. EXPIRED stands for expired epochs, and is an error if the epochs
+    of the axis do not expire.
     """
     column = 0
     for axis in axes:
@@ -162,8 +164,9 @@ def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], k
 def _check_marks(axis: Axis, keys: Ints) -> None:
     """Raise an error if keys have a negative rank whose special meaning is impossible for the axis.
 
-    One such rank stands for the slices that were merged because they exceed the limit of the axis; it is impossible
-    without a limit. Another stands for expired epochs; it is impossible if the epochs of the axis do not expire.
+    The rank OTHER stands for the slices that were merged because they exceed the limit of the axis; it is impossible
+    without a limit. The rank EXPIRED stands for expired epochs; it is impossible if the epochs of the axis do not
+    expire.
     """
     if keys.min(initial=0) >= NULL:
         return
@@ -193,7 +196,8 @@ def _read_texts(reader: SectionReader, name: str, counts: Any, letters: Any, len
 def _decode_integers(name: str, counts: Any, below: Any, gaps: Array) -> Array:
     counts, below = np.atleast_1d(counts), np.atleast_1d(below)
     require((below <= counts).all(), "there are more negative keys than keys")
-    # Every section has two parts: the negative integers, stored as -1 - v in ascending order, and the other integers.
+    # Every section has two halves: the negative integers v, stored as -1 - v in ascending order, and the other
+    # integers.
     halves = np.stack([below, counts - below], axis=1).ravel()
     begins = (np.cumsum(halves) - halves)[halves > 0]
     steps = gaps.astype(np.uint64) + np.uint64(1)
@@ -210,8 +214,8 @@ def _decode_integers(name: str, counts: Any, below: Any, gaps: Array) -> Array:
     large = ~negative & (values >= np.uint64(1 << 63))
     out: Array = values.astype(object) if large.any() else values.view(np.int64).copy()
     ends = np.cumsum(halves)[::2]
-    # A negative integer v is stored as -1 - v, and the stored numbers ascend. To restore the integers, convert each
-    # number back and reverse the order.
+    # A negative integer v is stored as -1 - v, in ascending order of the stored numbers. To restore the integers in
+    # ascending order, convert each number back and reverse the order.
     backward = expand_ranges(ends - below, below)
     mirror = np.repeat(2 * ends - below - 1, below) - backward
     out[backward] = -1 - out[mirror]
@@ -248,13 +252,13 @@ def read_inner(reader: SectionReader, vocabularies: list[ColumnVocabulary]) -> t
 def _rank_classes(classes: ColumnVocabulary, inner: Ints, reader: SectionReader) -> None:
     """Replace the ranks of classes by ranks in the common vocabulary of all sections, in place.
 
-    Before the call, each rank refers to the vocabulary of its section. Raises an error for a negative rank, which slices
-    may have but classes may not.
+    Before the call, each rank refers to the vocabulary of its section. Raises an error if a rank is negative, which is
+    allowed only for slices.
     """
     width = inner.shape[1] - 1
     require(inner[:, 1:].min(initial=0) >= 0, "a class has a negative rank")
-    # All columns of classes share a vocabulary, so flatten them to a single column. Its rows are still ordered by
-    # section.
+    # All columns of classes have the same vocabulary, so flatten them to a single column. The order of the sections
+    # stays the same.
     flat = np.ascontiguousarray(inner[:, 1:].reshape(-1, 1))
     classes.rank_keys(flat, 0, reader.cells * width)
     inner[:, 1:] = flat.reshape(-1, width)

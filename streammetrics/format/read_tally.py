@@ -1,8 +1,8 @@
 """Decode the tallies of sections, and check their buckets.
 
-A tally counts the rows of a cell by place, such as a score or a score bucket. Its entries, each a place and a number of
-rows, are sorted by place. In some tallies, the buckets have a width (the level of the cell) that adapts to the numbers in
-the cell.
+A tally counts the rows of a cell by place, such as a score or a score bucket. Its entries, each of which is a place
+with a number of rows, are sorted by place. In some tallies, the width of the buckets depends on the numbers in the
+cell; it is called the level of the cell.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 
 def read_tally(reader: SectionReader, tally: Tally) -> Entries:
-    """Read the entries of a tally, each a place and its number of rows, from all sections.
+    """Read the entries of a tally from all sections; an entry is a place with its number of rows.
 
     Raises an error unless the places are sorted and unique in every cell.
     """
@@ -65,19 +65,19 @@ def _read_narrow(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Ent
     nonempty = np.flatnonzero(entry_counts)
     starts = (np.cumsum(entry_counts) - entry_counts)[nonempty]
     wide = find_code_type(len(entry_counts) << shift)
-    # The sum of the gaps of a cell gives its last place, which must be in range. Choose a type in which the sum cannot
-    # overflow. A float is exact for every sum in range, because places here have at most 48 bits. If possible, choose
-    # the type of the gaps, because otherwise numpy copies the gaps.
+    # The last place of each cell, which must be in range, is computed from the sum of its gaps. Choose a type in which
+    # the sum cannot overflow, if possible the type of the gaps, because otherwise numpy copies the gaps. The type
+    # float64 is exact for every sum in range, because the places of such tallies have at most 48 bits.
     bound = int(entry_counts.max()) * int(gaps.max())
     kind = np.uint32 if bound < MANY else np.int64 if bound < 1 << 63 else np.float64
     reach = np.add.reduceat(gaps, starts, dtype=kind) + entry_counts[nonempty]
     require(int(reach.max()) <= places, f"{tally.name} has a place out of range")
-    # Copy the gaps if they share their memory with other arrays, because the following lines change them in place.
+    # The following lines change the gaps in place, so copy them if they share their memory with another array.
     codes: Array = gaps.astype(wide, copy=gaps.base is not None)
     del gaps
-    # Turn the gaps into differences between adjacent codes (a code consists of cell and place), and add up the
-    # differences to get the codes. At the first entry of a cell, the difference to the last code of the previous cell
-    # may wrap around modulo 2**32 or 2**64. The sum wraps around as well, so the code is right.
+    # A code consists of a cell and a place. Convert the gaps to differences between adjacent codes, and add up these
+    # differences to get the codes. The difference between the first code of a cell and the last code of the previous
+    # cell may wrap around modulo 2**32 or 2**64. The sum then wraps around as well, so the code is correct.
     base = nonempty.astype(np.uint64) << np.uint64(shift)
     codes += wide(1)
     codes[starts] += (base - np.uint64(1)).astype(wide)

@@ -44,7 +44,7 @@ class Sink:
     rejected : str, optional
         A folder, as a path or URL for Spark, for micro-batches with invalid rows. Such a micro-batch is written to
         ``batch=N`` in this folder as Parquet, none of its rows is counted, and the stream goes on. Without a folder,
-        the stream stops. To drop only the invalid rows, pass ``MetricCollection(metrics, on_invalid="drop")`` as metrics.
+        the stream stops. To drop only the invalid rows, pass ``MetricCollection(..., on_invalid="drop")`` as `metrics`.
 
     Raises
     ------

@@ -1,7 +1,6 @@
-"""The functions that Spark runs in tasks: one computes states of rows, and one merges states.
-
-Both take and yield Arrow record batches. They have no type hints, because Spark would interpret hints as types of
-columns.
+"""The functions that Spark runs in tasks: one computes states of rows, and another one merges states.
+ Both take and yield Arrow record batches. They have no type hints, because Spark would interpret the hints as the types
+of columns.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ def split_between_queries(tables: Iterable[pa.Table], column: str | tuple[str, .
 PART = "streammetrics: part"
 """The name of the column with the number of the partition to which a row belongs."""
 STATES = "bucket int, state binary"
-# When the states of a task exceed this size in bytes, the task sends them on and continues with empty states.
+# When the states of a task exceed this size in bytes, the task yields them and continues with empty states.
 MAX_STATE_BYTES = 1 << 28
-# A task that merges states collects up to this many bytes before it merges them.
+# A task that merges states collects them until their total size exceeds this many bytes, and then merges them.
 MAX_BUFFERED_BYTES = 1 << 26
 
 
@@ -84,7 +83,8 @@ def build_fold_task(
     query : str or tuple of str, optional
         The query columns, by which rows are sorted. All rows of a query are counted in one batch.
     sealed : int
-        The number of partitions if each task has all rows of its groups, so that it can close them; otherwise 0.
+        The number of partitions if each task has all rows of its groups, and can therefore close the groups (reduce
+        them to sums); otherwise 0.
     """
 
     def fold(batches):  # type: ignore[no-untyped-def]
@@ -106,7 +106,7 @@ def build_fold_task(
 
 
 def merge_task(batches):  # type: ignore[no-untyped-def]
-    """Merge all states that a task receives, and yield the result. All states must have the same metrics and settings."""
+    """Merge all states that a task receives, which must have the same metrics and settings, and yield the result."""
     states, size = list[bytes](), 0
     for batch in batches:
         for state in batch.column("state"):
@@ -119,9 +119,9 @@ def merge_task(batches):  # type: ignore[no-untyped-def]
 
 
 def _count_rows(counted: Any, rows: pa.Table, first: int, task: int) -> None:
-    """Update metrics with some rows of a partition. An error names the partition and the row in it.
+    """Update metrics with some rows of a partition; if a row is invalid, name its partition and row in the error.
 
-    `first` is the number of the first row in the partition, and `task` is the number of the partition.
+    `first` is the index of the first of these rows in the partition, and `task` is the number of the partition.
     """
     try:
         counted.update(rows)
@@ -131,14 +131,14 @@ def _count_rows(counted: Any, rows: pa.Table, first: int, task: int) -> None:
 
 
 def _check_part(rows: pa.Table, previous: int | None) -> int:
-    """Return the number of the partition to which all of these rows belong.
+    """Return the number of the partition to which all of these rows belong, as stored in the column PART.
 
     `previous` is the partition of the earlier rows of this task, or None if there are none.
 
     Raises
     ------
     InvalidInputError
-        The task received rows of several partitions, so its groups may be incomplete, and must not be closed.
+        The task received rows of several partitions. Its groups may then be incomplete and must not be closed.
     """
     parts = rows.column(PART).unique().to_pylist()
     if len({*parts, *([] if previous is None else [previous])}) > 1:
@@ -152,7 +152,7 @@ def _check_part(rows: pa.Table, previous: int | None) -> int:
 def _split_by_bucket(counted: Any, buckets: int, task: int) -> Iterator[pa.RecordBatch]:
     """Split sliced metrics into buckets by the hash of the slice key, and yield each bucket with its state.
 
-    Metrics without slices are not split; their state is in the bucket of the task number.
+    Metrics without slices are not split. The number of the task determines the bucket of their state.
     """
     if not isinstance(counted, Sliced):
         yield _build_batch([task % buckets], [counted.to_bytes()])

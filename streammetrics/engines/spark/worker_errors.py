@@ -21,9 +21,9 @@ TOO_LARGE = re.compile(r"results of .*\((.+)\) is bigger than \S*maxResultSize")
 
 @contextmanager
 def raise_worker_errors() -> Iterator[None]:
-    """Convert an error of Spark to an error of this package, if Spark's error says what went wrong in a worker.
+    """Convert an error of Spark to an error of this package, if its message says what went wrong in a worker.
 
-    Spark's error becomes the cause of the new error.
+    The error of Spark becomes the cause of the new error.
     """
     try:
         yield
@@ -35,7 +35,7 @@ def raise_worker_errors() -> Iterator[None]:
 
 
 def _explain(text: str) -> StreamMetricsError | None:
-    """Return the error of this package that Spark's error message describes; None if there is no such error."""
+    """Return an error of this package for an error message of Spark; None if the message has no known form."""
     if match := OWN_ERROR.search(text):
         kind = getattr(errors, match[1], None)
         return None if kind is None else kind(match[2])
