@@ -114,7 +114,7 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
         "buckets have more trailing zeros than the header says",
     )
     zero_bits = np.repeat(zeros, entries).astype(np.uint64)
-    # The left shift below must not push out any bits, because the buckets might then no longer ascend.
+    # Check that the left shift below loses no bits. Otherwise the buckets might no longer be in ascending order.
     require(bool((buckets <= np.uint64(MAX_UINT64) >> zero_bits).all()), f"{tally.name} has an impossible bucket")
     buckets <<= zero_bits
     high = _encode_cells(entry_counts, min(max(shift - 64, 0), 1))
@@ -124,7 +124,7 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
 def _encode_cells(entry_counts: Ints, shift: int) -> Array:
     """Return the high word of the code of each entry: the index of its cell, shifted to the left by `shift` bits.
 
-    `entry_counts` gives the number of entries of each cell.
+    `entry_counts` contains the number of entries of each cell.
     """
     require(len(entry_counts) << shift < 1 << 32, "there are more cells than the format allows")
     if len(entry_counts) == 1:
@@ -135,7 +135,7 @@ def _encode_cells(entry_counts: Ints, shift: int) -> Array:
 
 
 def _decode_counts(rows_less_one: Array) -> Array:
-    """Return the number of rows of each entry, which is stored minus one, because no entry has 0 rows."""
+    """Add 1 to each stored number to get the number of rows of an entry, which is never 0."""
     require(is_below(rows_less_one, LIMIT - 1), "a place has too many rows")
     kind = find_count_type(1 if is_below(rows_less_one, MANY - 1) else MANY)
     counts: Array = rows_less_one.astype(kind, copy=rows_less_one.base is not None)
@@ -151,7 +151,7 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
         places = WIDEST
     entries = reader.header[f"entries {name}"]
     zeros, width = reader.header[f"zeros {name}"], reader.header[f"width {name}"]
-    # Each stored number contains two values: the last bit is the last bit of the place (the label of a score), and the
+    # Each stored number combines two values: its last bit is the last bit of the place (the label of a score), and its
     # other bits are the number of rows minus one.
     mixed = reader.read_numbers(entries)
     last = (mixed & mixed.dtype.type(1)).astype(np.uint8, copy=False)
@@ -159,8 +159,8 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
     del mixed
     keys = _read_gaps(reader, entries, width, zeros)
     # The key of an entry is its place without the last bit. The entries of a cell ascend if each key is larger than the
-    # key before, or equal to it (a gap of 0) with a larger last bit. A key can be smaller than the key before only
-    # after an overflow.
+    # previous key, or equal to it (a gap of 0) with a larger last bit. If a sum of gaps overflows, a key is smaller
+    # than the previous key.
     wrong = keys[1:] == 0
     wrong &= last[1:] <= last[:-1]
     cumsum_by_section(keys, entry_counts)
@@ -170,8 +170,8 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
         wrong[begins[1:] - 1] = False
     require(not wrong.any(), f"places of {name} are not sorted and unique")
     end = (places - 1) >> 1
-    # Every place must be in range. Also, only the shortest form is valid: the stored keys must not share a trailing
-    # zero bit, because the writer removes such bits and counts them in the `zeros` of the header.
+    # Check that every place is in range. Also check that the keys of a section do not all end with a zero bit, because
+    # the writer removes such common bits, and stores their number as `zeros` in the header.
     if is_single(entries):
         shifts: Any = np.uint64(zeros)
         union, most = int(np.bitwise_or.reduce(keys)), int(keys[-1] if len(entry_counts) == 1 else keys.max())
@@ -197,10 +197,10 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
 
 
 def _is_without_common_zeros(keys: Array, entries: Ints, zeros: Ints) -> bool:
-    """Return whether the writer removed, in every section, all trailing zero bits that the places share.
+    """Return whether, in every section, the writer removed all trailing zero bits that the places have in common.
 
-    `keys` contains the stored places of all sections, `entries` their number by section, and `zeros` the number of shared
-    zero bits that the writer removed. If all places of a section are 0, the writer must have removed none.
+    `keys` contains the stored places of all sections, `entries` the number of places by section, and `zeros` the number
+    of bits that the writer removed from each place. If all places of a section are 0, this number must be 0.
     """
     nonempty = entries > 0
     union = np.bitwise_or.reduceat(keys, (np.cumsum(entries) - entries)[nonempty])
@@ -210,9 +210,9 @@ def _is_without_common_zeros(keys: Array, entries: Ints, zeros: Ints) -> bool:
 def _read_gaps(reader: SectionReader, entries: Any, width: Any, zeros: Any) -> Array:
     """Read the gaps between the places of a tally from all sections.
 
-    A section stores gaps of `width` bytes by byte plane: the first bytes of all gaps, then the second bytes, and so on.
-    The low planes are stored separately if they do not compress. This depends on `zeros`, the number of trailing zero
-    bits that the writer removed because all gaps share them.
+    A section stores gaps of `width` bytes in planes: the first bytes of all gaps, then the second bytes, and so on. Low
+    planes that would not become shorter by compression are stored separately. How many these are depends on `zeros`,
+    the number of common trailing zero bits that the writer removed from the gaps.
     """
     low = count_noise_planes(width, zeros)
     rest, last = reader.rest.cut((width - low) * entries), reader.noise.cut(low * entries)
@@ -225,7 +225,7 @@ def _read_gaps(reader: SectionReader, entries: Any, width: Any, zeros: Any) -> A
         if n and w:
             some = out[begin : begin + n]
             top = rest[a : a + n * (w - k)].reshape(w - k, n)
-            # numpy copies a transposed array in an order that takes three times as long as a copy of each plane.
+            # Copy each plane separately, which takes a third of the time of copying a transposed array.
             for i, plane in enumerate((*last[b : b + n * k].reshape(k, n), *top)):
                 some[:, i] = plane
             wider |= not top[-1].any()
@@ -241,7 +241,7 @@ def _read_excess(reader: SectionReader, tally: Tally, decoded: Entries, has_exce
     excess = np.zeros((len(decoded), 2), np.int64)
     is_whole = is_single(has_excess) or has_excess.all()
     index: Any = range(len(decoded)) if is_whole else np.flatnonzero(np.repeat(has_excess > 0, entries))
-    # Read the numbers of a single section block by block, so that temporary arrays stay small.
+    # If there is a single section, read its numbers block by block, so that temporary arrays are small.
     size = BLOCK if is_single(counts) else max(len(index), 1)
     for i in range(0, len(index), size):
         some: Any = index[i : i + size]
@@ -267,7 +267,8 @@ def _read_excess(reader: SectionReader, tally: Tally, decoded: Entries, has_exce
 def check_folding(state: State) -> None:
     """Raise an error unless every cell has either exact rows or buckets, as its number of rows requires.
 
-    A cell stores the exact scores of its rows up to a limit. Beyond the limit it stores only counts by score bucket.
+    A cell keeps the exact scores of its rows until their number exceeds a limit. From then on, it keeps only the number
+    of rows in each score bucket.
     """
     if state.folding is None:
         return
@@ -279,8 +280,8 @@ def check_folding(state: State) -> None:
     if state.exact_rows_limit is None:
         require(not len(tallies[rows]), "a cell that should keep all rows exactly has buckets")
     elif (many := fine > state.exact_rows_limit).any():
-        # In some classes of states, the number of rows is not the only condition for buckets. Such a class decides
-        # which cells must have buckets; if it is not imported, there is no check.
+        # For some classes of states, other conditions besides the number of rows decide which cells must have buckets.
+        # Let the class check them; without the class (an `OpaqueState`), there is no check.
         if not state.folds_by_rows:
             many &= not isinstance(state, OpaqueState) and state.select_folded_cells(tallies[exact], many)
         require(not many.any(), "a cell has too many exact rows")
@@ -289,9 +290,10 @@ def check_folding(state: State) -> None:
 
 
 def check_levels(state: State) -> None:
-    """Raise an error unless every bucket is possible at the level of its cell, and no cell needs a higher level.
+    """Raise an error if a bucket is impossible at the level of its cell, or if a cell needs a higher level.
 
-    The level of a cell is the width of its buckets, which increases with the range of the numbers in the cell.
+    The level of a cell determines the width of its buckets. It must be higher if the numbers in the cell need too many
+    buckets.
     """
     for name, part in state.parts().items():
         if isinstance(part, Tally) and part.level is not None:

@@ -1,8 +1,9 @@
 """The schema of a section: the description of a state in the header of a frame.
 
-With the schema, a section can be read even if the Python class of its state is not imported. A schema lists only the parts
-that are present, the settings and options that differ from their defaults, and the reasons for which rows were dropped. So
-if a later release adds an optional part, a setting or a reason, older states keep their digests.
+With the schema, a section can be read even if the Python class of its state has not been imported. A schema lists only
+the parts that are present, the settings and options that differ from their defaults, and the reasons for which rows
+were dropped. Therefore the digests of older states stay the same if a later release adds an optional part, a setting or
+a reason.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ PLAIN = 1 << 53
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """The schema of a section, from which its layout follows.
+    """The schema of a section, which determines the layout of the section.
 
     Parameters
     ----------
     like : State
-        A state with the class, settings and axes of the section. Its content is not used.
+        A state with the class, settings and axes of the state that the section contains. Its own content is not used.
     parts : mapping of str to Flat or Tally
         The parts of the state that are present, such as sums and counts, by name and in the order of the section.
     reasons : tuple of str
@@ -54,7 +55,7 @@ class Schema:
 
     @cached_property
     def text(self) -> str:
-        """The description in the header, as canonical JSON: equal schemas have equal strings."""
+        """The description in the header, as canonical JSON, so that equal schemas have equal strings."""
         return canonical_json(self.head)
 
     @cached_property
@@ -62,11 +63,11 @@ class Schema:
         return hashlib.sha256(self.text.encode() + b"\0")
 
     def begin_digest(self) -> Any:
-        """Return a hash object that contains the schema; the caller adds the uncompressed section of a state to it."""
+        """Return a hash object that includes the schema; the caller updates it with the uncompressed section."""
         return self._hash_prefix.copy()
 
     def digest(self, *pieces: bytes | memoryview) -> bytes:
-        """Return the digest of a state: the SHA-256 of the schema and of its uncompressed section, given in pieces."""
+        """Return the digest of a state: the SHA-256 of the schema and of `pieces`, the uncompressed section."""
         sha = self.begin_digest()
         for piece in pieces:
             sha.update(piece)
@@ -88,8 +89,8 @@ def build_schema(state: State) -> Schema:
 def build_head(state: State, parts: Mapping[str, Flat | Tally], reasons: tuple[str, ...]) -> dict[str, Any]:
     """Return the description of a state for the header of a frame, as a JSON object.
 
-    Members that would have their default value are left out. `parts` are the parts of the state that are present, and
-    `reasons` are the reasons for which rows were dropped.
+    Members that would have their default value are left out. `parts` contains the parts of the state that are present,
+    and `reasons` the reasons for which rows were dropped.
     """
     head: dict[str, Any] = {
         "tag": state.tag,
@@ -147,12 +148,13 @@ def _encode_extent(state: State, axis: int | str) -> Any:
 def parse_schema(head: Any) -> Schema:
     """Return the schema that is described by `head`, an element of "sections" in the header of a frame.
 
-    If the class of the state is not imported, the schema has an `OpaqueState`, which can be merged but not evaluated.
+    If the class of the state has not been imported, the attribute `like` of the schema is an `OpaqueState`. Such a
+    state can be merged, but metrics cannot be computed from it.
 
     Raises
     ------
     StateFormatError
-        The header is damaged, or `head` differs from the description that the class with this tag writes.
+        The header is damaged, or `head` is not in the form in which this release would write it.
     """
     if not isinstance(head, dict) or not isinstance(head.get("tag"), str):
         raise StateFormatError("the state is corrupt: the header of a section is damaged")
@@ -180,8 +182,8 @@ def parse_schema(head: Any) -> Schema:
             f"{like.tag}: a newer release wrote the state, and this release does not know {', '.join(unknown)}; "
             f"upgrade streammetrics"
         )
-    # Only one description of each schema is valid, so that equal states have equal digests. To check this, build the
-    # description again and compare.
+    # Each schema has only one valid description, so that equal states have equal digests. To check that `head` is
+    # valid, build the description again, and compare the two.
     again = Schema(like, parts, reasons, build_head(like, parts, reasons))
     missing = [n for n, p in declared.items() if n not in parts and (isinstance(p, Tally) or not p.optional)]
     if missing or again.text != canonical_json(head):

@@ -7,10 +7,10 @@
     rest                bytes: strings of keys, IDs of groups, words and low limbs of sums, high bytes of wide places
     noise               low bytes of wide places, which frames do not compress
 
-A state has one front cell for each slice. It may have inner cells, one for each group or class within a slice. A cell has
-two kinds of parts. A flat has a fixed number of integers, such as sums. A tally has sorted entries; each entry is a place,
-such as a score bucket, and the number of rows there. The keys of slices are stored as ranks in the vocabulary of their
-column, which is the sorted list of its distinct keys.
+A state has one front cell for each slice. It may also have inner cells, one for each group or class within a slice.
+There are two kinds of parts. A flat has the same number of integers in every cell, such as sums. A tally has sorted
+entries in each cell; an entry is a place, such as a score bucket, with its number of rows. The keys of slices are
+stored as ranks in the vocabulary of their column, which is the sorted list of the distinct keys.
 
 The small numbers are, in this order:
 
@@ -20,14 +20,15 @@ The small numbers are, in this order:
 - the flats, cell by cell;
 - for each tally, the number of entries of each cell, the gaps between adjacent places, and the numbers of rows minus one.
 
-A flat with at least 32 numbers per cell is written sparsely if less than a quarter of its numbers differ from the neutral
-element (0 for sums). A sparse flat stores only these numbers and the gaps between their positions.
+A flat with at least 32 numbers per cell is written sparsely if less than a quarter of its numbers differ from the
+neutral element (0 for sums). Only these numbers and the gaps between their positions are then written.
 
-A wide place has more than 48 bits, such as an exact score with its label. It is split. Its last bit (the label) becomes
-the last bit of the number of rows. The gaps between the other bits of adjacent places are shifted right by the number of
-trailing zero bits that they share, which is 29 for scores that were float32. The gaps are then written as planes: the
-first bytes of all gaps, then the second bytes, and so on. In a place of more than 65 bits, the highest bits are the
-number of an output label; the numbers of entries are then stored for each cell and output label.
+A wide place has more than 48 bits. An example is an exact score with its label. A wide place is split. Its last bit
+(the label) is appended to the number of rows as the last bit. The gaps between the other bits of adjacent places are
+shifted right by the number of trailing zero bits that all gaps have in common, which is 29 for scores that were
+float32. The gaps are then written as planes: the first bytes of all gaps, then the second bytes, and so on. In a place
+of more than 65 bits, the highest bits are the number of an output label. In this case, the number of entries is stored
+for each combination of cell and output label.
 """
 
 from __future__ import annotations
@@ -83,9 +84,9 @@ MAX_HEADER_NUMBER = (1 << 32) - 1
 
 
 class SectionLayout:
-    """The order and the shapes of the pieces of a section, which follow from its schema.
+    """The order and the shapes of the pieces of a section, which are derived from its schema.
 
-    Both the writer and the reader of a section use the layout.
+    Both the writer and the reader of a section use this layout.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -116,14 +117,14 @@ class SectionLayout:
 
     @cached_property
     def irregular_flats(self) -> list[Flat]:
-        """The flats whose number of stored integers varies, so that the header of each section contains this number."""
+        """The flats whose number of stored integers varies between sections, and is therefore stored in the header."""
         return [f for f in self.flats if self.extents[f.name] >= SPARSE or f.form == "exact"]
 
     @cached_property
     def regular_sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """How many small numbers, and how many low limbs, a cell has in all flats except `irregular_flats`.
+        """The number of small numbers, and the number of low limbs, of a cell in all flats except `irregular_flats`.
 
-        The first pair of counts is for a front cell (a slice), the second for an inner cell (a group or class).
+        The first pair of numbers is for a front cell (a slice), the second for an inner cell (a group or class).
         """
         sizes = [[0, 0], [0, 0]]
         for flat in self.flats:
@@ -135,7 +136,7 @@ class SectionLayout:
 
     @cached_property
     def flat_bytes(self) -> tuple[int, int]:
-        """The bytes that the arrays of all flats take for each front cell (a slice), and for each inner cell."""
+        """The bytes of memory that all flats take for each front cell (a slice), and for each inner cell."""
         sizes = [0, 0]
         for flat in self.flats:
             numbers = self.extents[flat.name] * max(flat.limbs, 1)
@@ -170,10 +171,10 @@ class SectionLayout:
 
 
 def is_sparse(some: Any, total: Any) -> Any:
-    """Return whether a flat is written sparsely: less than a quarter of its numbers differ from the neutral element.
+    """Return whether less than a quarter of the numbers of a flat must be stored, so that it is written sparsely.
 
-    `some` is how many numbers differ from the neutral element, which is 0 for sums, and `total` is how many numbers
-    there are.
+    `some` is the number of numbers that differ from the neutral element, which is 0 for sums. `total` is the number of
+    all numbers.
     """
     return 4 * some < total
 
@@ -185,8 +186,8 @@ def to_unsigned(form: str, values: Array) -> Array:
     for a sum, maps to 0.
     """
     if form in ("low", "least"):
-        # The neutral element of a minimum is the largest int64, and that of a maximum the smallest int64. The additions
-        # below wrap around, so that these two become 0.
+        # The neutral element of a minimum is the largest int64, and that of a maximum the smallest int64. Both become
+        # 0, because the additions below wrap around.
         return zigzag(values) + np.uint64(2)
     if form in ("high", "largest"):
         return zigzag(values) + np.uint64(1)
@@ -196,12 +197,12 @@ def to_unsigned(form: str, values: Array) -> Array:
 
 
 def pack_state(state: State) -> bytes:
-    """Return the canonical encoding of a state: equal contents have equal bytes."""
+    """Return the canonical encoding of a state, in which equal contents have equal bytes."""
     return b"".join(PackedSection(state).take_blocks())
 
 
 class Section(NamedTuple):
-    """An uncompressed section: its compressible bytes (`plain`), then its noise, which may be a view of a frame."""
+    """An uncompressed section: its compressible bytes (`plain`), followed by its incompressible bytes (`noise`)."""
 
     plain: bytes
     noise: bytes | memoryview = b""
@@ -213,10 +214,10 @@ class Section(NamedTuple):
 
 
 class PackedSection:
-    """The canonical encoding of a state, which is written in blocks.
+    """The canonical encoding of a state, which is taken in blocks.
 
-    Each piece of the encoding is freed once it is written. So the memory never contains both the whole encoding and its
-    compressed form.
+    Each piece of the encoding is freed as soon as its bytes have been taken. This limits the memory: the whole encoding
+    and its compressed form are never in memory together.
 
     Parameters
     ----------
@@ -228,7 +229,7 @@ class PackedSection:
     Attributes
     ----------
     size, noise_size : int
-        The number of bytes of the section, and how many of them, at its end, are incompressible (noise).
+        The number of bytes of the section, and the number of incompressible bytes (noise) at its end.
     """
 
     def __init__(self, state: State, schema: Schema | None = None) -> None:
@@ -247,7 +248,7 @@ class PackedSection:
         self.size = sum(piece.nbytes for piece in self._pieces) + self.noise_size
 
     def take_blocks(self) -> Iterator[bytes]:
-        """Yield the bytes of the section in blocks, and free them. This can be done only once."""
+        """Yield the bytes of the section in blocks, and free them; this method can be called only once."""
         yield from self.take_compressible_blocks()
         yield from self.take_noise_blocks()
 
@@ -261,7 +262,7 @@ class PackedSection:
 
 
 def _take_blocks(pieces: deque[Array | _LowLimbs]) -> Iterator[bytes]:
-    """Remove the pieces from the left, and yield their bytes in blocks. All but the last have at least BLOCK bytes."""
+    """Remove all pieces, first to last, and yield their bytes in blocks of BLOCK bytes or more (the last may be less)."""
     some: list[Any] = []
     size = 0
     while pieces:
@@ -279,8 +280,8 @@ def _take_blocks(pieces: deque[Array | _LowLimbs]) -> Iterator[bytes]:
 class _LowLimbs:
     """The low limbs of an array of fixed-point numbers, encoded as five bytes each.
 
-    A fixed-point number consists of two integers (limbs), of which the second, low one is below 2**40. Limbs are
-    encoded when a slice of this object is taken, so that the bytes of only one block are in memory at a time.
+    A fixed-point number consists of two integers (limbs). The second, the low limb, is below 2**40. Limbs are encoded
+    only when a slice of this object is taken, so that the bytes of a single block are in memory at a time.
     """
 
     def __init__(self, values: Ints) -> None:
@@ -296,10 +297,11 @@ class _LowLimbs:
 
 
 class _Writer:
-    """Collects the pieces of the encoding of a state.
+    """Encodes a state as the pieces of a section.
 
-    `small` is an iterator over the small numbers. While it is consumed, it fills `header`, `rest` and `noise`, so they are
-    complete only when it is exhausted. Large arrays are encoded block by block, to limit temporary memory.
+    `small` is an iterator that yields the small numbers. Consume it first, because it also fills `header`, `rest` and
+    `noise`, which are complete only when it is exhausted. Large arrays are encoded block by block, to limit temporary
+    memory.
     """
 
     def __init__(self, layout: SectionLayout, state: State) -> None:
@@ -334,8 +336,8 @@ class _Writer:
             self.rest.append(letters)
             yield np.array([len(v) for v in vocabulary.values], np.uint64)
             return
-        # Negative integers v are written first, as -1 - v. The header field "letters", which stores the length of the
-        # strings in a vocabulary of strings, here stores the number of negative integers.
+        # Negative integers v are written first, as -1 - v. For a vocabulary of strings, the header field "letters"
+        # stores the total length of the strings. For integers, it stores the number of negative integers.
         values = vocabulary.values
         below = int(np.searchsorted(values, 0))
         self.header[f"letters {i}"] = below
@@ -405,7 +407,8 @@ class _Writer:
         if tally.level is not None:
             zeros = self.header[f"zeros {tally.name}"] = _count_common_zeros(e.places)
         for at in _cut_blocks(len(e)):
-            # Include the last entry of the previous block, because the first gap of this block begins at its place.
+            # Include the last entry of the previous block: the first gap of this block is the difference from its
+            # place.
             first = max(at.start - 1, 0)
             places = e.select(slice(first, at.stop)).places
             places = places >> places.dtype.type(zeros) if zeros else places
@@ -413,15 +416,16 @@ class _Writer:
 
     def _encode_wide(self, name: str, e: Entries, begins: Ints) -> Iterator[Array]:
         union = most = 0
-        # If there are several blocks, compute their gaps a second time below rather than keep all of them in memory.
+        # The gaps are needed twice: to find their size, and to store them. If there are several blocks, compute the
+        # gaps twice rather than keep all of them in memory.
         blocks = list(_iterate_wide_gaps(e, begins)) if len(e) <= BLOCK else None
         for _, keys, gaps in blocks or _iterate_wide_gaps(e, begins):
             union, most = union | int(np.bitwise_or.reduce(keys)), max(most, int(gaps.max()))
         zeros = _count_trailing_zeros(union)
         width = ((most >> zeros).bit_length() + 7) // 8
         self.header[f"zeros {name}"], self.header[f"width {name}"] = zeros, width
-        # Plane k holds byte k of every gap. High planes compress well. The low planes hold the last bits of scores, which
-        # do not compress, so they are stored as noise.
+        # Plane k consists of byte k of every gap. High planes compress well. The low planes contain the last bits of
+        # scores, which are practically random and do not compress, so these planes are stored as noise.
         planes = [np.empty(len(e), np.uint8) for _ in range(width)]
         for at, _, gaps in blocks or _iterate_wide_gaps(e, begins):
             gaps >>= np.uint64(zeros)
@@ -442,7 +446,7 @@ def _cut_blocks(length: int) -> Iterator[slice]:
 
 
 def _select_within(begins: Ints, at: slice) -> Ints:
-    """Return the items of `begins`, a list of ascending indices, that lie within a slice."""
+    """Return the items of `begins`, an array of ascending indices, that lie within the slice `at`."""
     if not at.start and len(begins) and begins[-1] < at.stop:
         return begins
     first, last = np.searchsorted(begins, (at.start, at.stop))
@@ -452,7 +456,7 @@ def _select_within(begins: Ints, at: slice) -> Ints:
 def _iterate_wide_gaps(e: Entries, begins: Ints) -> Iterator[tuple[slice, Array, Array]]:
     """For each block of wide entries, yield its slice, its places without their last bits, and the gaps between these.
 
-    At the first entry of each cell (the indices `begins`), the gap is the place itself.
+    `begins` contains the index of the first entry of each cell, whose gap is its place itself.
     """
     before = np.uint64(0)
     for at in _cut_blocks(len(e)):
@@ -467,7 +471,7 @@ def _iterate_wide_gaps(e: Entries, begins: Ints) -> Iterator[tuple[slice, Array,
 
 
 def _count_common_zeros(words: Array) -> int:
-    """Return the number of trailing zero bits that all `words` share; 0 if all words are 0."""
+    """Return the number of trailing zero bits that all `words` have in common; 0 if all words are 0."""
     return _count_trailing_zeros(int(np.bitwise_or.reduce(words)) if len(words) else 0)
 
 
@@ -478,7 +482,7 @@ def _count_trailing_zeros(union: int) -> int:
 def split_last_bits(e: Entries) -> tuple[Array, Array]:
     """Split off the last bit of the place of each wide entry (an entry whose place has more than 48 bits).
 
-    Returns two arrays: the low 65 bits of each place without the last one, and the last bit of each place.
+    Returns two arrays: the 64 bits of each place before its last bit, and the last bit of each place.
     """
     keys = e.codes >> np.uint64(1)
     if e.high is not None and e.high_place_bits:
@@ -489,15 +493,15 @@ def split_last_bits(e: Entries) -> tuple[Array, Array]:
 def count_noise_planes(width: Any, zeros: Any) -> Any:
     """Return the number of low byte planes that are not worth compressing.
 
-    Plane k contains byte k of every difference between successive places; a difference has `width` bytes. Usually, only
-    the two highest planes are worth compressing. If at least 16 trailing zero bits (`zeros`) were removed from the
-    differences, all planes are.
+    Plane k contains byte k of every difference between successive places. A difference has `width` bytes, from which
+    `zeros` trailing zero bits have been removed. If these are at least 16 bits, all planes are worth compressing;
+    otherwise only the two highest planes are.
     """
     return (zeros < 16) * (width > 2) * (width - 2)
 
 
 def compute_gaps(places: Array, begins: Ints | None = None) -> Array:
-    """Return the differences between adjacent ascending numbers, minus one.
+    """Return the differences between adjacent ascending numbers, each reduced by one.
 
     At index 0 and at each index in `begins`, the result contains the number itself.
     """

@@ -1,6 +1,7 @@
-"""Read the headers of sections. A section is the encoding of a state.
+"""Read the headers of sections; a section is the encoding of a state.
 
-The header of a section contains the sizes of all pieces of the section, from which the offsets of the pieces follow.
+The header of a section contains the sizes of all pieces of the section. The offsets of the pieces are computed from
+them.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Array = NDArray[Any]
 
 
 def get_layout(schema: Schema) -> SectionLayout:
-    """Return the order and the shapes of the pieces of a section with this schema. The result is cached."""
+    """Return the layout of the sections with this schema, and store it in the schema for the next call."""
     layout: SectionLayout | None = schema.__dict__.get("layout")
     if layout is None:
         layout = schema.__dict__["layout"] = SectionLayout(schema)
@@ -42,7 +43,7 @@ def estimate_section_memory(schema: Schema, begin: bytes) -> int:
     `begin` contains the first bytes of the section, which may be untrusted. If it is shorter than the header, return 0.
     """
     layout = get_layout(schema)
-    # No error is necessary here, because reading the section raises one for a truncated header.
+    # Do not raise an error for a truncated header, because reading the section raises one.
     if len(begin) < HEADER.itemsize * len(layout.header_names):
         return 0
     return estimate_memory(layout, layout.read_header(begin))
@@ -51,8 +52,8 @@ def estimate_section_memory(schema: Schema, begin: bytes) -> int:
 def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
     """Return an upper bound on the memory in bytes that reading sections takes, not counting the sections.
 
-    `header` contains each number of the header, summed over all sections. Reading takes up to twice the memory of its
-    result. A manipulated header may have huge numbers, so the computation uses Python integers, which cannot overflow.
+    `header` contains, for each number in the header, its sum over all sections. Reading takes up to twice the memory of
+    the result. A manipulated header may have huge numbers, so the sums are Python integers, which cannot overflow.
     """
     fronts = header["fronts"]
     cells = header["cells"] if layout.has_inner else fronts
@@ -63,8 +64,8 @@ def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
     for tally in layout.tallies:
         wide, weighted = layout.places[tally.name][2], header[f"excess {tally.name}"] > 0
         size += header[f"entries {tally.name}"] * (16 + 4 * wide + 16 * weighted)
-        # A tally (counts by place) with several output labels has a number of entries for each cell and label, rather
-        # than for each cell.
+        # A tally (counts by place) stores the number of its entries for each cell. If it has several output labels, it
+        # stores this number for each combination of cell and label.
         size += 16 * cells * (layout.label_slots[tally.name] - 1)
     for i in range(len(layout.columns)):
         size += KEY_BYTES * header[f"words {i}"] + header[f"letters {i}"]
@@ -75,8 +76,9 @@ class SectionReader:
     """Reads sections with equal schemas together.
 
     The constructor reads the headers. The methods then read the pieces in the order in which they were written.
-    Attributes and arguments that are counts by section are arrays with one element for each section. For a single
-    section they are Python integers, because arithmetic with arrays of one element takes twenty times as long.
+    Attributes and arguments that are counts by section are arrays with one element for each section. If there is only
+    one section, they are Python integers instead, because arithmetic with arrays of one element takes twenty times as
+    long.
     """
 
     def __init__(self, schema: Schema, sections: Sequence[Section], max_bytes: int) -> None:
@@ -100,17 +102,17 @@ class SectionReader:
         self._locate_pieces(size)
 
     def count_rows(self, flat: Flat) -> tuple[Any, int]:
-        """Return the number of cells for which a flat has numbers: the number by section, and the total.
+        """Return the number of cells for which a flat has numbers, both by section and in total.
 
-        A flat is a part of the state with a fixed number of integers for each cell. Some flats have numbers for front
+        A flat is a part of the state with the same number of integers for every cell. Some flats have numbers for front
         cells (slices), others for inner cells (groups or classes within slices).
         """
         return (self.fronts, self.front_total) if self.layout.is_by_front(flat) else (self.cells, self.cell_total)
 
     def find_boundaries(self, counts: Any) -> Ints:
-        """Return one array: the index of the first element of each section, then the total number of elements.
+        """Return an array with the index of the first element of each section, and, at its end, the number of elements.
 
-        `counts` gives the number of elements of each section.
+        `counts` contains the number of elements of each section.
         """
         if self.is_single:
             return np.array([0, int(counts)])
@@ -124,9 +126,9 @@ class SectionReader:
         return self.numbers.read(counts)
 
     def adds_up(self, numbers: Array, rows: Any, counts: Any) -> bool:
-        """Return whether the numbers of each section add up to the element of `counts` for that section.
+        """Return whether the numbers of each section add up to the element of `counts` for this section.
 
-        `rows` gives how many elements of `numbers` belong to each section.
+        `rows` says how many elements of `numbers` belong to each section.
         """
         if self.is_single:
             return bool(sum_up(numbers) == counts)
@@ -134,14 +136,14 @@ class SectionReader:
         return np.array_equal(run[1:] - run[:-1], counts)
 
     def check_finished(self) -> None:
-        """Raise an error unless all bytes of the sections were read."""
+        """Raise an error unless all bytes of the sections have been read."""
         self.numbers.check_finished()
         require(self.rest.is_at(self._end) and self.noise.is_at(self._noise_end), "there are bytes after the last part")
 
     def _check_memory(self, header: dict[str, int], max_bytes: int) -> None:
         """Raise an error, before any memory is allocated, if reading would take more than `max_bytes`.
 
-        `header` contains each number of the header, summed over all sections.
+        `header` contains, for each number in the header, its sum over all sections.
         """
         size = estimate_memory(self.layout, header) + sum(section.size for section in self.sections)
         for _, shift, wide in self.layout.places.values():
@@ -200,9 +202,9 @@ class SectionReader:
         self._noise_end = noise + 0 * fronts
         noises = [section.noise for section in self.sections]
         if not self._is_each(self._end, map(len, self.plains)):
-            # The noise is not where it should be: each section was split where its compressed bytes end, but the writer
-            # of this frame compressed more or fewer bytes than `PackedSection` does. So join the two parts of each
-            # section again, and split it where its noise begins.
+            # The frame reader has split each section into `plain` and `noise` at the end of its compressed bytes. The
+            # writer of this frame has compressed more or fewer bytes than `PackedSection` does. So join the two parts
+            # of each section again, and split it where its noise begins according to the header.
             ends = [self._end] if self.is_single else self._end.tolist()
             wholes = [b"".join(section) for section in self.sections]
             self.plains = [whole[:end] for whole, end in zip(wholes, ends, strict=True)]
@@ -220,8 +222,8 @@ class SectionReader:
     def count_written(self, flat: Flat) -> tuple[Any, Any]:
         """Return how many numbers of a flat, and how many positions of these numbers, each section stores.
 
-        Only a section that stores a flat sparsely (without neutral numbers such as 0) stores positions: one for each
-        number.
+        If a section stores the flat sparsely (without neutral numbers such as 0), it stores a position for each number.
+        Otherwise it stores no positions.
         """
         whole, name = self.count_rows(flat)[0] * self.layout.extents[flat.name], f"some {flat.name}"
         if name not in self.header:

@@ -1,11 +1,12 @@
 """The encoding of superaccumulators, which stores only their significant words.
 
-A superaccumulator is a fixed-point number wide enough to hold an exact sum of float64 numbers. In memory it has 68 chunks,
-which are int64. In this encoding it has 69 words of 32 bits in two's complement: one for each chunk except the last, and
-two for the last, which may be larger. In a sum of ordinary numbers, nearly all words are zero or repeat the sign.
+A superaccumulator is a fixed-point number that has enough bits for an exact sum of float64 numbers. In memory it
+consists of 68 chunks of type int64. In this encoding it is a two's complement number of 69 words of 32 bits: one word
+for each chunk except the last, which may be larger and takes two words. In a sum of ordinary numbers, nearly all words
+are zero or only repeat the sign.
 
-The stored words begin with the first nonzero word, and end before the highest words that only repeat the sign. The
-encoding of a superaccumulator consists of:
+The stored words begin with the first nonzero word (from the low end), and end before the highest words that only repeat
+the sign. The encoding of a superaccumulator consists of:
 
 - twice the index of its first nonzero word, plus 1 if the superaccumulator is negative;
 - the number of its stored words;

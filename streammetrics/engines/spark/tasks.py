@@ -1,5 +1,6 @@
 """The functions that Spark runs in tasks: one computes states of rows, and another one merges states.
- Both take and yield Arrow record batches. They have no type hints, because Spark would interpret the hints as the types
+
+Both take and yield Arrow record batches. They have no type hints, because Spark would interpret the hints as the types
 of columns.
 """
 
