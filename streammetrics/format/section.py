@@ -262,7 +262,7 @@ class PackedSection:
 
 
 def _take_blocks(pieces: deque[Array | _LowLimbs]) -> Iterator[bytes]:
-    """Remove all pieces, first to last, and yield their bytes in blocks of BLOCK bytes or more (the last may be less)."""
+    """Remove all pieces, first to last, and yield their bytes in blocks of at least BLOCK bytes (except the last)."""
     some: list[Any] = []
     size = 0
     while pieces:
