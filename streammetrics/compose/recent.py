@@ -268,7 +268,7 @@ RecentDefinition.public = Recent
 
 
 def _count_rows(*columns: Any) -> int:
-    """Return the number of rows in `columns`: the length of the first array, or 1 if all columns are scalars."""
+    """Return the number of rows: the length of the first column that is not a scalar, or 1 if all are scalars."""
     columns_passed = [c for c in columns if c is not None]
     return next(
         (len(c) for c in columns_passed if hasattr(c, "__len__") and not is_scalar(c)), int(bool(columns_passed))

@@ -259,8 +259,8 @@ class Counter:
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
         """Raise an error if these rows contradict one another or the rows counted before, so that they cannot be added.
 
-        An example is string keys after integer keys. `columns` contains a column for each role, such as "label", and
-        `at` the slice of each row. `at` is empty if there is only one slice.
+        An example is string keys after integer keys. `columns` contains a column for each role, such as "y_score",
+        and `at` the slice of each row. `at` is empty if there is only one slice.
         """
         sources = {role: c.source for role, c in columns.items() if len(c.values)}
         self.statistic.check_rows(columns, at)

@@ -1,8 +1,8 @@
 """Drafts: cached plans for counting batches of the same layout.
 
-The layout of a batch is all that does not depend on its values: the names, dtypes, strides and widths of its columns.
-A draft contains the conversion of each column, and the commit: a single call that runs all kernels with their
-arguments. A draft is made once for each layout, so most batches need no decisions in Python.
+The layout of a batch consists of the names, dtypes, strides and widths of its columns. A draft contains the conversion
+of each column, and the commit: a single call that runs all kernels with their arguments. A draft is made once for each
+layout, so most batches need no decisions in Python.
 
 Some batches need preparation, because they select rows, contain new keys or keys that are not integers, or need a
 ranking. `batch.prepared_batch` prepares the columns of such a batch, and this module only builds the call of the

@@ -299,8 +299,9 @@ class FoldingCounter(Counter):
         if not n:
             return
         taken, rest = chunk, chunk.drop(words)
-        # Often all rows of the chunk are moved, and need not be copied first. This requires that the runs are in the
-        # order of their high words, which is not the case after an interrupted call of `consolidate`.
+        # If all rows of the chunk are moved, which is often the case, do not copy them first. This requires that the
+        # runs are in the order of their high words, which may not be the case after an interrupted call of
+        # `consolidate`.
         if n == len(chunk.low) and (chunk.first[1:] >= chunk.first[:-1]).all():
             words = np.arange(len(chunk.first))
         else:
@@ -309,7 +310,7 @@ class FoldingCounter(Counter):
         entries = exact.build_entries(taken, words)
         places, lost = self.statistic.bucket_codes(entries)
         if len(taken.weights):
-            # A row of weight 0 has no effect on any value, so it does not matter if its score is rounded to a bucket.
+            # A row of weight 0 has no effect on any metric, so it does not matter if its value is rounded to a bucket.
             lost &= taken.weights != 0
         coarse.reserve(count, n, weighted=len(taken.weights) > 0)
         # If any row of a run lost precision, set the flag of its cell in `off_grid`. All rows of a run have the same

@@ -30,8 +30,8 @@ Ints = NDArray[np.int64]
 # The number of slots of a new hash table.
 FREE = 1 << 10
 # The first code for integers of 2**63 or more. Such an integer is stored as the int64 with the same bits: 2**64 - 1,
-# for example, as -1. To avoid confusion with negative integers, these integers have a separate table, and codes from
-# here.
+# for example, as -1. To avoid confusion with negative integers, these integers have a separate table, whose codes
+# begin here.
 BIG_CODE_BASE = 1 << 40
 
 

@@ -2,8 +2,8 @@
 
 Histograms repeatedly allocate and free arrays of many megabytes. On the C heap, this leaves gaps that are not returned
 to the system, so that the process takes far more memory than its arrays. A large array is therefore placed in an
-anonymous memory map. The pages of the map are returned to the system when the array is freed,
-and they take no memory until something is written to them.
+anonymous memory map. The pages of the map are returned to the system when the array is freed, and they take no
+memory until something is written to them.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ class Read(NamedTuple):
     state : State
         The state to which rows are added. It may be empty.
     binding : Binding
-        For each role that the state reads, such as "label", the name of the column.
+        For each role that the state reads, such as "y_score", the name of the column.
     ranks : bool, optional
         Whether only the order of the scores matters; None if this is unknown.
     latest : tuple of (axis, Latest)

@@ -53,7 +53,7 @@ FEW_ROWS = 1 << 17
 # Fewer codes than this are sorted by numpy, which is then the fastest. A larger buffer in which at most this many codes
 # are distinct is not sorted; its codes are counted in a hash table.
 FEW_CODES = 2048
-# Only if there are at least this many codes, they are converted to 32-bit integers before they are sorted. For fewer
+# Codes are converted to 32-bit integers before they are sorted, but only if there are at least this many. For fewer
 # codes, compiling the kernels for the conversion would take longer than it saves.
 MANY_CODES = 1 << 15
 # Codes with weights are counted in a table rather than sorted if the largest code is less than DENSE times the number

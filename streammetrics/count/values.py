@@ -265,7 +265,7 @@ class ValueCounter(Counter):
     def bind_part(self, part: Any) -> tuple[Any, ...]:
         arguments = super().bind_part(part)
         # The first argument is the flag of each cell whose exact rows were replaced by buckets. Omit it, because the
-        # kernel for histograms of values does not use this flag but the levels.
+        # kernel for histograms of values uses the levels instead.
         return arguments[1:] if isinstance(part, Tally) else arguments
 
     @property

@@ -379,8 +379,8 @@ class Frame:
         sections: list[Section] = []
         need = 0
         for i, schema in enumerate(self.kind.sections):
-            # `need` is the sum of the estimates for decoding the earlier sections. An estimate is about twice the
-            # memory of the decoded section, so once these sections are decoded, they occupy only half of `need`.
+            # `need` is the sum of the estimates for decoding the earlier sections. An estimate is at least twice the
+            # memory of the decoded section, so once these sections are decoded, they occupy at most half of `need`.
             room = self.limit - need // 2
             sections.append(section := self.read_section(i, room))
             more = section.size + estimate_section_memory(schema, section.plain)
