@@ -56,7 +56,7 @@ class Delta(Bundle):
 
     Attributes
     ----------
-    added, retracted : of the kind of `metric`
+    added, retracted : object of the same class as `metric`
         The objects that count the two kinds of rows; also ``delta["added"]`` and ``delta["retracted"]``.
 
     Notes
@@ -110,7 +110,7 @@ class Delta(Bundle):
 
         Parameters
         ----------
-        total : of the kind of the metric
+        total : object of the same class as the metric
             The object to change; after an error it is unchanged. It must have counted the retracted rows, unless this
             delta adds them. The delta is unchanged.
 

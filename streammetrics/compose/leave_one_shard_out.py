@@ -155,7 +155,7 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
     metric : Metric
         The metric.
     binding : Binding
-        The columns of the state; the binding also corrects the state before it is read.
+        The columns of the state. Its method `correct_state` is applied to each state before values are computed.
     shards : State
         The state split by shard; its last axis is the shard.
     count : int

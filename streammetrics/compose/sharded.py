@@ -238,7 +238,7 @@ class ShardedDefinition(Definition):
     def _shards(
         self, whole: Sequence[State], parts: Sequence[State], samples: dict[str, Sample]
     ) -> Iterator[tuple[str, Shards]]:
-        """Yield the name of each number of each metric, and a `Shards` object with its values without each shard."""
+        """Yield the name of each number of each metric, with a `Shards` object of its leave-one-out values."""
         totals_by_place: dict[int, tuple[Any, ...]] = {}
         for name, (metric, place, binding) in (self.metric_reads() or {}).items():
             shards = reduce_groups(metric, parts[place], is_group=binding.column("group") == self.unit)

@@ -95,7 +95,7 @@ def _merge_tree(states: Sequence[Delayed], metrics: H, split_every: int) -> H:
 
 
 def _build_tree(states: Sequence[Delayed], split_every: int) -> Sequence[Delayed]:
-    """Merge `states` in a tree of tasks, and return a list of the one delayed result; empty if there are no states."""
+    """Merge `states` in a tree of tasks; return the delayed result in a list, which is empty without states."""
     merge_delayed = delayed(_merge_bytes)
     while len(states) > 1:
         states = [merge_delayed(states[i : i + split_every]) for i in range(0, len(states), split_every)]

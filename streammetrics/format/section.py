@@ -493,9 +493,9 @@ def split_last_bits(e: Entries) -> tuple[Array, Array]:
 def count_noise_planes(width: Any, zeros: Any) -> Any:
     """Return the number of low byte planes that are not worth compressing.
 
-    Plane k contains byte k of every difference between successive places. A difference has `width` bytes, from which
-    `zeros` trailing zero bits have been removed. If these are at least 16 bits, all planes are worth compressing;
-    otherwise only the two highest planes are.
+    Plane k contains byte k of every difference between successive places. A difference has `width` bytes after
+    `zeros` trailing zero bits have been removed. If at least 16 bits have been removed, all planes are worth
+    compressing. Otherwise only the two highest planes are.
     """
     return (zeros < 16) * (width > 2) * (width - 2)
 
