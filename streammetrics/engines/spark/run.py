@@ -160,8 +160,8 @@ def evaluate(
         slices, and the states are shuffled and merged. With "rows", the rows are shuffled by slice, so that each task
         has all rows of its slices. This is faster if there are so many slices that their states are no smaller than the
         rows. "auto" chooses "rows" if the first 20,000 rows are in more than 15,000 slices, which is typical of logs
-        with 35,000 slices or more. Otherwise it chooses "states", for example for most logs that are sorted by slice. With
-        "states", tasks send on the states of their slices before these fill the memory.
+        with 35,000 slices or more. Otherwise it chooses "states", for example for most logs that are sorted by slice.
+        With "states", tasks send on the states of their slices before these fill the memory.
     partitions : int, optional
         The number of partitions if rows are shuffled, which is the case with "rows", and for ranking metrics and
         GroupAUC. The default for "rows" is `spark.sql.shuffle.partitions`, which adaptive execution may reduce. The
