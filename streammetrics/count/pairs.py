@@ -28,7 +28,7 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
-# Buffered pairs are moved to buckets as soon as there are at least this many.
+# The buffer may contain this many pairs before they are moved to buckets, even if there are fewer entries in buckets.
 WAIT = 1 << 20
 # The smallest number of pairs for which a buffer has space.
 AHEAD = 1 << 12
