@@ -98,7 +98,7 @@ def test_a_limit_that_left_nothing_over():
 def test_records_say_why_there_is_no_interval():
     few = sm.Sharded([sm.CTR(), sm.Max()], unit="user").update(y_true=[0, 1], value=[1.0, 2.0], user=[1, 2])
     why = {r["metric"]: r["interval_reason"] for r in answer_of(few).records()}
-    assert "shards" in why["ctr"]
+    assert "groups of units" in why["ctr"]
     assert why["max"]
     plain = sm.MetricCollection(sm.CTR()).update(y_true=[0, 1] * 40)
     assert [r["interval_reason"] for r in answer_of(plain).records()] == [None]

@@ -161,7 +161,7 @@ def test_what_it_says():
         (lambda d: d[:10], "too few"),
         (lambda d: b"PAR1" + d[4:], "do not begin with SMET"),
         (lambda d: d[:4] + b"\x03" + d[5:], "newer release"),
-        (lambda d: d[:6] + b"\x01" + d[7:], "newer release"),
+        (lambda d: d[:6] + b"\x02" + d[7:], "newer release"),
         (lambda d: d[:60] + b"#" + d[61:], "checksum"),
         (lambda d: d[:-20], "checksum|truncated"),
     ):
