@@ -353,7 +353,11 @@ def shorten_reason(reason: str) -> str:
 
 
 def collect_reasons(rows: Sequence[MeasureRow]) -> list[str]:
-    """Return the reasons why rows have no interval or no conclusion, each with the name of its metric."""
+    """Return the reasons why rows have no interval or no conclusion, each with the names of its metrics."""
     ratios = [r.name for r in rows if ONE_IS_BEST in r.sub and r.word == "unclear" and r.bold]
     unclear = [f"{', '.join(ratios)}: the values differ, but it is unclear which one is closer to 1."] if ratios else []
-    return [*unclear, *dict.fromkeys(f"{r.name}: {r.reason}." for r in rows if r.reason)]
+    names: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if row.reason:
+            names.setdefault(row.reason, {})[row.name] = None
+    return [*unclear, *(f"{', '.join(some)}: {reason}." for reason, some in names.items())]

@@ -7,6 +7,7 @@ import math
 import re
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -683,3 +684,14 @@ def test_phones_hide_nothing(browser: Any, tmp_path: Path, made: str, theme: str
         assert all("a" in name for name in shown)
     page.close()
     assert wrong == []
+
+
+@pytest.mark.slow
+def test_metrics_with_the_same_reason_share_a_line() -> None:
+    from streammetrics.reports.measure_rows import collect_reasons
+
+    def row(name: str, reason: str) -> Any:
+        return SimpleNamespace(name=name, sub="", word="", bold=False, reason=reason)
+
+    rows = [row("auc", "no rows"), row("ctr", ""), row("mae", "one row"), row("f1", "no rows")]
+    assert collect_reasons([*rows, *rows]) == ["auc, f1: no rows.", "mae: one row."]
