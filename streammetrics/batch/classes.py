@@ -36,15 +36,15 @@ __all__ = [
 NONE = -1
 # The code of a row whose class the user ignores (`ignore_class=`). Such a row is left out without an error.
 IGNORED = -2
-# The largest allowed difference between 1 and the sum of the probabilities of a row. Rounding probabilities to bfloat16
-# causes a smaller difference.
+# The largest difference allowed between 1 and the sum of a row's probabilities. Probabilities that are rounded to
+# bfloat16 stay within it.
 SLACK = 2.0**-7
-# The remedy that error messages offer if a user passes a single score per row to a metric of two classes.
+# The remedy that error messages suggest if a user passes a single score per row to a two-class metric.
 ONE_SCORE = (
     "; for one score in each row, remove labels= or num_classes= from the metric, and pass labels=(negative, positive) "
     "to Task if the labels are not 0 and 1"
 )
-# The remedy that error messages offer if a user passes a single score per row to a metric of more than two classes.
+# The remedy that error messages suggest if a user passes a single score per row to a metric with more than two classes.
 MATRIX = "; pass a matrix with a column of scores for each class"
 
 
@@ -56,9 +56,9 @@ class Classes(Kind):
     Parameters
     ----------
     names : int or tuple of int or str
-        The classes in their order. A number n means the classes 0, 1, ..., n - 1.
+        The classes, in order. An integer n stands for the classes 0, 1, ..., n - 1.
     ignore : int or str, optional
-        A class whose rows are left out; the state counts how many rows this affects. It need not be one of `names`.
+        A class whose rows are left out; the state counts these rows. It need not be one of `names`.
     """
 
     def __init__(self, names: int | tuple[Any, ...], ignore: Any = None) -> None:
@@ -269,7 +269,7 @@ SPAN = 1 << 12
 
 @dataclass(frozen=True)
 class DiscoveredColumn(Column):
-    """A column of classes that are found in the data. The column contains positions in a list of these classes.
+    """A column of classes found in the data, stored as positions in a list of these classes.
 
     Parameters
     ----------
@@ -294,12 +294,12 @@ class DiscoveredColumn(Column):
 
 
 class DiscoveredClasses(Kind):
-    """A class that the user need not declare in advance: an integer, or a string or bytes of up to 40 bytes.
+    """A class that the user need not declare in advance: an integer, or a string or bytes object of up to 40 bytes.
 
     Parameters
     ----------
     ignore : int or str, optional
-        A class whose rows are left out; the state counts how many rows this affects.
+        A class whose rows are left out; the state counts these rows.
     """
 
     expected = f"a class: an integer, or a string or bytes of up to {LONGEST} bytes"
@@ -364,7 +364,7 @@ class DiscoveredClasses(Kind):
 
 def factorize_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return a list of ascending integers that contains all values, and the position of each value in that list."""
-    # For a short range a sort is unnecessary: the list is the whole range, including integers that do not occur.
+    # For a short range, sorting is unnecessary: the list is the whole range, including integers that do not occur.
     low, high = int(values.min()), int(values.max())
     if high - low < SPAN:
         return np.arange(low, high + 1), values - low
@@ -428,7 +428,7 @@ class Logit(Score):
 
 
 def check_labels(owner: str, labels: Any) -> None:
-    """Raise ValueError unless `labels` has two or more different labels, all integers, all strings or all bytes."""
+    """Raise ValueError unless `labels` contains at least two distinct labels, all integers, all strings or all bytes."""
     if not isinstance(labels, (tuple, list)) or len(labels) < 2:
         raise ValueError(f"{owner}: labels= must be a tuple or list of at least two classes, not {labels!r}")
     if len(set(labels)) < len(labels):

@@ -1,4 +1,4 @@
-"""The `Binding` of a `Task`: which column has which role in the metric, such as `y_true`, and the other options."""
+"""The `Binding` of a `Task`: which column has which role (such as `y_true`) in the metric, and other options."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEAST_RATE = 2.0**-31
 
 
 class Unit(NamedTuple):
-    """The column with the unit of randomisation, such as the user ID, and the kind of values in this column."""
+    """The column that identifies the unit of randomisation, such as the user ID, and the kind of its values."""
 
     column: str
     kind: Ids
@@ -33,15 +33,14 @@ class Binding:
     Parameters
     ----------
     columns : tuple of (role, column)
-        The roles for which the user has named a column, each with this column. Every other role reads the column that
-        has the name of the role.
+        The roles that the user has assigned to a column. Any other role reads the column of the same name.
     where : str, optional
         A 0/1 column that selects rows. Rows with 0 are left out, and the state counts how many.
     labels, pos_label : optional
         The values of both labels, or the value of the positive label, if a column of labels or predicted labels
         contains values other than 0 and 1.
     negative_rate : float, optional
-        The share r of negatives that was kept when the log was down-sampled.
+        The fraction r of negatives that were kept when the log was down-sampled.
     corrects : {"score", "rows", "both"}, optional
         How to correct for down-sampling. "score" replaces each score p by p / (p + (1 - p) / r). "rows" multiplies the
         weight of each negative row by 1 / r. "both" does both.
@@ -51,7 +50,7 @@ class Binding:
         Whether only the order of the scores matters. If so, scores are counted without correction, and thresholds are
         corrected when results are read.
     unit : Unit, optional
-        The unit of randomisation. Rows of one unit are correlated. A row without a unit is invalid.
+        The unit of randomisation. Rows of the same unit are correlated. A row without a unit is invalid.
     """
 
     columns: tuple[tuple[str, Any], ...] = ()
@@ -102,7 +101,7 @@ class Binding:
 
     @cached_property
     def columns_by_role(self) -> dict[str, Any]:
-        """A mapping from each role for which the user has named a column to this column."""
+        """The columns that the user has named, keyed by role."""
         return dict(self.columns)
 
     @property
@@ -121,7 +120,7 @@ class Binding:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of a `Task` by name, without its columns and without options that have their default value."""
+        """The options of a `Task`, keyed by name. Columns and options with their default value are left out."""
         names = ("where", "labels", "pos_label", "negative_rate", "corrects")
         options = {n: value for n in names if (value := getattr(self, n)) is not None}
         return options | ({"scale": self.scale} if self.scale != "probability" else {})
@@ -129,21 +128,21 @@ class Binding:
     def header(self) -> dict[str, Any]:
         """Return the binding as plain data for the header of a saved state."""
         head: dict[str, Any] = {k: encode_setting(v) for k, v in self.options.items()}
-        # The class of the metric says whether only the order of the scores matters. The header repeats it for programs
+        # The metric class determines whether only the order of the scores matters. The header records it for programs
         # that do not have this class.
         head |= {"ranks": True} if self.ranks else {}
         return head | ({"columns": dict(self.columns)} if self.columns else {})
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any]) -> Binding:
-        """Build the binding from the plain data that `header` returned."""
+        """Rebuild a binding from the plain data that `header` returns."""
         fields = dict(header)
         columns = fields.pop("columns", {}).items()
         fields["columns"] = tuple(sorted((r, tuple(c) if isinstance(c, list) else c) for r, c in columns))
         return cls(**fields | {n: decode_setting(fields[n]) for n in ("labels", "pos_label") if n in fields})
 
     def adapt_need(self, need: Need) -> Need:
-        """Return a `Need` with the label values of this binding and, if the binding corrects scores, its score scale.
+        """Return `need` with the label values of this binding and, if the binding corrects scores, its score scale.
 
         A `Need` declares that a state reads a column.
         """
@@ -156,13 +155,13 @@ class Binding:
         return need
 
     def _with_label_names(self, kind: Kind) -> Kind | None:
-        """Return `kind` with the label values of this binding if it describes labels or soft labels, or else None."""
+        """Return `kind` with the label values of this binding if it describes labels or soft labels, otherwise None."""
         label = Label(self.labels, self.pos_label)
         return label if isinstance(kind, Label) else Target(label) if isinstance(kind, Target) else None
 
 
 def _check_labels(labels: Any) -> tuple[Any, Any]:
-    """Return the labels (negative, positive) in normal form; raise an error unless they are two different labels."""
+    """Return the labels (negative, positive) in normalised form; raise an error unless there are two distinct labels."""
     if not isinstance(labels, tuple):
         raise TypeError(f"labels must be a tuple (negative, positive), not {labels!r}")
     plain_labels = tuple(map(_normalize_label, labels))
@@ -172,7 +171,7 @@ def _check_labels(labels: Any) -> tuple[Any, Any]:
 
 
 def _normalize_label(value: Any) -> Any:
-    """Return a label in a form that is the same for all equal numbers: True, 1 and 1.0 all become 1."""
+    """Return a label in normalised form, the same for all equal numbers: True, 1 and 1.0 all become 1."""
     if not isinstance(value, (int, float, str, bytes)) or value in (INF, -INF) or value != value:
         raise TypeError(f"a label must be a finite number, a string or bytes, not {value!r}")
     if isinstance(value, (bool, float)) and float(value).is_integer():

@@ -1,6 +1,6 @@
-"""From the dtype and strides of a column, choose how to convert it and which kernel finds its invalid values.
+"""Choose how to convert a column, given its dtype and strides, and which kernel finds its invalid values.
 
-A plan does not depend on values, so the plan of one batch serves all later batches of the same layout.
+A plan does not depend on the values, so the plan for one batch serves all later batches of the same layout.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def plan_column(kind: Kind, like: Array) -> FlatColumn | None:
 
 def _plan_matrix(kind: Matrix, like: Array) -> FlatColumn | None:
     """Return the plan for matrices with the layout of `like`; None if `like` is not contiguous or has no plan."""
-    # Flags such as `C_CONTIGUOUS` do not suffice: they are set for every array of one row, whatever its strides are.
+    # Flags such as `C_CONTIGUOUS` do not suffice: they are set for every one-row array, whatever its strides.
     # The plan also serves later arrays with more rows, so the strides themselves must be those of a contiguous array.
     if like.shape[1:] != (kind.width,) or like.strides != (kind.width * like.itemsize, like.itemsize):
         return None
@@ -105,7 +105,7 @@ def _plan_score(dtype: np.dtype[Any], source: str) -> FlatColumn | None:
     if dtype == np.float16:
         return FlatColumn(_make_kernel_converter("convert:convert_half_floats", U2, F4), F4, source)
     # float64 represents all integers of up to 32 bits exactly, but not all 64-bit integers. Whether it can represent
-    # those of a column depends on the values, so there is no plan.
+    # the integers in a column depends on their values, so there is no plan.
     return FlatColumn(_as_float64, F8, source) if dtype.itemsize < 8 else None
 
 

@@ -58,7 +58,7 @@ class Column:
     values : ndarray
         The values: one for each row, or, in a matrix, several for each row.
     source : str
-        The name of the dtype that the user passed. It decides how thresholds are rounded before scores are compared
+        The name of the dtype that the user passed. It determines how thresholds are rounded before scores are compared
         with them, and how far scores are clipped away from 0 and 1. The source of scores that were corrected for
         down-sampling has the prefix `CORRECTED`. These scores are float64, but are clipped as in the original dtype.
     """
@@ -117,7 +117,7 @@ class Kind:
         raise NotImplementedError
 
     def describe_row(self, batch: Batch, name: str, row: int) -> str:
-        """Return the value of an invalid row, as the user passed it, and the row number, for an error message."""
+        """Describe an invalid row for an error message: its value, as the user passed it, and its row number."""
         return f"{format_value(batch.array(name, self.ndim)[row])} in row {batch.original_row(row):,}"
 
     def remedy(self, batch: Batch, name: str, bad: Mask, role: str, others: Sequence[Array]) -> remedies.Remedy:
@@ -130,7 +130,7 @@ class Kind:
         bad : bool array
             Mask of the invalid rows of the column.
         role : str
-            The role of the column in the metric; empty if the column only selects rows.
+            The role of the column in the metric; empty if the column serves only to select rows.
         others : sequence of ndarray
             The other columns of scores or predictions, which may have been swapped with this one.
         """
@@ -139,7 +139,7 @@ class Kind:
     def variant(self, batch: Batch, name: str) -> Kind:
         """Return the kind to use for the column of this batch.
 
-        Most kinds return themselves. A kind that allows several layouts, such as `ScoresOrClasses`, looks at the data
+        Most kinds return themselves. A kind that accepts several layouts, such as `ScoresOrClasses`, looks at the data
         and returns the kind of the layout that it finds.
         """
         return self
@@ -178,14 +178,14 @@ def _find_remedy_for_missing(name: str, names: Sequence[str]) -> str:
     if not ROLES.issuperset(names):
         task = f'sm.MetricCollection(sm.Task(metric, {name}="..."))'
         return f"; if the column has another name, pass {name}= to Task, as in {task}"
-    # All columns have the names of roles, so the user probably passed arrays as arguments, and left one out.
+    # All columns have the names of roles, so the user probably passed arrays as arguments and left one out.
     if name in PREDICTIONS and "y_true" in names:
         return f"; pass the {'scores' if name == 'y_score' else 'predictions'} as the second argument"
     return f"; pass {name}= to update()"
 
 
 def suggest_column(name: str, names: Iterable[str]) -> str:
-    """Return a hint, for an error message, that names the most similar column; empty if no name is similar."""
+    """Return a hint, for an error message, that suggests the most similar column; empty if no name is similar."""
     # The keys of a mapping need not be strings.
     by_lower = {one.lower(): one for one in names if isinstance(one, str)}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)
@@ -193,18 +193,18 @@ def suggest_column(name: str, names: Iterable[str]) -> str:
 
 
 class Batch:
-    """The columns of one call of `update`, by name. Each column is converted and checked at most once.
+    """The columns passed to one `update` call, keyed by name. Each column is converted and checked at most once.
 
     A batch may also be a selection of rows of another batch, its parent.
 
     Parameters
     ----------
     columns : mapping
-        The columns by name: arrays, or anything else that `as_array` takes. Empty for a selection.
+        The columns, keyed by name: arrays, or anything else that `as_array` accepts. Empty for a selection.
     parent, index : Batch and int64 array, optional
         For a selection: the parent, and the positions of the selected rows in it.
     widened : set of str, optional
-        The names of columns that the user passed as bfloat16, and that `columns` contains as float32.
+        The names of the columns that the user passed as bfloat16 and that `columns` contains as float32.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Batch:
         return list(self._columns) if self._parent is None else self._parent.names
 
     def raw(self, name: str) -> Any:
-        """Return a column as the user passed it, but convert a tensor to an array, and a scalar to a column of one row."""
+        """Return a column as the user passed it, except that a tensor becomes an array, and a scalar a one-row column."""
         return as_rows(self.read_original(name))
 
     def read_original(self, name: str) -> Any:
@@ -250,7 +250,7 @@ class Batch:
         return column
 
     def is_widened(self, name: Any) -> bool:
-        """Return whether a float32 column was bfloat16 before its conversion.
+        """Return whether a float32 column was converted from bfloat16.
 
         If so, thresholds are rounded and scores are clipped as for bfloat16.
         """
@@ -259,7 +259,7 @@ class Batch:
     def array(self, name: Any, ndim: int = 1) -> Array:
         """Return a column as an array, without checking its values.
 
-        A tuple of names gives a matrix with a column for each name.
+        For a tuple of names, return a matrix with one column for each name.
         """
         if (name, ndim) not in self._arrays:
             if self._parent is not None:
@@ -277,7 +277,7 @@ class Batch:
         return self._arrays[name, ndim]
 
     def _is_one_row(self, raw: Any, ndim: int) -> bool:
-        """Return whether a list is the only row of a matrix, not a column.
+        """Return whether a list is the only row of a matrix rather than a column.
 
         This is the case for a batch of one event, such as ``update(y_true=1, y_score=[0.2, 0.8])``: its other columns
         are scalars.
@@ -286,7 +286,7 @@ class Batch:
         return flat and any(is_scalar(self.read_original(name)) for name in self.names)
 
     def check_length(self, n: int, name: str) -> None:
-        """Raise InvalidInputError if a column has fewer or more rows than the columns that were read before."""
+        """Raise InvalidInputError if a column has fewer or more rows than the columns read before it."""
         if self._length is None:
             self._length = n, name
         elif self._length[0] != n:
@@ -294,7 +294,7 @@ class Batch:
 
     @property
     def rows(self) -> int | None:
-        """The number of rows; None before a column is read."""
+        """The number of rows; None until a column has been read."""
         if self._parent is not None:
             return len(self.index)
         return None if self._length is None else self._length[0]
@@ -314,7 +314,7 @@ class Batch:
         """Raise InvalidInputError if a value is invalid.
 
         The message names the column, the first invalid row and the number of invalid rows, and suggests a remedy.
-        `all_columns` lists (role, name, kind) for all columns that the state reads: the remedy may depend on them.
+        `all_columns` lists (role, name, kind) for each column that the state reads, because the remedy may depend on them.
         """
         column = self.column(name, kind)
         if self.memoize((name, kind, "ok"), lambda: kind.ok(column)):
@@ -358,8 +358,7 @@ class Batch:
 
     def split(self, flags: NDArray[np.uint8]) -> tuple[Batch, NDArray[np.int64]]:
         """Return a batch of the rows whose entry in the 0/1 array `flags` is 1, and the positions of all other rows."""
-        # The kernel finds both lists of positions in one pass. If the kernels are not loaded yet, numpy needs two
-        # passes.
+        # The kernel finds both lists of positions in one pass. numpy, used until the kernels are loaded, needs two.
         if has_kernels():
             rows = np.empty(len(flags) + 1, np.int64), np.empty(len(flags) + 1, np.int64)
             n = find_kernel("convert:split_by_flag")(flags, *rows)

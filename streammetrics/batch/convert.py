@@ -46,12 +46,12 @@ TENSORS = {"torch", "jaxlib", "tensorflow"}
 
 
 def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
-    """Convert a column to a numpy array of one dimension, or of two (rows x columns), without a copy if possible.
+    """Convert a column to a numpy array of one or two dimensions, without a copy if possible.
 
     The column may be a numpy array, a list, a pandas or polars series, an Arrow array or chunked array, a torch, JAX or
     TensorFlow tensor, or an object that supports DLPack or `__array__`. For two dimensions it may also be a column of
     lists or a data frame. Missing values become NaN, which later checks report. A column that contains only missing
-    values becomes a column of NaN, whatever its type is. Decimals become the nearest float64.
+    values becomes a column of NaN, whatever its type. Decimals become the nearest float64.
     """
     values = raw if type(raw) is np.ndarray else _from_library(raw, name)
     if values.dtype == object:
@@ -75,7 +75,7 @@ SCALARS = (Number, str, bytes, date, np.generic, type(None))
 
 
 def is_scalar(raw: Any) -> bool:
-    """Return whether this is a scalar rather than a column: a number, a string, a date, None, or a 0-dimensional array."""
+    """Return whether `raw` is a scalar rather than a column: a number, a string, a date, None, or a 0-dimensional array."""
     if isinstance(raw, SCALARS):
         return True
     return getattr(raw, "ndim", 1) == 0 and getattr(getattr(raw, "dtype", None), "kind", "") != "O"
@@ -89,7 +89,7 @@ def as_rows(raw: Any) -> Any:
 
 
 def to_native_order(values: Array) -> Array:
-    """Return an array in the byte order of this machine, which kernels and comparisons of dtypes require."""
+    """Return an array in native byte order, which the kernels and dtype comparisons require."""
     return values if values.dtype.isnative else values.astype(values.dtype.newbyteorder("="))
 
 
@@ -119,7 +119,7 @@ def is_listed(raw: Any) -> bool:
         return True
     if str(getattr(raw, "dtype", "")).startswith(("List", "Array")):
         return True
-    # An object with a shape of two dimensions is a matrix, a data frame or a table.
+    # An object with a two-dimensional shape is a matrix, a data frame or a table.
     if len(getattr(raw, "shape", ())) == 2:
         return True
     first = raw[0] if isinstance(raw, (list, tuple)) and len(raw) else None
@@ -165,7 +165,7 @@ def check_column(raw: Any, name: str) -> None:
 
 
 def is_tensor(raw: Any) -> bool:
-    """Return whether a column is a tensor of torch, JAX or TensorFlow."""
+    """Return whether a column is a torch, JAX or TensorFlow tensor."""
     return library_of(type(raw)) in TENSORS
 
 
@@ -187,14 +187,14 @@ _LIBRARIES: dict[type, str] = {}
 def convert_tensor(raw: Any, name: str) -> Array:
     """Return a tensor as an array of the same shape and dtype.
 
-    numpy has no bfloat16, so a tensor of bfloat16 becomes an array of the same values in float32.
+    numpy has no bfloat16, so a bfloat16 tensor becomes a float32 array with the same values.
     """
     values = _from_library(raw, name)
     return values.astype(np.float32) if values.dtype.kind == "V" and is_bfloat16(values) else values
 
 
 def is_bfloat16(raw: Any) -> bool:
-    """Return whether an array or tensor of any library is bfloat16."""
+    """Return whether an array or tensor from any library has dtype bfloat16."""
     return "bfloat16" in str(raw.dtype)
 
 
@@ -206,7 +206,7 @@ def find_missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
 def is_null(column: Any, row: int) -> bool:
     """Return whether a value in the user's column is null rather than NaN; `as_array` converts nulls to NaN."""
     with contextlib.suppress(TypeError, IndexError, KeyError):
-        # An integer selects an element of a pandas series by label, not by position.
+        # Indexing a pandas series with an integer selects by label, not by position.
         value = (column.iloc if hasattr(column, "iloc") else column)[row]
         return value is None or type(value).__name__ == "NAType" or getattr(value, "is_valid", True) is False
     return False
@@ -229,7 +229,7 @@ def _is_missing(value: Any) -> bool:
 
 
 def _stack_rows(rows: Array, name: str) -> Array:
-    """Return an array of rows as a matrix. A missing row becomes a row of NaN."""
+    """Stack an array of rows into a matrix. A missing row becomes a row of NaN."""
     present = [np.asarray(row) for row in rows if row is not None]
     widths = sorted({row.shape for row in present})
     if not present:
@@ -263,7 +263,7 @@ def _with_nan(values: Array) -> Array:
 
 
 def _of_decimals(values: Array) -> Array:
-    """Return an array of decimals as float64, with NaN for missing ones; return any other array of objects unchanged."""
+    """Convert an array of decimals to float64, with NaN for missing ones; return any other object array unchanged."""
     if not isinstance(find_first_value(values.flat), Decimal):
         return values
     null = find_missing(values.flat, values.size).reshape(values.shape)
@@ -290,14 +290,14 @@ def _from_torch(raw: Any) -> Array:
 
 
 def _from_pandas(raw: Any) -> Array:
-    # Look at the class, not the object: pandas offers the row labels of a series as attributes, and a label may be
+    # Look at the class, not the object: pandas exposes the row labels of a series as attributes, and a label may be
     # "columns".
     if hasattr(type(raw), "columns"):
         return np.asarray(raw.to_numpy())
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return np.asarray(raw.to_numpy())
-    # pandas would call a pyarrow function that crashes for a dictionary-encoded column that contains only nulls. So
-    # Arrow columns bypass pandas.
+    # Arrow columns bypass pandas, which would call a pyarrow function that crashes on a dictionary-encoded column of
+    # nulls only.
     if hasattr(getattr(raw, "dtype", None), "pyarrow_dtype"):
         return _from_arrow(getattr(raw, "array", raw).__arrow_array__())
     if (numbers := from_nullable(raw)) is not None:
@@ -309,12 +309,12 @@ def _from_pandas(raw: Any) -> Array:
 
 
 def from_nullable(raw: Any) -> Array | None:
-    """Return a pandas column of nullable numbers, such as Int64, as an array if no value is missing; otherwise None."""
+    """Return a nullable pandas column, such as Int64, as an array if it has no missing value; otherwise None."""
     dtype = getattr(raw, "dtype", None)
     plain = getattr(dtype, "numpy_dtype", None)
     if not isinstance(plain, np.dtype) or plain.kind not in "biuf" or hasattr(dtype, "pyarrow_dtype"):
         return None
-    # The array of a series has no row labels, so pandas converts it faster than the series.
+    # A series' array has no row labels, so pandas converts it faster than the series itself.
     values = getattr(raw, "array", raw)
     return None if np.count_nonzero(values.isna()) else np.asarray(values.to_numpy(plain))
 
@@ -341,7 +341,7 @@ def _from_arrow(raw: Any) -> Array:
         kind = str(raw.type)
     if kind == "bool" and raw.null_count:
         raw = raw.cast("uint8")
-    # A direct cast may round a decimal more than once. The cast via strings returns the nearest float64.
+    # A direct cast may round a decimal more than once. Casting via strings yields the nearest float64.
     if kind.startswith("decimal"):
         raw = raw.cast("string").cast("float64")
     return arrow_values(raw)
@@ -350,7 +350,7 @@ def _from_arrow(raw: Any) -> Array:
 def _from_lists(raw: Any) -> Array:
     """Return a column of lists as a matrix if all lists have the same length.
 
-    Otherwise return an array of objects, in which each object is the array of one row.
+    Otherwise return an object array that contains one array for each row.
     """
     chunks = raw.chunks if hasattr(raw, "chunks") else [raw]
     matrices = [_from_list_chunk(chunk) for chunk in chunks if len(chunk)]
@@ -396,10 +396,10 @@ _FROM: dict[str, Callable[[Any], Array]] = {
 
 
 def format_value(value: Any) -> str:
-    """Return a value as a string. A time outside the years that Python supports is shown as a number and its unit."""
+    """Return a value as a string. A time outside Python's range of years is shown as a number and its unit."""
     try:
         return str(value)
-    # numpy 2.5 and later raise this error for a time outside the years that Python supports. Show its number and unit.
+    # numpy 2.5 and later raise this error for a time outside Python's range of years. Show its number and unit.
     except OverflowError:
         return f"{value.view(np.int64)} ({value.dtype})"
 
@@ -414,12 +414,12 @@ def to_python_time(value: Any) -> Any:
 
 
 def as_columns(table: Any) -> Mapping[str, Any] | None:
-    """Return a data frame, table, record batch or list of events as a mapping from name to column.
+    """Return a data frame, table, record batch or list of events as columns, keyed by name.
 
     A mapping is returned unchanged. For any other object, the result is None.
     """
-    # Look at the class, not the object: pandas offers the row labels of a series as attributes, and any name may be a
-    # label.
+    # Look at the class, not the object: pandas exposes the row labels of a series as attributes, and a label may be any
+    # name.
     kind = type(table)
     if kind in COLUMNS:
         return None
@@ -446,7 +446,7 @@ def as_columns(table: Any) -> Mapping[str, Any] | None:
 
 
 def _of_events(events: Sequence[Any]) -> Mapping[str, Any]:
-    """Return a list of events, which are mappings from name to value, as columns. Absent values become None."""
+    """Return a list of events (mappings from name to value) as columns. Absent values become None."""
     other = next((i for i, event in enumerate(events) if not isinstance(event, Mapping)), None)
     if other is not None:
         kind = type(events[other]).__name__
@@ -471,7 +471,7 @@ def _arrow_column(table: Any, name: str) -> Any:
 
 
 class LazyColumns(Mapping[str, Any]):
-    """The columns of a table as a mapping. A column is read from the table only when it is used."""
+    """The columns of a table, keyed by name. A column is read from the table only when it is used."""
 
     def __init__(self, names: Sequence[str], get: Callable[[str], Any]) -> None:
         self._names, self._get = list(names), get

@@ -27,7 +27,7 @@ class DiscoveredKeys(DiscoveredClasses):
     Parameters
     ----------
     missing, missing_values
-        See `Ids`, which has the same parameters.
+        The same parameters as for `Ids`.
     """
 
     expected = Ids.expected
@@ -59,7 +59,7 @@ class DiscoveredKeys(DiscoveredClasses):
             keys, codes = _distinct(values)
         stand_ins = [i for i, key in enumerate(keys) if key in self._stand_ins(kind)] if self.missing_values else []
         absent = np.isin(codes, stand_ins) if null is None else np.isin(codes, stand_ins) | null
-        # Convert the codes to int64, because they may be unsigned, but `NONE` is negative.
+        # Convert the codes to int64: they may be unsigned, but `NONE` is negative.
         return DiscoveredColumn(np.where(absent, NONE, codes.astype(np.int64)), kind, keys)
 
     def _stand_ins(self, kind: str) -> set[Any]:

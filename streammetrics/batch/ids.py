@@ -1,8 +1,8 @@
-"""Ids: integers that stand for the keys of groups and queries, the same in every process and on every machine.
+"""Ids: integers that stand for group and query keys, the same in every process and on every machine.
 
 The ids do not change between versions of the library either, so saved states stay valid. A log may have millions of
-users, and a metric of groups only needs to know which rows have the same user. States therefore store the ids of groups
-rather than their keys. (Slices have few keys, which states store in full.)
+users, and a grouped metric only needs to know which rows share a user. States therefore store group ids rather than
+keys. (Slices have few keys, which states store in full.)
 
 The id of an integer, a boolean, a date or a timestamp is its value; a date counts days, and a timestamp microseconds.
 The id of a string, bytes, a decimal, or a key of several columns is its 128-bit MurmurHash3.
@@ -34,12 +34,12 @@ WRAP = 1 << 64
 
 @dataclass(frozen=True)
 class IdColumn(Column):
-    """The ids of rows.
+    """The id of each row.
 
     Parameters
     ----------
     values : int64 array
-        The id of each row: an array of shape (n,) if ids are numbers, or (n, 2) if they are 128-bit hashes.
+        The id of each row: an array of shape (n,) if the ids are numbers, or (n, 2) if they are 128-bit hashes.
     source : str
         The kind of the keys, such as "integer" or "string"; for a key of several columns, all kinds separated by
         commas. It is empty if no row has a key.
@@ -71,7 +71,7 @@ class Ids(Kind):
     Parameters
     ----------
     missing : {"raise", "skip"}
-        What to do with a row without a key: raise an error, or leave the row out and count it as left out.
+        What to do with a row without a key: raise an error, or leave the row out and count it.
     missing_values : tuple of int or str
         Values that stand for a missing key, such as 0 or "unknown".
 
@@ -110,7 +110,7 @@ class Ids(Kind):
     def _read_columns(self, batch: Batch, name: Any) -> IdColumn:
         """Return the ids of one column, or of several columns that form a key.
 
-        Several columns are given as a tuple of names, or as one name whose column is a tuple of columns.
+        Several columns are passed as a tuple of names, or as one name whose column is a tuple of columns.
         """
         if isinstance(name, tuple):
             parts = [(batch.raw(n), n) for n in name]
@@ -143,7 +143,7 @@ class Ids(Kind):
         return _mark_missing(ids, kind, nulls, is_stand_in)
 
     def _hash_rows(self, n: int, blocks: Iterable[tuple[slice, Texts | None]]) -> IdColumn | None:
-        """Return the ids of n strings, given in blocks of rows; None if a block does not consist of strings."""
+        """Return the ids of n strings, passed in blocks of rows; None if a block does not consist of strings."""
         ids, nulls, kind = np.empty((n, 2), np.int64), np.zeros(n, bool), ""
         for rows, texts in blocks:
             if texts is None:
@@ -183,8 +183,7 @@ class Ids(Kind):
 class Names(Ids):
     """Document names, which break ties in rankings.
 
-    An integer keeps its value. A string becomes its rank among the strings of the batch, which are ordered by their
-    bytes.
+    An integer keeps its value. A string is replaced by its rank, in byte order, among the strings of the batch.
     """
 
     expected = "the name of a document: an integer, a string or bytes"
@@ -202,17 +201,17 @@ class Names(Ids):
 
 
 def group(role: str = "group", missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> Need:
-    """Declare that a state reads a column of keys of groups, such as users or sessions."""
+    """Declare that a state reads a column of group keys, such as users or sessions."""
     return Need(role, Ids(missing, missing_values))
 
 
 def name(role: str = "document") -> Need:
-    """Declare that a state reads a column of document names. Documents with equal scores are ranked by their names."""
+    """Declare that a state reads a column of document names. Documents with equal scores are ranked by name."""
     return Need(role, Names())
 
 
 def query(role: str = "query") -> Need:
-    """Declare that a state reads a column of query keys: which query each row belongs to."""
+    """Declare that a state reads a column of query keys, which say which query each row belongs to."""
     return Need(role, Ids())
 
 

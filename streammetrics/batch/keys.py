@@ -1,6 +1,6 @@
 """Read columns of keys, such as user ids or countries, without a Python loop over rows.
 
-Keys are integers of any width, strings or bytes, and may be missing. For other kinds of keys see `slice_keys`.
+Keys are integers of any width, strings or bytes, and may be missing. For other kinds of key, see `slice_keys`.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ KEYS = "integers, strings, bytes, booleans, dates, timestamps or decimals"
 
 
 def read_keys(raw: Any, name: str) -> tuple[str, Any]:
-    """Return the kind and the content of a column of keys.
+    """Return the kind and content of a key column.
 
     Returns
     -------
     kind : str
         "integer", "string" or "bytes"; an empty string if all rows are null.
     content : tuple or int
-        For integers: (values, mask), where the mask marks missing rows, or is None. For strings or bytes: ((data,
+        For integers: (values, mask), where the mask marks missing rows or is None. For strings or bytes: ((data,
         offsets), index, mask), where `data` concatenates the distinct strings, `offsets` says where each of them
         begins, and `index` gives the position of each row's string among the distinct strings. If all rows are null:
         the number of rows.
@@ -85,7 +85,7 @@ def read_keys(raw: Any, name: str) -> tuple[str, Any]:
 def read_column(raw: Any, name: str, exact: bool = True) -> tuple[str, Any]:
     """Return the same as `read_keys`, but for a column that `key_column` has already converted.
 
-    With ``exact=False`` integers of more than 64 bits are allowed.
+    With ``exact=False``, integers of more than 64 bits are allowed.
     """
     if isinstance(raw, (list, tuple)):
         raw = _from_list(raw, name)
@@ -93,9 +93,9 @@ def read_column(raw: Any, name: str, exact: bool = True) -> tuple[str, Any]:
 
 
 def normalize_all_null(keys: tuple[str, Any]) -> tuple[str, Any]:
-    """Return the kind and the content of a column unchanged if at least one row has a key.
+    """Return `keys` unchanged if at least one row has a key.
 
-    If no row has a key, return an empty kind and the number of rows.
+    Otherwise return an empty kind and the number of rows.
     """
     kind, content = keys
     if kind and (not len(content[-2]) or (content[-1] is not None and content[-1].all())):
@@ -104,7 +104,7 @@ def normalize_all_null(keys: tuple[str, Any]) -> tuple[str, Any]:
 
 
 def key_column(raw: Any, name: str) -> Any:
-    """Convert a column of keys to a list, a numpy array in native byte order, or an Arrow array whose type allows keys.
+    """Convert a key column to a list, a numpy array in native byte order, or an Arrow array of a type allowed for keys.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def _from_series(raw: Any, library: str, name: str) -> Any:
     """Return the content of a pandas or polars series: its numpy array if it has one, otherwise an Arrow array."""
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return raw.to_numpy()
-    # For this dtype Arrow would store the memory addresses of the objects rather than their values.
+    # For this dtype, Arrow would store the memory addresses of the objects rather than their values.
     if library == "polars" and str(raw.dtype) == "Object":
         return raw.to_list()
     try:
@@ -162,7 +162,7 @@ def _from_categorical(raw: Any) -> Any:
     """Return a pandas categorical as an Arrow dictionary array.
 
     If there are more categories than rows, the dictionary contains only the categories that occur, so that later steps
-    take no time for unused categories.
+    spend no time on unused categories.
     """
     import pyarrow as pa
 
@@ -183,7 +183,7 @@ index, and the categories as an Arrow array."""
 def _arrow_categories(raw: Any) -> Any:
     """Return the categories of a pandas categorical as an Arrow array.
 
-    Successive batches often share their categories, so the result is cached for as long as the categories exist.
+    Successive batches often share their categories, so the result is cached as long as the categories exist.
     """
     import pyarrow as pa
 
@@ -201,8 +201,8 @@ def _arrow_categories(raw: Any) -> Any:
 def _plain_arrow(raw: Any, name: str) -> Any:
     """Return an Arrow array in a form that `read_column` can read.
 
-    Run-end encoding is decoded, and an array that contains only nulls gets the type null. A type that cannot hold keys
-    raises InvalidInputError.
+    A run-end encoded array is decoded, and an array of nulls only is converted to the null type. A type that cannot
+    hold keys raises InvalidInputError.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -211,7 +211,7 @@ def _plain_arrow(raw: Any, name: str) -> Any:
         chunks = [pc.run_end_decode(chunk) for chunk in (raw.chunks if isinstance(raw, pa.ChunkedArray) else [raw])]
         raw = pa.chunked_array(chunks, raw.type.value_type)
     kind = raw.type.value_type if pa.types.is_dictionary(raw.type) else raw.type
-    # Some functions of pyarrow crash for a dictionary-encoded array that contains only nulls.
+    # Some pyarrow functions crash on a dictionary-encoded array that contains only nulls.
     if raw.null_count == len(raw) or pa.types.is_null(kind):
         return pa.nulls(len(raw))
     if not _can_be_key(kind):
@@ -232,7 +232,7 @@ def _can_be_key(kind: Any) -> bool:
 
 
 class Numbering(dict[Any, int]):
-    """A dictionary that assigns the next number to a key when it is looked up for the first time: 0, 1, 2, ..."""
+    """A dictionary that assigns the numbers 0, 1, 2, ... to keys as they are first looked up."""
 
     def __missing__(self, thing: Any) -> int:
         self[thing] = number = len(self)
@@ -240,9 +240,9 @@ class Numbering(dict[Any, int]):
 
 
 def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
-    """Return the kind and content of an array of objects that are all strings, or all bytes; some may be missing.
+    """Return the kind and content of an object array of strings, or of bytes, with or without missing values.
 
-    Returns None for any other objects.
+    Returns None for any other array.
     """
     if not isinstance(find_first_value(values), (str, bytes)):
         return None
@@ -291,7 +291,7 @@ def _read_fixed_width(values: NDArray[Any], name: str) -> tuple[str, Any]:
 
 
 def number_texts(data: NDArray[np.uint8], starts: Ints, stops: Ints) -> tuple[Ints, Ints]:
-    """Number the distinct strings among ``data[starts[i]:stops[i]]`` in order of appearance.
+    """Number the distinct strings among ``data[starts[i]:stops[i]]`` in order of first appearance.
 
     Returns
     -------
@@ -431,8 +431,7 @@ def kind_error(name: str, kind: str) -> InvalidInputError:
 def plain_key(value: Any, names: tuple[str, ...]) -> Key:
     """Convert a key that the user passed to a tuple of values in the form that states store.
 
-    If the key has only one column, the user may pass a single value rather than a tuple. `names` are the names of the
-    columns.
+    For a key of one column, the user may pass a single value rather than a tuple. `names` are the column names.
     """
     atoms = value if isinstance(value, tuple) else (value,)
     if len(atoms) != len(names):
@@ -446,9 +445,9 @@ def plain_key(value: Any, names: tuple[str, ...]) -> Key:
 
 
 def kind_of(atoms: Iterable[Atom], name: str) -> str:
-    """Return the kind that all keys have: "integer", "string" or "bytes", or an empty string if all are null.
+    """Return the common kind of all keys: "integer", "string" or "bytes", or an empty string if all are null.
 
-    Raises ValueError if the keys have several kinds.
+    Raises ValueError if the keys are of different kinds.
     """
     kinds_by_type = {int: "integer", str: "string", bytes: "bytes"}
     kinds = {kind for a in atoms for t, kind in kinds_by_type.items() if isinstance(a, t)}

@@ -99,8 +99,8 @@ class Label(Kind):
     def _look_up_labels(self, values: Array, name: str) -> NDArray[np.uint8]:
         """Return labels as 0, 1 or 2 (invalid).
 
-        Raises an error if the types do not match, for example if the column contains strings, but the task names
-        numbers as its label values.
+        Raises an error if the types do not match, for example if the column contains strings but the task's label values
+        are numbers.
         """
         named = self.labels if self.labels is not None else (self.pos_label,)
         objects = values.dtype.kind in "OT"
@@ -119,7 +119,7 @@ class Label(Kind):
                 f"labels of the same type as the column",
                 column=name,
             )
-        # If all values are missing, all rows are invalid. Return now, because a comparison of the empty array with the
+        # If all values are missing, all rows are invalid. Return early, because comparing the empty array with the
         # labels may raise an error.
         if not len(present):
             return np.full(len(values), 2, np.uint8)
@@ -148,9 +148,9 @@ class Label(Kind):
 
 
 def kind_word(kind: type) -> str:
-    """Return a word for the values of a type, such as "numbers" or "strings".
+    """Return the word for values of a type, such as "numbers" or "strings".
 
-    All types of numbers are one kind, because numbers of different types can be equal.
+    All numeric types share one word, because numbers of different types can be equal.
     """
     if issubclass(kind, (int, float, np.number, np.bool_)):
         return "numbers"
@@ -195,7 +195,7 @@ class Score(Kind):
     def ok(self, column: Column) -> bool:
         if not column.values.size:
             return True
-        # Use the kernel only for this class, because the kernel does not know the bounds of subclasses.
+        # Use the kernel only for `Score` itself, because it does not know the bounds of subclasses.
         if type(self) is Score and has_kernels() and column.values.ndim == 1:
             return not find_kernel(
                 "checks:find_bad_probability" if self.scale == "probability" else "checks:find_nonfinite"
@@ -215,9 +215,9 @@ class Score(Kind):
 
 
 class Target(Score):
-    """A soft label: a number in [0, 1]. If a task names two label values, the column contains these instead.
+    """A soft label: a number in [0, 1]. If a task names two label values, the column contains those instead.
 
-    The label is converted to float64. `hard_label` is the kind of the two label values, if the task names them.
+    The label is converted to float64. `hard_label` is the kind for the two label values if the task names them.
     """
 
     def __init__(self, hard_label: Label | None = None) -> None:
@@ -249,7 +249,7 @@ class Grade(Score):
     expected = "a grade: a number in [0, 2**400]"
 
     def __init__(self) -> None:
-        # With this upper bound the sum of all grades of a batch cannot overflow to infinity.
+        # With this upper bound, the sum of all grades in a batch cannot overflow to infinity.
         self.scale, self.low, self.high = "grade", 0.0, 2.0**400
 
     def convert(self, values: Array, name: str) -> Column:
@@ -266,7 +266,7 @@ class Grade(Score):
 
 
 class UnjudgedGrade(Grade):
-    """The relevance grade of a document, or null or NaN if nobody has judged the document; converted to float64."""
+    """The relevance grade of a document, or null or NaN if the document is unjudged; converted to float64."""
 
     expected = "a grade: a number in [0, 2**400], or null for a document without a judgement"
 
@@ -369,9 +369,9 @@ class LabelWeight(Weight):
 
 
 class Matrix(Kind):
-    """A matrix whose rows have `width` values of one kind.
+    """A matrix whose rows contain `width` values of one kind.
 
-    Errors about the shape of a column end with the text `hint`.
+    Errors about the shape of the column end with the text `hint`.
     """
 
     ndim = 2
@@ -436,7 +436,7 @@ class Need:
     optional : bool
         Whether the column may be absent from a batch.
     once : bool
-        Whether all rows of a block, such as the documents of a query, must have the same value. If so, the state gets
+        Whether all rows of a block, such as the documents of a query, must have the same value. If so, the state receives
         one value for each block (see `State.block_column`).
     either : bool
         Whether the column is one of several optional columns of which a batch must contain at least one.
@@ -453,7 +453,7 @@ class Need:
 
 
 def describe_dtype(values: Array) -> str:
-    """Return the word that error messages use for the values of an array, such as "strings" or "float64"."""
+    """Return what error messages call the values of an array, such as "strings" or "float64"."""
     return DTYPE_NAMES.get(values.dtype.kind, dtype_name(values.dtype))
 
 
@@ -478,9 +478,9 @@ def grade(role: str = "y_true") -> Need:
 
 
 def matrix(need: Need, width: int, hint: str = "") -> Need:
-    """Declare that a state reads a matrix whose rows have `width` values of the kind of `need`.
+    """Declare that a state reads a matrix with `width` columns, each of the kind that `need` declares.
 
-    Errors about the shape of a column end with the text `hint`.
+    Errors about the shape of the matrix end with the text `hint`.
     """
     return Need(need.role, Matrix(need.kind, width, hint), need.optional)
 
@@ -501,7 +501,7 @@ def flag(role: str) -> Need:
 
 
 def _check_numeric(values: Array, name: str, expected: str, instead: str = "") -> None:
-    """Raise InvalidInputError unless an array contains numbers; for strings the message ends with the remedy `instead`."""
+    """Raise InvalidInputError unless an array contains numbers; for strings, the message ends with the hint `instead`."""
     kind, dtype = values.dtype.kind, dtype_name(values.dtype)
     if kind in "biu" or dtype in ("float16", "float32", "float64"):
         return

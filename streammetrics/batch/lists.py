@@ -19,26 +19,25 @@ __all__ = ["ListedRows", "ranked_lists", "split_into_documents"]
 
 Ints = NDArray[np.int64]
 
-# Numbers that serve as query ids in `ranked_lists`. Each is used once in a process, so a query never seems to continue
-# a query of an earlier batch.
+# Numbers that serve as query ids in `ranked_lists`. Each is used only once in a process, so a query never appears to
+# continue one from an earlier batch.
 _QUERIES = itertools.count()
 
 
 class ListedRows(Batch):
     """A batch with one row for each document, made from a batch with one row for each query, or from a padded batch.
 
-    A 0 in the column `mask` marks padding, which is removed. A query without any document keeps one row with `mask` 0,
-    which counts as a document that is neither retrieved nor relevant. The metric thus counts a query without results.
+    A 0 in the column `mask` marks padding, which is removed. A query without documents keeps one row with `mask` 0,
+    which counts as a document that is neither retrieved nor relevant. The metric thus still counts the query.
 
     Parameters
     ----------
     parent : Batch
-        The batch of the user. Its columns are matrices or columns of lists for documents, and plain columns for
-        queries.
+        The user's batch. Its document columns are matrices or columns of lists, and its query columns are plain columns.
     lengths : int64 array, optional
         The number of documents in each row of the parent; None if each row of the parent is one document.
     query : str or tuple
-        The column with the keys of the queries. If the parent has no such column, each of its rows is a query.
+        The column of query keys. If the parent has no such column, each of its rows is a query.
     blank : tuple of str
         Columns whose values are ignored where `mask` is 0.
     """
@@ -84,7 +83,7 @@ class ListedRows(Batch):
 
     @property
     def rows_are_queries(self) -> bool:
-        """Whether each row of the parent is a query. This is so if the parent has no column with query keys."""
+        """Whether each row of the parent is a query, which is the case if the parent has no column of query keys."""
         names = self._query if isinstance(self._query, tuple) else (self._query,)
         return not all(self._parent is not None and name in self._parent for name in names)
 
@@ -164,8 +163,8 @@ class ListedRows(Batch):
 def split_into_documents(batch: Batch, bound: Callable[[str], Any]) -> Batch:
     """Return a batch of queries or of padded documents as a batch with one row for each document.
 
-    A batch that has neither lists nor a column `mask` is returned unchanged. `bound` maps a role to the name of its
-    column.
+    A batch that has neither lists nor a column `mask` is returned unchanged. `bound` returns the name of the
+    column that has a role.
     """
     roles, query = ("y_true", "popularity", "y_score"), bound("query")
     y_true = next((n for n in map(bound, roles[:2]) if isinstance(n, str) and n in batch), None)
@@ -185,7 +184,7 @@ def split_into_documents(batch: Batch, bound: Callable[[str], Any]) -> Batch:
 
 
 def flatten_lists(raw: Any, name: str) -> tuple[Array, Ints]:
-    """Return all values of a column of lists as one array, and the lengths of the lists."""
+    """Return the concatenated values of a column of lists, and the length of each list."""
     if getattr(raw, "ndim", 1) == 2:
         matrix = as_array(raw, name, 2)
         return np.ascontiguousarray(matrix).reshape(-1), np.full(len(matrix), matrix.shape[1])
