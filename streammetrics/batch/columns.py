@@ -230,7 +230,7 @@ class Batch:
         return list(self._columns) if self._parent is None else self._parent.names
 
     def raw(self, name: str) -> Any:
-        """Return a column as the user passed it, except that a tensor becomes an array, and a scalar a one-row column."""
+        """Return a column as the user passed it, but with a tensor as an array, and a scalar as a one-row column."""
         return as_rows(self.read_original(name))
 
     def read_original(self, name: str) -> Any:
@@ -314,7 +314,7 @@ class Batch:
         """Raise InvalidInputError if a value is invalid.
 
         The message names the column, the first invalid row and the number of invalid rows, and suggests a remedy.
-        `all_columns` lists (role, name, kind) for each column that the state reads, because the remedy may depend on them.
+        `all_columns` lists (role, name, kind) for each column that the state reads: the remedy may depend on them.
         """
         column = self.column(name, kind)
         if self.memoize((name, kind, "ok"), lambda: kind.ok(column)):

@@ -75,7 +75,7 @@ SCALARS = (Number, str, bytes, date, np.generic, type(None))
 
 
 def is_scalar(raw: Any) -> bool:
-    """Return whether `raw` is a scalar rather than a column: a number, a string, a date, None, or a 0-dimensional array."""
+    """Return whether `raw` is a scalar (a number, string, date, None or 0-dimensional array) rather than a column."""
     if isinstance(raw, SCALARS):
         return True
     return getattr(raw, "ndim", 1) == 0 and getattr(getattr(raw, "dtype", None), "kind", "") != "O"

@@ -46,8 +46,8 @@ __all__ = [
 Atom = Any
 Key = tuple[Atom, ...]
 Ints = NDArray[np.int64]
-# The first array contains the bytes of all strings, one string after the other. The second contains the position where
-# each string begins, and the position where the last one ends.
+# The first array contains the concatenated bytes of all strings. The second contains the position where each string
+# begins, followed by the position where the last one ends.
 EncodedTexts = tuple[NDArray[np.uint8], Ints]
 
 

@@ -99,8 +99,8 @@ class Label(Kind):
     def _look_up_labels(self, values: Array, name: str) -> NDArray[np.uint8]:
         """Return labels as 0, 1 or 2 (invalid).
 
-        Raises an error if the types do not match, for example if the column contains strings but the task's label values
-        are numbers.
+        Raises an error if the types do not match, for example if the column contains strings but the task's label
+        values are numbers.
         """
         named = self.labels if self.labels is not None else (self.pos_label,)
         objects = values.dtype.kind in "OT"
@@ -436,8 +436,8 @@ class Need:
     optional : bool
         Whether the column may be absent from a batch.
     once : bool
-        Whether all rows of a block, such as the documents of a query, must have the same value. If so, the state receives
-        one value for each block (see `State.block_column`).
+        Whether all rows of a block, such as the documents of a query, must have the same value. If so, the state
+        receives one value for each block (see `State.block_column`).
     either : bool
         Whether the column is one of several optional columns of which a batch must contain at least one.
     derived : bool

@@ -33,7 +33,7 @@ class ListedRows(Batch):
     Parameters
     ----------
     parent : Batch
-        The user's batch. Its document columns are matrices or columns of lists, and its query columns are plain columns.
+        The user's batch. Its columns are matrices or columns of lists for documents, and plain columns for queries.
     lengths : int64 array, optional
         The number of documents in each row of the parent; None if each row of the parent is one document.
     query : str or tuple
@@ -202,7 +202,7 @@ def ranked_lists(
     *,
     sample_weight: Any = None,
 ) -> dict[str, Array]:
-    """Convert ranked lists and sets of relevant documents to columns, which the `update` of any ranking metric accepts.
+    """Convert ranked lists and sets of relevant documents to columns that any ranking metric's `update` accepts.
 
     Parameters
     ----------
@@ -216,7 +216,8 @@ def ranked_lists(
     Returns
     -------
     dict of str to array
-        Columns with one row for each document: `query`, `y_true`, `y_score`, `retrieved`, and `sample_weight` if given.
+        Columns with one row for each document: `query`, `y_true`, `y_score`, `retrieved` and, if passed,
+        `sample_weight`.
 
     Raises
     ------
@@ -250,7 +251,7 @@ def ranked_lists(
             )
         missed = [grade for document, grade in known.items() if document not in distinct]
         # A query with neither returned nor relevant documents must count too. It gets one row with grade 0, because a
-        # query without any row would disappear.
+        # query without rows would disappear.
         missed = missed or ([] if distinct else [0])
         grades += [known.get(document, 0) for document in distinct]
         grades += missed
@@ -276,8 +277,8 @@ def ranked_lists(
 def _check_lists(sides: Mapping[str, Sequence[Any]]) -> None:
     """Raise InvalidInputError if a row is not a list of documents.
 
-    A string is not accepted, because Python would iterate over its letters. The user may have passed two dicts by
-    mistake, whose iteration yields keys, not lists, so the message also says how to convert dicts.
+    A string is not accepted, because Python would iterate over its characters. If the user passed two dicts by
+    mistake, iterating over them yields keys, not lists, so the message also says how to convert dicts.
     """
     for side, rows in sides.items():
         for i, row in enumerate(rows):

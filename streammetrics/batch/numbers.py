@@ -17,14 +17,14 @@ OCTAVES = 400
 
 
 class Number(Score):
-    """A number that is 0 or has an absolute value from 2**-octaves to 2**octaves; it may also have a lower bound.
+    """A number that is 0 or has an absolute value from 2**-octaves to 2**octaves, optionally with a lower bound.
 
     Parameters
     ----------
     low : float
         The lower bound.
     above : bool
-        Whether a number must be greater than `low`. By default it may also equal `low`.
+        Whether a number must be greater than `low`. By default, it may also equal `low`.
     octaves : int
         The exponent of the bounds on the absolute value.
     """
@@ -40,7 +40,7 @@ class Number(Score):
             f"a number{limit}: {zero}between 2**-{octaves} and 2**{octaves}{size}"
         )
         self._key: tuple[Any, ...] = Number, low, above, octaves
-        # Each lookup in the cache of a batch needs the hash of a kind, so compute the hash only once.
+        # Each lookup in a batch's cache needs the hash of the kind, so compute it only once.
         self._hash = hash(self._key)
 
     def __eq__(self, other: object) -> bool:

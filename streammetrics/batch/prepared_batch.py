@@ -69,15 +69,15 @@ def prepare(
     batch : Batch
         The batch.
     binding : Binding
-        The columns of the roles, and the options of the task.
+        The column of each role, and the options of the task.
     needs : sequence of Need
         The columns that the state reads, as `Binding.adapt_need` returns them (with the label values and the score
         scale of the binding).
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or drop the row and count it as dropped.
     times : sequence of (column, kind)
-        The columns of event time, which decide the window of each row. They are read last, because a single time may
-        stand for all rows, so only the other columns show how many rows there are.
+        The event-time columns, which determine the window of each row. They are read last: a single time may stand for
+        all rows, so only the other columns show how many rows there are.
 
     Raises
     ------
@@ -138,10 +138,10 @@ def prepare(
 
 
 def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batch) -> None:
-    """Raise InvalidInputError if states declare columns with `Need.either`, and a batch has none of these columns.
+    """Raise InvalidInputError if states declare columns with `Need.either` but a batch has none of these columns.
 
-    `requests` contains the binding and the needs of each state. The batch may lack all columns of one state if it has
-    a column of another.
+    `requests` contains the binding and needs of each state. The batch need not have columns for every state: one such
+    column for any of them is enough.
     """
     names = list(dict.fromkeys(binding.column(n.role) for binding, needs in requests for n in needs if n.either))
     if names and not any(name in batch for name in names):
@@ -162,8 +162,7 @@ def _is_present(need: Need, binding: Binding, batch: Batch) -> bool:
     name = binding.column(need.role)
     if not need.optional or name in batch:
         return True
-    # If the weights are corrected for down-sampling, the label is required, because only the weights of negative rows
-    # change.
+    # Correcting the weights for down-sampling requires the label, because only the weights of negative rows change.
     required = need.role == "y_true" and binding.corrects in ("rows", "both")
     # A column that the user has bound must exist. If it is missing, `Batch.raw` raises the error.
     if required or need.role in binding.columns_by_role:

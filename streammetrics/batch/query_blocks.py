@@ -1,4 +1,4 @@
-"""Blocks: groups of rows of a batch that belong together, such as the documents of a query.
+"""Blocks: groups of rows in a batch that belong together, such as the documents of a query.
 
 The rows of a block must be adjacent and in the same batch.
 """
@@ -38,7 +38,7 @@ def prepare_blocks(
     """Prepare the rows of a batch for a state that counts blocks, such as queries.
 
     A column that is constant within each block, such as the weight of a query, gets one value for each block. `recent`
-    contains the ids of the blocks of the last batch; None if there was none. The other parameters are those of
+    contains the ids of the blocks in the last batch; None if there was none. The other parameters are the same as for
     `prepare`.
 
     Raises
@@ -95,7 +95,7 @@ def find_returning_block(ids: Ints, recent: Ints | None) -> int | None:
     """
     known = recent if recent is not None and recent.shape[1] == ids.shape[1] else ids[:0]
     all_ids = np.concatenate([known, ids])
-    # Ids that strictly ascend are distinct. This case is common, and checking it is much faster than the sort below.
+    # Strictly ascending ids are distinct. This case is common, and much faster to check than the sort below.
     if not len(ids) or (all_ids[1:, 0] > all_ids[:-1, 0]).all():
         return None
     order = np.lexsort(all_ids.T[::-1])
@@ -104,7 +104,7 @@ def find_returning_block(ids: Ints, recent: Ints | None) -> int | None:
 
 
 def check_slices(rows: PreparedRows, role: str, at: Ints) -> None:
-    """Check that all rows of each block are in one slice.
+    """Check that all rows of a block are in the same slice.
 
     `role` is the role of the column whose ids define the blocks, such as "query", and `at` is the slice of each row.
 

@@ -1,4 +1,4 @@
-"""Remedies: the most likely way to fix a column with invalid values, found by looking at all of its values."""
+"""Remedies: the most likely way to fix a column with invalid values, judging by all of its values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIX = "fix the column"
 SWAPPED = "labels and scores seem to be swapped: the order is update(y_true, y_score)"
 UNKNOWN = "add the class to labels=, or pass ignore_class= to leave out the rows of the class"
 CORRECT = "correct these rows"
-# If fewer than 1 % (1 / FEW) of the rows are invalid, these rows are probably mistakes. Otherwise the whole column is
+# If fewer than 1 % (1 / FEW) of the rows are invalid, these rows are probably mistakes. Otherwise, the whole column is
 # probably not what the metric expects.
 FEW = 100
 # Integers of at least this size are probably counts or amounts, not classes.
@@ -34,8 +34,8 @@ class Remedy(NamedTuple):
     text : str
         The most likely remedy.
     single : bool
-        Whether it is possible that only some rows are wrong, not the whole column. If so, the message also offers to
-        drop these rows.
+        Whether the fault may lie in individual rows rather than the whole column. If so, the message also suggests
+        dropping these rows.
     """
 
     text: str = FIX
@@ -91,7 +91,7 @@ def for_labels(values: Array, bad: Array, others: Sequence[Array]) -> Remedy:
         )
     if len(distinct) == 1:
         return Remedy("for labels other than 0 and 1, pass labels=(negative, positive) to Task", single=False)
-    # Negative labels are probably codes for an unknown label, such as -1.
+    # Negative labels, such as -1, are probably codes for an unknown label.
     if distinct[0] < 0:
         return Remedy("pass where= to Task, the name of a 0/1 column that selects the rows with a label")
     several = f"for several classes, pass num_classes={int(distinct[-1]) + 1}"

@@ -1,7 +1,7 @@
 """Signatures of batches: the dtypes and strides of the columns. Plans for counting batches are cached by signature.
 
-The functions of this module run for each batch, so they must be fast. Their source code is generated without loops, for
-each number of columns, so that a call takes a fraction of a microsecond.
+The functions in this module run for each batch, so they must be fast. Some are generated as loop-free source code for a
+given number of columns, so that a call takes a fraction of a microsecond.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SIGNATURES = [None, *map(_signature, range(1, 17))]
 
 
 def matrix_signature(arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the signature of columns and matrices: whether lengths are equal, then dtype, strides and width of each.
+    """Return the signature of columns and matrices: whether lengths are equal, then each dtype, strides and width.
 
     The signature is None if a column is not a numpy array of one or two dimensions.
     """
@@ -68,9 +68,9 @@ def matrix_signature(arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
 def make_matcher(ndims: tuple[int, ...]) -> Callable[..., Callable[..., bool]]:
     """Return a function that takes a layout and returns a matcher, which checks whether columns have this layout.
 
-    The layout of a batch consists of the dtype and the strides of each column and, for a matrix, also its width. Most
-    batches have the same layout as the batch before, and a matcher checks this in half the time that it takes to
-    compute and compare a signature. `ndims` contains the number of dimensions (1 or 2) of each column.
+    The layout of a batch consists of each column's dtype and strides and, for a matrix, its width. Most
+    batches have the same layout as the one before, and a matcher checks this in half the time needed to compute and
+    compare a signature. `ndims` contains the number of dimensions (1 or 2) of each column.
     """
     names, expected, same = [f"c{i}" for i in range(len(ndims))], list[str](), list[str]()
     for i, c in enumerate(names):
@@ -87,7 +87,7 @@ def make_matcher(ndims: tuple[int, ...]) -> Callable[..., Callable[..., bool]]:
 def to_plain_array(column: Any, name: str) -> Any:
     """Convert a column to a numpy array if a fast conversion exists, as for pandas columns and tensors.
 
-    Any other column is returned unchanged. A tensor is copied from its device, so later steps need not copy it again.
+    Any other column is returned unchanged. A tensor is copied from its device, so that later steps need not copy it.
     """
     convert = _find_converter(type(column))  # type: ignore[arg-type]  # a class can be hashed
     return column if convert is None else convert(column, name)
@@ -121,7 +121,7 @@ def _from_value(column: Any, name: str) -> Array:
 
 
 def _from_numpy(column: Any, name: str) -> Any:
-    """Return a column with a numpy dtype, or of nullable pandas numbers without missing values, as an array.
+    """Return a column with a numpy dtype, or a nullable pandas column without missing values, as an array.
 
     Return any other column unchanged.
     """
@@ -141,9 +141,9 @@ def _arrow_numbers() -> frozenset[int]:
 
 
 def _from_arrow(column: Any, name: str) -> Any:
-    """Return an Arrow column of numbers as an array, without a copy.
+    """Return a numeric Arrow column as an array, without a copy.
 
-    A column with nulls or several chunks is returned unchanged, and so is a column of another type.
+    A column with nulls, with several chunks or of another type is returned unchanged.
     """
     chunks = getattr(column, "num_chunks", None)
     if chunks not in (None, 1) or not hasattr(column, "null_count") or column.null_count:
@@ -154,7 +154,7 @@ def _from_arrow(column: Any, name: str) -> Any:
 
 
 def _from_polars(column: Any, name: str) -> Any:
-    """Return a polars column of numbers without nulls as an array. Return any other column unchanged."""
+    """Return a numeric polars column without nulls as an array. Return any other column unchanged."""
     return column.to_numpy() if str(column.dtype) in POLARS_NUMBERS and not column.null_count() else column
 
 
@@ -164,10 +164,10 @@ def make_batch(
     table: Mapping[str, Any] | None = None,
     widened: frozenset[str] = NONE_WIDENED,
 ) -> Batch:
-    """Return columns as a batch. If `table` is passed, the batch also contains the other columns of this table.
+    """Return columns as a batch. If `table` is passed, the batch also contains the table's other columns.
 
     Raises InvalidInputError if columns that do not come from a table have different lengths, even if no state reads
-    these columns.
+    them.
     """
     if table is not None:
         read = dict(zip(names, columns, strict=True))
@@ -192,7 +192,7 @@ def _count_rows(column: Any) -> int | None:
 
 
 def find_widened_columns(names: tuple[str, ...], columns: tuple[Any, ...]) -> frozenset[str]:
-    """Return the names of the columns that are bfloat16, and that `to_plain_array` converts to float32."""
+    """Return the names of the bfloat16 columns, which `to_plain_array` converts to float32."""
     if not _has_tensor(*map(type, columns)):
         return NONE_WIDENED
     return frozenset(

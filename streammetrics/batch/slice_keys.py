@@ -1,4 +1,4 @@
-"""Read columns of keys of every kind: not only integers and strings, but also booleans, dates, timestamps and decimals."""
+"""Read key columns of every kind: not only integers and strings, but also booleans, dates, timestamps and decimals."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ OBJECTS: tuple[tuple[str, type | tuple[type, ...]], ...] = (
 
 
 def read_slice_keys(raw: Any, name: str, *, exact: bool = True) -> KindAndContent:
-    """Return the kind and the content of a column of keys, as `read_keys` does, but for every kind of key.
+    """Return the kind and content of a key column, as `read_keys` does, but for every kind of key.
 
     Dates become days since 1970, and timestamps microseconds since 1970. Timestamps without a time zone are taken as
-    UTC. Decimals become strings. With `exact`, a timestamp with nanoseconds raises InvalidInputError, and so does a
-    value outside the range of keys. Without `exact`, timestamps are rounded down to microseconds, and a value outside
+    UTC. Decimals become strings. With `exact`, a timestamp with nanoseconds or a value outside the range of keys raises
+    InvalidInputError. Without `exact`, timestamps are rounded down to microseconds, and a value outside
     the range of keys may change to another value outside the range.
     """
     return read_slice_column(key_column(raw, name), name, exact=exact)
@@ -95,9 +95,9 @@ def _is_plain(kind: Any) -> bool:
 
 
 def _convert_times(values: Array, missing: Any, name: str, exact: bool) -> KindAndContent:
-    """Return the kind of numpy dates or times, "date" or "timestamp", and their days or microseconds since 1970.
+    """Return the kind ("date" or "timestamp") of numpy dates or times, and their days or microseconds since 1970.
 
-    For `exact` see `read_slice_keys`.
+    For `exact`, see `read_slice_keys`.
     """
     # A column that contains only NaT may have no unit, so it is handled before the unit is read.
     if not len(values) or (missing is not None and missing.all()):
@@ -137,7 +137,7 @@ SMALLEST, LARGEST = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 def _check_none(wrong: NDArray[np.bool_], rule: str, values: Array, name: str, cure: str = "") -> None:
     """Raise InvalidInputError if the mask `wrong` is true for any row.
 
-    The message contains the rule, the first wrong row, the number of wrong rows and the advice `cure`.
+    The message contains `rule`, the first wrong row, the number of wrong rows and the remedy `cure`.
     """
     if not wrong.any():
         return
@@ -179,14 +179,14 @@ def _join_datetimes(raw: Any, name: str) -> Array:
     null = find_missing(values, len(values))
     if strange := {type(v).__name__ for v in values[~null]} - {"datetime64"}:
         raise kind_error(name, " and ".join(["datetime64", *sorted(strange)]))
-    # numpy deprecates arrays that mix NaT without a unit and times with a unit. So NaT gets the unit of the other
+    # numpy deprecates arrays that mix unitless NaT with times that have a unit. So NaT takes the unit of the other
     # values.
     nat = np.array("NaT", values[~null][0].dtype if not null.all() else "M8[s]")[()]
     return np.array([nat if m else v for v, m in zip(values, null, strict=True)])
 
 
 def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | None:
-    """Return the kind and content of objects that are all of one kind in `OBJECTS`, such as dates; None for others."""
+    """Return the kind and content of objects of one kind in `OBJECTS`, such as dates; None for any other objects."""
     if not isinstance(find_first_value(values), (bool, np.bool_, datetime.date, Decimal)):
         return None
     null = find_missing(values, len(values))
@@ -195,13 +195,13 @@ def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | Non
     if kind is None:
         return None
     words = [_encode_object(v, name) for v in present]
-    # In Python, a `datetime` is also a `date`. So the search for `kind` above takes a mixture of dates and timestamps
-    # for dates, and only this check detects it.
+    # In Python, a `datetime` is also a `date`. So the search for `kind` above mistakes a mixture of dates and
+    # timestamps for dates. This check detects the mixture.
     if {k for k, _ in words} != {kind}:
         return None
     if kind == "timestamp" and exact:
         finer = np.zeros(len(values), bool)
-        # A pandas timestamp may have nanoseconds, which a key in microseconds cannot represent.
+        # A pandas timestamp may include nanoseconds, which a key in microseconds cannot represent.
         finer[~null] = [getattr(v, "nanosecond", 0) != 0 for v in present]
         _check_none(finer, WHOLE, values, name, ROUND)
     mask = null if null.any() else None

@@ -1,6 +1,6 @@
 """Read columns of strings row by row.
 
-`keys.read_keys` first numbers the distinct strings of a column. This step takes more time than it saves if the caller
+`keys.read_keys` first numbers the distinct strings of a column. That step costs more time than it saves if the caller
 needs only a hash of each string, for example to find the slice of each row.
 """
 
@@ -62,11 +62,11 @@ class Texts(NamedTuple):
 
 
 def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Texts | None]]]:
-    """Return a column of keys as `key_column` converts it, and the strings of each block of rows.
+    """Return a key column as `key_column` converts it, and the strings of each block of rows.
 
-    There are no blocks if `read_slice_column` must read the column instead. This is so for numpy arrays other than
-    arrays of objects, for columns that store each distinct string only once, and if the first block contains a key that
-    is not a string. If a later block contains such a key, the iterable yields None for that block.
+    There are no blocks if `read_slice_column` must read the column instead: if it is a numpy array other than an object
+    array, stores each distinct string only once, or has a key in its first block that is not a string. If a later block
+    contains such a key, the iterable yields None for that block.
     """
     column = _convert_column(raw, name)
     if isinstance(column, np.ndarray) and column.dtype != object:
@@ -77,7 +77,7 @@ def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Te
 
 
 def _convert_column(raw: Any, name: str) -> Any:
-    """Convert a column of keys as `key_column` does, but without copying the short strings of a polars series."""
+    """Convert a key column as `key_column` does, but without copying the short strings of a polars series."""
     is_text = type(raw).__module__.startswith("polars.") and str(getattr(raw, "dtype", "")) == "String"
     # If polars is installed without pyarrow, or is too old to export string views, `key_column` converts the series.
     if is_text and find_spec("pyarrow") is not None and hasattr(polars := import_module("polars"), "CompatLevel"):
@@ -89,8 +89,7 @@ def _convert_column(raw: Any, name: str) -> Any:
 
 
 def _iterate_blocks(column: Any) -> Iterator[tuple[slice, Texts | None]]:
-    # An array with zero or several dimensions gets no blocks, so that `read_slice_column` reads it and raises the
-    # error.
+    # An array that is not one-dimensional yields no blocks, so that `read_slice_column` reads it and raises the error.
     count = len(column) if getattr(column, "ndim", 1) == 1 else 0
     for first in range(0, count, BLOCK):
         rows = slice(first, first + BLOCK)
@@ -127,7 +126,7 @@ def _read_views(column: Any) -> Texts | None:
 
 
 def _view_words(column: Any) -> NDArray[np.int32]:
-    """Return the views of an Arrow string_view array as rows of four integers, which begin with the length."""
+    """Return the views of an Arrow string_view array as rows of four integers, the first of which is the length."""
     views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, VIEW_BYTES // 4)
     return views[column.offset : column.offset + len(column)]
 
@@ -141,14 +140,14 @@ def _build_texts(column: Any, kind: str, data: Any, starts: NDArray[np.int64], s
 
 
 def _read_objects(values: Sequence[Any]) -> Texts | None:
-    """Return the strings of a list; None if it is empty, or an item is not a string or contains the character NUL."""
+    """Return the strings in a list; None if the list is empty, or an item is not a string or contains a NUL character."""
     if not len(values) or not isinstance(values[0], str):
         return None
     # Joining the strings, encoding the result and finding the separators is faster than a Python loop over the strings.
     try:
         data = np.frombuffer("\0".join(values).encode(), np.uint8)
-    # An object is not a string, or a string cannot be encoded. The caller then uses `read_slice_column`, which raises
-    # an error that names the object.
+    # An object is not a string, or a string cannot be encoded. The caller then uses `read_slice_column`, whose error
+    # names the object.
     except (TypeError, UnicodeEncodeError):
         return None
     starts, stops = np.empty((2, len(values)), np.int64)

@@ -62,10 +62,10 @@ class TimeColumn(Column):
     out_of_range : bool array, optional
         Mask of the rows whose time lies outside the range of keys: the years 1 to 9999 or, for integers, int64.
     wrong : bool array, optional
-        Mask of all invalid rows: without a time, out of range, or later than `latest`. The mask is kept, because a
-        second comparison with the clock could give a different result.
+        Mask of all invalid rows: those without a time, out of range, or later than `latest`. The mask is kept because
+        a second comparison with the clock could give a different result.
     latest : int, optional
-        The latest time that was allowed when the column was read.
+        The latest time allowed when the column was read.
     """
 
     stamps: Ints
@@ -90,11 +90,11 @@ class EventTime(Kind):
     Parameters
     ----------
     source : {"timestamp", "integer"}
-        What the column contains: timestamps or dates, in UTC unless they have a time zone; or integers, such as steps.
+        What the column contains: timestamps or dates (in UTC unless they have a time zone), or integers, such as steps.
     width : int
         The width of a window, in microseconds or steps.
     latest : Latest, optional
-        The latest time that is allowed. Later times are invalid.
+        The latest valid time.
     """
 
     def __init__(self, source: str, width: int, latest: Latest | None = None) -> None:
@@ -158,8 +158,8 @@ class EventTime(Kind):
     def _stamps(self, batch: Batch, name: str) -> tuple[Ints, Mask | None, Mask | None]:
         raw = batch.read_original(name)
         one = raw.item() if isinstance(raw, np.ndarray) and not raw.ndim and raw.dtype.kind != "M" else raw
-        # If the batch is a single event whose time is a string or a float, raise the same error as for a column of such
-        # times.
+        # If the batch is a single event whose time is a string or float, raise the same error as for a column of
+        # such times.
         if isinstance(one, (str, float)):
             self._refuse("floats" if isinstance(one, float) else "values of kind string", name)
         if isinstance(one, (int, np.integer, datetime.date, np.datetime64)) or getattr(raw, "ndim", 1) == 0:
@@ -176,7 +176,7 @@ class EventTime(Kind):
         return (stamps * DAY if kind == "date" else stamps), missing, out_of_range
 
     def _repeat_time(self, batch: Batch, name: str, one: Any) -> Ints:
-        """Return an array that repeats one time, such as the step of a training loop, for all rows of the batch."""
+        """Return an array that repeats one time, such as a training step, for all rows of the batch."""
         parsed = parse_key(to_python_time(one) if isinstance(one, (np.datetime64, np.ndarray)) else one)
         if parsed is None or batch.rows is None:
             why = (
@@ -232,7 +232,7 @@ class EventTime(Kind):
 
 
 def _find_out_of_range(values: Array, kind: str) -> Mask | None:
-    """Return a mask of the times that lie outside the range of this kind of key; None if there are none."""
+    """Return a mask of the times outside the range of this kind of key; None if there are none."""
     low, high = (np.iinfo(np.int64).min, np.iinfo(np.int64).max) if kind == "integer" else RANGES[kind]
     if not len(values) or (low <= int(values.min()) and int(values.max()) <= high):
         return None

@@ -71,11 +71,11 @@ def _redirect_to_null(stream: Any) -> None:
 
 
 def _tolerate_closed_reader(stream: io.TextIOWrapper) -> io.TextIOWrapper:
-    """Wrap a stream, so that writing raises no error if the reader of the stream closes it early."""
+    """Wrap a stream so that writing to it raises no error if the reader closes it early."""
     stream.flush()
     try:
         number = stream.fileno()
-    # A stream in memory has no file number. Return it unchanged, because it has no reader that could close it.
+    # An in-memory stream has no file descriptor. Return it unchanged, because it has no reader that could close it.
     except OSError:
         return stream
     pipe = io.BufferedWriter(_TolerantFile(number, "wb", closefd=False))
@@ -85,7 +85,7 @@ def _tolerate_closed_reader(stream: io.TextIOWrapper) -> io.TextIOWrapper:
 
 
 def _run(arguments: Sequence[str]) -> int:
-    # Importing typer is slow, and is not necessary to print the version.
+    # Importing typer is slow, and unnecessary for printing the version.
     if list(arguments) == ["--version"]:
         return _print_version()
     try:
@@ -109,8 +109,7 @@ def _run(arguments: Sequence[str]) -> int:
         _print_error(line)
         try:
             sys.stdout.flush()
-        # If flushing fails, discard the output. The error has been reported above, and Python would report it again on
-        # flushing the output at exit.
+        # If flushing fails, discard the output. Otherwise Python would flush it again at exit and report the failure.
         except OSError:
             _redirect_to_null(sys.stdout)
         return USAGE_ERROR
@@ -125,7 +124,7 @@ def _print_version() -> int:
 
 
 def _announce_compilation() -> None:
-    """If stderr is a terminal, print that kernels are being compiled, to explain why the command seems to hang."""
+    """If stderr is a terminal, print that kernels are being compiled, which explains why the command seems to hang."""
     if sys.stderr.isatty():
         _print_error("compiling the kernels for this processor, which takes up to a minute; later runs start faster")
 
@@ -135,9 +134,9 @@ def _print_error(line: str) -> None:
 
 
 def _exit_process(code: int) -> None:
-    """Run the exit handlers of Python, skip those of C++ libraries, and end the process.
+    """Run Python's exit handlers, skip those of C++ libraries, and end the process.
 
-    In the C++ handlers, Arrow would abort the process if one of its threads is still reading ahead.
+    Arrow's C++ exit handlers would abort the process if an Arrow thread were still reading ahead.
     """
     atexit._run_exitfuncs()
     sys.stdout.flush()
@@ -146,8 +145,8 @@ def _exit_process(code: int) -> None:
 
 def _report_interrupt() -> int:
     print("streammetrics: interrupted", file=sys.stderr, flush=True)
-    # A daemon thread that is still alive is compiling a kernel or waiting for a disk. A normal exit would wait for it, so
-    # end the process immediately.
+    # A daemon thread that is still alive is compiling a kernel or waiting for a disk. A normal exit would wait for it,
+    # so end the process immediately.
     if any(t.daemon and t.is_alive() for t in threading.enumerate()):
         sys.stdout.flush()
         os._exit(INTERRUPTED)

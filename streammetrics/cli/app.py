@@ -1,6 +1,6 @@
 """The commands and their options.
 
-A command imports its implementation only when it is called, so that all commands start fast.
+A command imports its implementation only when called, so that all commands start quickly.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ MACHINE_PANEL = "Prepare and check this machine"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command that the arguments name; return its exit code. Raise UsageError if the arguments are invalid."""
+    """Run the command named in the arguments; return its exit code. Raise UsageError if the arguments are invalid."""
     COMMAND.set(tuple(arguments))
     try:
         code = app(args=list(arguments) or ["--help"], prog_name="streammetrics", standalone_mode=False)
     except Exception as error:
-        # Errors of click have this attribute. Do not test the class, because some versions of typer use their own copy
-        # of click.
+        # click's errors have this attribute. Do not test the class, because some versions of typer bundle their own
+        # copy of click.
         if hasattr(error, "format_message"):
             raise UsageError(_explain_option(error.format_message().replace("\n", " "))) from None
         if type(error).__name__ == "Abort":
@@ -87,8 +87,8 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _explain_option(message: str) -> str:
-    """Return an error message of the option parser; for an unknown option such as `--json`, suggest `--format json`."""
-    # Some versions of typer put the words "Value error", which come from pydantic, before the reason. Remove them.
+    """Return the option parser's message; for an unknown option such as `--json`, suggest `--format json` instead."""
+    # Some versions of typer put pydantic's words "Value error" before the reason. Remove them.
     message = message.replace(": Value error, ", ": ")
     name = message.removeprefix("No such option: --").split(" ")[0]
     return f"there is no option --{name}; did you mean --format {name}?" if name in list(Format) else message
@@ -228,7 +228,7 @@ def _eval(
     )
     names = None if metrics is None else parse_names(metrics)
     sets = list(by or [])
-    # The options in the task file. An option on the command line overrides the same option in the file.
+    # The options in the task file. The same option on the command line takes precedence.
     file_options: dict[str, Any] = {}
     if task is not None:
         task_options: dict[str, object] = {

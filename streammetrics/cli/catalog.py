@@ -17,7 +17,7 @@ EXAMPLES = {"k": 10, "q": 0.9, "n_bins": 15}
 
 
 def list_metrics() -> None:
-    """Print all metrics. On a terminal, each metric takes several lines, because formulas are too wide for a table."""
+    """Print all metrics. On a terminal, each takes several lines, because formulas are too wide for a table."""
     metrics_by_name = {
         f"{tag}[@{at}]" if (at := find_at_setting(METRICS[tag])) else tag: METRICS[tag] for tag in metric_names()
     }
@@ -51,7 +51,7 @@ def _find_example(metric: type[Metric[Any, Any]], at: str) -> float:
 
 
 def show_metric(tag: str) -> None:
-    """Print the documentation of one metric; `tag` is its name on the command line, or the name of its class."""
+    """Print the documentation of one metric; `tag` is its name on the command line or its class name."""
     tag = {cls.__name__: name for name, cls in METRICS.items()}.get(tag, tag)
     if tag not in METRICS:
         raise unknown_metric_error(tag)

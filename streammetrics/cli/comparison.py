@@ -1,4 +1,4 @@
-"""Compare models of one log, arms of an experiment, or saved states.
+"""Compare the models in a log, the arms of an experiment, or saved states.
 
 The results are verdicts (which side is better) and tables of differences.
 """
@@ -65,7 +65,7 @@ COUNT_TOLERANCE = 0.1
 
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """The options of a comparison of several sides, which are models, arms of an experiment, or saved states.
+    """Options for comparing several sides: models, arms of an experiment, or saved states.
 
     Parameters
     ----------
@@ -74,22 +74,21 @@ class ComparisonOptions:
     primary : str or None
         The metric that decides which side is better; by default the first metric with a known better direction.
     guardrails : dict of str to float
-        Metrics that must not become worse by more than a margin. The dict maps each of them to its margin, such as 0.02
-        for 2 %.
+        Metrics that must not worsen by more than a margin, each mapped to its margin, such as 0.02 for 2 %.
     relative : bool
         Whether changes and margins are relative to the control, rather than in the unit of the metric.
     better : dict of str to str
         Whether "high" or "low" values are better, for metrics without a known better direction.
     users : float or None
-        The number of users so far, on the two compared sides together.
+        The number of users so far, on both compared sides together.
     counted : dict of str to float
-        The number of users of each arm in the log; empty if they were not counted.
+        The number of users in each arm of the log; empty if they were not counted.
     planned : float or None
-        The planned number of users, on the two compared sides together.
+        The planned number of users, on both compared sides together.
     final : bool
         Whether the experiment is over, so that no more users will join.
     sequential : bool
-        Whether intervals are valid even if the results are looked at repeatedly, for example every day.
+        Whether intervals remain valid if results are inspected repeatedly, for example every day.
     confidence : float
         The confidence level of intervals.
     independent : bool
@@ -99,11 +98,11 @@ class ComparisonOptions:
         Whether the sides are arms of an experiment. If so, a scorecard gives a verdict. A comparison of models has a
         scorecard only if there are guardrails, or if `planned`, `final` or `sequential` is set.
     ratio : SampleRatio or None
-        The test of whether users are split between the arms as planned. If the test raises an alarm, verdicts are
-        withheld. None without planned shares.
+        The test of whether users are split between the arms as planned; None if there are no planned shares. If the
+        test detects a mismatch, verdicts are withheld.
     covariates : tuple of dict of str to MetricLike
-        Metrics of the same sides from before the treatment, by the name of the side. They adjust the comparison of all
-        rows, but not the comparisons of slices.
+        Each dict contains metrics from before the treatment, keyed by side. They adjust the comparison of all rows, but not those of
+        slices.
     """
 
     control: str | None = None
@@ -157,12 +156,12 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class SideComparison:
-    """Comparison of several sides, such as models, with a control: for all rows, or for each slice.
+    """A comparison of several sides, such as models, with a control, either for all rows or for each slice.
 
     Parameters
     ----------
     sides : dict of str to MetricLike
-        The metrics of each side, by the name of the side. The control is one of the sides.
+        The metrics of each side, keyed by side. The control is one of the sides.
     control : str
         The name of the side that the others are compared with.
     options : ComparisonOptions
@@ -170,7 +169,7 @@ class SideComparison:
     title : str
         The name of the slices, such as "by country"; empty for all rows.
     order : dict of tuple to int
-        The keys of the slices to show, in this order, and the number of rows of each.
+        The keys of the slices to show, in display order, and the number of rows in each.
     overall : SideComparison or None
         For slices, the comparison of all rows, which supplies the scorecard; None if this is a comparison of all rows.
     """
@@ -202,7 +201,7 @@ class SideComparison:
         return {name: compare_side(name) for name in self.treatments}
 
     def _pair_covariates(self, treatment: str) -> list[tuple[MetricLike, MetricLike]]:
-        """Return each covariate as a pair of metrics, of the treatment and of the control; none for slices."""
+        """Return a pair of metrics (treatment, control) for each covariate; for slices, return an empty list."""
         covariates = () if self.title else self.options.covariates
         for sides in covariates:
             if missing := [name for name in (treatment, self.control) if name not in sides]:
@@ -213,9 +212,9 @@ class SideComparison:
 
     @property
     def users(self) -> float | Mapping[str, float] | None:
-        """The number of users: one number for both compared arms together, or a number for each arm.
+        """The number of users: a single number for both compared arms together, or one for each arm.
 
-        The number in the options (`--users`) takes precedence over those counted in the log, unless the log has more.
+        The number in the options (`--users`) takes precedence over those counted in the log, unless more were counted.
         """
         stated, counted = self.options.users, self.options.counted
         if not self.sides.keys() <= counted.keys():
@@ -225,7 +224,7 @@ class SideComparison:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The metrics by which the sides are compared, by name."""
+        """The metrics by which the sides are compared, keyed by name."""
         return {
             r.differences.pair.name: r.differences.pair.metric
             for comparisons in self.comparisons.values()
@@ -234,7 +233,7 @@ class SideComparison:
 
     @cached_property
     def card(self) -> Scorecard | None:
-        """The scorecard with the verdicts on all treatments; None if the options ask for no scorecard."""
+        """The scorecard with the verdicts on all treatments; None if the options request no scorecard."""
         options = self.options
         if not options.has_scorecard:
             return None
@@ -280,7 +279,7 @@ class SideComparison:
 
     @cached_property
     def notes(self) -> dict[str, list[Note]]:
-        """Notes about the comparison of each treatment with the control, by treatment."""
+        """Notes about the comparison of each treatment with the control, keyed by treatment."""
         whole = self.comparisons if self.overall is None else self.overall.comparisons
         notes = {}
         for name, comparisons in self.comparisons.items():
@@ -303,7 +302,7 @@ class SideComparison:
         return NamedComparison(name, self.control, comparisons, primary)
 
     def list_report_objects(self) -> list[Scorecard | NamedComparison]:
-        """Return what a report shows about these sides: the scorecard, if any, or else the comparisons of models.
+        """Return what a report shows about these sides: the scorecard, if any, otherwise the model comparisons.
 
         For windows without a scorecard, the list is empty, because a report draws windows directly from the metrics.
         """
@@ -313,7 +312,7 @@ class SideComparison:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the command: 3 if a guardrail is breached, else 0."""
+        """The exit code of the command: 3 if a guardrail is breached, otherwise 0."""
         return 0 if self.card is None else self.card.exit_code
 
     def grids(self) -> list[Grid]:
@@ -388,9 +387,9 @@ def _shorten_name(name: str, group: Sequence[str]) -> str:
 
 
 def _find_model(name: str, group: Sequence[str]) -> str:
-    """Return the full name of a model (`ctr/pctr_a`), which the user may name without the task (`pctr_a`).
+    """Return the full name of a model (`ctr/pctr_a`), even if the user omits the task (`pctr_a`).
 
-    If the group has no such model, return the first one.
+    If the group contains no such model, return the first one.
     """
     return next((one for one in group if name in (one, one.rpartition("/")[2])), group[0])
 
@@ -410,16 +409,16 @@ def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) 
             f"--arm {sliced.by[0]}: expected at least two arms, found only {options.control}; score a log that contains "
             f"the rows of the other arms, too"
         )
-    # The table of exposures may list no user of an arm that is in the log. Such an arm has 0 users.
+    # The table of exposures may list no users of an arm that is in the log. Such an arm has 0 users.
     counted = {arm: options.counted.get(arm, 0.0) for arm in sides} if options.counted else {}
     options = replace(options, experiment=True, counted=counted)
     return SideComparison(sides, str(options.control), options, **_describe_axis(sliced.total, order))
 
 
 def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
-    """Return the arguments `title` and `order` of a `SideComparison` of slices or windows.
+    """Return the arguments `title` and `order` for a `SideComparison` of slices or windows.
 
-    For the metrics of all rows, return no arguments. The parameter `order` is a function that selects slices to show.
+    For metrics of all rows, return no arguments. The parameter `order` is a function that selects the slices to show.
     """
     if not isinstance(result, AxisWrapper):
         return {}
@@ -429,10 +428,10 @@ def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
 
 
 def select_slices(piece: AxisWrapper, top: int | None = None, **shown_how: Any) -> dict[tuple[Any, ...], int]:
-    """Return the keys of the slices to show in a table, in order, and the number of rows of each.
+    """Return the keys of the slices to show in a table, in order, and the number of rows in each.
 
     `top` is the maximum number of slices, and `shown_how` contains the options `sort` and `min_rows`. The slice that
-    pools the rows of all slices beyond the limit on stored slices is left out.
+    pools all rows beyond the limit on stored slices is left out.
     """
     rows: dict[tuple[Any, ...], int] = {}
     for record in build_slice_records(piece, top, **shown_how):
@@ -444,8 +443,8 @@ def select_slices(piece: AxisWrapper, top: int | None = None, **shown_how: Any) 
 def check_same_shards(sides: Mapping[str, Any], options: ComparisonOptions) -> None:
     """Raise UsageError if the differences between sides would have no valid intervals.
 
-    Intervals need units, such as users, that both sides split into the same shards. Otherwise the user must state that no
-    unit is on both sides. A side that shares no metric with the control is also an error.
+    Intervals require that both sides split their units, such as users, into the same shards, or that the user states that
+    no unit is on both sides. A side that shares no metric with the control is also an error.
     """
     control = str(options.control)
     ours, control_metrics = find_sharded(sides[control]), collect_entries(sides[control])
@@ -486,7 +485,7 @@ def build_comparisons(
     options : ComparisonOptions
         The options of the comparisons.
     arm : str, optional
-        The column of the arms of an experiment. If it is given, the sides are the arms; otherwise they are the models.
+        The column that contains the arms of an experiment. If passed, the sides are the arms, otherwise the models.
     top, **shown_how
         Which slices to show, as for `select_slices`.
     """
@@ -518,7 +517,7 @@ def build_comparisons(
 
 
 def parse_margins(texts: Iterable[str]) -> dict[str, float]:
-    """Parse the values of --guardrail, such as `calibration=0.02`, as a dict of metric names to relative margins."""
+    """Parse the values of --guardrail, such as `calibration=0.02`, into a dict that maps metric names to relative margins."""
     margins = {}
     for one in texts:
         # Split at the last "=", because the name of a metric may contain one, such as log_loss:eps=1e-6.
@@ -535,7 +534,7 @@ def parse_margins(texts: Iterable[str]) -> dict[str, float]:
 
 
 def parse_directions(texts: Iterable[str]) -> dict[str, str]:
-    """Parse the values of --better, such as `ctr=high`, as a dict of metric names to "high" or "low"."""
+    """Parse the values of --better, such as `ctr=high`, into a dict that maps metric names to "high" or "low"."""
     directions = {}
     for one in texts:
         name, _, word = one.rpartition("=")
@@ -548,9 +547,9 @@ def parse_directions(texts: Iterable[str]) -> dict[str, str]:
 
 
 def expand_metric_names(options: ComparisonOptions, names: Iterable[str]) -> ComparisonOptions:
-    """Return the options with full names of metrics, such as `ctr/auc` for `auc`.
+    """Return the options with full metric names, such as `ctr/auc` for `auc`.
 
-    A name is not changed if no metric, or more than one, ends with it.
+    A name is left unchanged if no metric, or more than one, ends with it.
     """
 
     def full(name: str) -> str:
@@ -568,7 +567,7 @@ def expand_metric_names(options: ComparisonOptions, names: Iterable[str]) -> Com
 def check_metric_names(options: ComparisonOptions, metrics: Mapping[str, Any], side: str = "") -> None:
     """Raise UsageError if an option names a metric that does not exist or that has no known better direction.
 
-    `metrics` contains the known metrics by name, and `side` is the name of the side that has them.
+    `metrics` contains the known metrics, keyed by name, and `side` is the name of the side that they belong to.
     """
     for name in options.names:
         if name not in metrics:

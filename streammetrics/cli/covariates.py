@@ -27,7 +27,7 @@ MOST_ROWS = 1.01
 
 
 def load_side_covariates(values: Iterable[str], sides: Sequence[str], max_bytes: int) -> Covariates:
-    """Load the covariates of the command `compare`; a value of --covariate lists one file for each side, in order."""
+    """Load the covariates for `compare`; each value of --covariate lists one file for each side, in order."""
     covariates = []
     for value in values:
         files = value.split(",")
@@ -51,24 +51,24 @@ def load_arm_covariates(
     columns: Collection[str],
     max_bytes: int,
 ) -> Covariates:
-    """Load the covariates of the command `eval`. Each covariate is a dict that maps arms to metrics.
+    """Load the covariates for `eval`. Each covariate is a dict that maps arms to metrics.
 
     Parameters
     ----------
     values : iterable of str
         The values of --covariate: files of saved states by arm, or columns of the table of exposures.
     metrics : Sharded
-        The metrics of the log, whose units and shards the covariates must have.
+        The metrics of the log. The covariates must have the same units and shards.
     arm : str
         The column of the arms.
     exposures : str or None
         The path of the table of exposures, which lists the users of each arm.
     users : Sliced or None
-        The users by arm in this table.
+        The users in this table, by arm.
     columns : collection of str
         The columns of the log.
     max_bytes : int
-        The largest size of a decompressed file.
+        The maximum size of a decompressed file.
     """
     covariates = []
     for value in values:
@@ -99,9 +99,9 @@ def _load_pieces(file: str, max_bytes: int) -> list[Any]:
 
 
 def _count_column(path: str, column: str, metrics: Sharded, arm: str, users: Sliced) -> Sliced:
-    """Return the mean by arm of a column in the table of exposures; raise UsageError if users have several rows.
+    """Return the mean, by arm, of a column in the table of exposures; raise UsageError if users have several rows.
 
-    A user with several rows would count more than other users.
+    A user with several rows would carry more weight than the others.
     """
     from streammetrics.io.evaluate import evaluate
     from streammetrics.io.logs import Log

@@ -1,4 +1,4 @@
-"""`streammetrics demo`: write a click log with known true values, and show the main features on it."""
+"""`streammetrics demo`: write a click log with known true values, and use it to demonstrate the main features."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ metrics = [{SCREEN}]
 
 
 def run_demo(folder: str, rows: int) -> None:
-    """Write the logs that do not exist yet, score them, and print tables and the commands for them."""
+    """Write the logs that do not exist yet, score them, and print the results with the commands that produce them."""
     root = Path(folder)
     began = time.perf_counter()
     full = _write_missing_logs(root, rows)
@@ -93,7 +93,7 @@ def _write_missing_logs(root: Path, rows: int) -> DemoTruth:
 def _check_folder(root: Path, rows: int) -> None:
     """Raise UsageError unless the folder is new, is empty, or contains a demo of the same size.
 
-    Otherwise the demo might overwrite files of the user.
+    Otherwise the demo might overwrite the user's files.
     """
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return
@@ -171,7 +171,7 @@ def _write_report(root: Path, result: Any, rows: int) -> None:
     try:
         write_report(result, str(root / REPORT), f"A demo: {rows:,} impressions")
     except UsageError as error:
-        # The report is not essential, so the demo goes on without it.
+        # The report is not essential, so the demo continues without it.
         print_line(str(error), "dim")
     else:
         print_line(f"the same with charts: {root / REPORT}", "bold")
