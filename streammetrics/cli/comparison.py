@@ -101,8 +101,8 @@ class ComparisonOptions:
         The test of whether users are split between the arms as planned; None if there are no planned shares. If the
         test detects a mismatch, verdicts are withheld.
     covariates : tuple of dict of str to MetricLike
-        Each dict contains metrics from before the treatment, keyed by side. They adjust the comparison of all rows, but not those of
-        slices.
+        Each dict contains metrics from before the treatment, keyed by side. They adjust the comparison of all rows,
+        but not those of slices.
     """
 
     control: str | None = None
@@ -443,8 +443,8 @@ def select_slices(piece: AxisWrapper, top: int | None = None, **shown_how: Any) 
 def check_same_shards(sides: Mapping[str, Any], options: ComparisonOptions) -> None:
     """Raise UsageError if the differences between sides would have no valid intervals.
 
-    Intervals require that both sides split their units, such as users, into the same shards, or that the user states that
-    no unit is on both sides. A side that shares no metric with the control is also an error.
+    Intervals require that both sides split their units, such as users, into the same shards, or that the user states
+    that no unit is on both sides. A side that shares no metric with the control is also an error.
     """
     control = str(options.control)
     ours, control_metrics = find_sharded(sides[control]), collect_entries(sides[control])
@@ -517,7 +517,7 @@ def build_comparisons(
 
 
 def parse_margins(texts: Iterable[str]) -> dict[str, float]:
-    """Parse the values of --guardrail, such as `calibration=0.02`, into a dict that maps metric names to relative margins."""
+    """Parse the values of --guardrail, such as `calibration=0.02`, into a dict from metric names to relative margins."""
     margins = {}
     for one in texts:
         # Split at the last "=", because the name of a metric may contain one, such as log_loss:eps=1e-6.
@@ -534,7 +534,7 @@ def parse_margins(texts: Iterable[str]) -> dict[str, float]:
 
 
 def parse_directions(texts: Iterable[str]) -> dict[str, str]:
-    """Parse the values of --better, such as `ctr=high`, into a dict that maps metric names to "high" or "low"."""
+    """Parse the values of --better, such as `ctr=high`, into a dict from metric names to "high" or "low"."""
     directions = {}
     for one in texts:
         name, _, word = one.rpartition("=")

@@ -55,7 +55,7 @@ metrics = [{SCREEN}]
 
 
 def run_demo(folder: str, rows: int) -> None:
-    """Write the logs that do not exist yet, score them, and print the results with the commands that produce them."""
+    """Write the logs that do not exist yet, score them, and print the results and commands to try."""
     root = Path(folder)
     began = time.perf_counter()
     full = _write_missing_logs(root, rows)
@@ -117,8 +117,8 @@ def _write_missing_log(folder: Path, rows: int, rate: float) -> DemoTruth:
     if truth.exists():
         return _read_truth(truth, DemoTruth)
     if folder.exists():
-        # The file with the true values is written after the log. It is missing, so an earlier demo was interrupted, and
-        # the log may be incomplete. Delete the log.
+        # The file with the true values is written after the log. It is missing, so an earlier demo was interrupted and
+        # may have left an incomplete log. Delete the log.
         shutil.rmtree(folder)
     truth_of_log = write_demo_log(folder, rows, negative_rate=rate, sampled_scale=False)
     _write_text(truth, json.dumps(asdict(truth_of_log)))
@@ -191,7 +191,7 @@ def _add_truth(grid: Grid, truth: DemoTruth) -> Grid:
 
 
 def _add_truth_columns(grid: Grid, truths: dict[str, dict[str, float]]) -> Grid:
-    """Add a column of true values to the right of each model whose true values are known.
+    """Add a column of true values to the right of each model with known true values.
 
     `truths` maps each model to the true values of its metrics.
     """
@@ -207,7 +207,7 @@ def _add_truth_columns(grid: Grid, truths: dict[str, dict[str, float]]) -> Grid:
 
 
 def _overall_ctr(truth: DemoTruth) -> float:
-    """Return the expected click-through rate of all rows: the mean of both variants, which are about equally large."""
+    """Return the expected click-through rate over all rows: the mean of both variants, which are about equally large."""
     return sum(truth.ctr.values()) / len(truth.ctr)
 
 
@@ -232,10 +232,10 @@ def _show_sampled(root: Path) -> None:
 
 
 def _by_variant(folder: Path, spec: TaskSpec) -> dict[str, Record]:
-    """Score a log and return the values of its metrics by name.
+    """Score a log and return its metric values, keyed by name.
 
-    The log is sliced by variant, although the slices are not shown, because the demo has already compiled the kernels
-    for slices and so need not compile others.
+    The log is sliced by variant, although the slices are not shown: the demo has already compiled the kernels for
+    slices, so it need not compile others.
     """
     result = evaluate_with_progress(Log(folder), make_collection({"": spec}, "raise"), [("variant",)])
     return group_by_task(build_records(result.overall))[""]
@@ -244,8 +244,8 @@ def _by_variant(folder: Path, spec: TaskSpec) -> dict[str, Record]:
 def _color_errors(row: list[Cell] | None) -> list[Cell] | None:
     """Color a row of the table that compares the full log, the sample, and the corrected sample.
 
-    A value of the sample is red if it differs from the value of the full log by more than 2 %. Next to a red value, the
-    corrected value is green if it differs from the value of the full log by less than 2 %.
+    A value of the sample is red if it differs from that of the full log by more than 2 %. Next to a red value, the
+    corrected value is green if it differs from that of the full log by less than 2 %.
     """
     if row is None or row[0].text in ("rows", "positives"):
         return row
@@ -284,8 +284,8 @@ def _write_missing_searches(folder: Path, queries: int) -> SearchTruth:
     if truth_file.exists():
         return _read_truth(truth_file, SearchTruth)
     if folder.exists():
-        # The file with the true values is written after the log. It is missing, so an earlier demo was interrupted, and
-        # the log may be incomplete. Delete the log.
+        # The file with the true values is written after the log. It is missing, so an earlier demo was interrupted and
+        # may have left an incomplete log. Delete the log.
         shutil.rmtree(folder)
     truth = write_search_log(folder, queries)
     _write_text(truth_file, json.dumps(asdict(truth)))

@@ -1,4 +1,4 @@
-"""Options for the display of results."""
+"""Options for displaying results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DisplayOptions:
     output_format, top, sort, min_rows
         The command-line options with the same names; `output_format` is `--format`.
     confidence : float or None
-        Confidence level of intervals; None for no intervals.
+        The confidence level of intervals; None for no intervals.
     comparisons : list of SideComparison
         The comparisons to show.
     users : UserSplit or None

@@ -36,7 +36,7 @@ def show_power(file: str, metric: str | None, relative: float, options: dict[str
     for name in names:
         try:
             plan = power(side, name, relative=relative, **options)
-        # A plan needs a standard error. If the metric has none, print its name and the reason below the table.
+        # A plan requires a standard error. If the metric has none, print its name and the reason below the table.
         except InvalidInputError as error:
             refused.append(f"{name}: {error}")
             continue
@@ -47,7 +47,7 @@ def show_power(file: str, metric: str | None, relative: float, options: dict[str
 
 
 def show_power_table(file: str, metric: str | None, options: dict[str, Any]) -> None:
-    """Print how many users an experiment needs to detect several differences, and to check guardrails.
+    """Print how many users an experiment needs to detect several differences and to check guardrails.
 
     The table of differences has a column for each metric. `options` contains the arguments of `power_table`, including
     the guardrails and directions from the command line.
@@ -73,7 +73,7 @@ def show_power_table(file: str, metric: str | None, options: dict[str, Any]) -> 
 
 
 def _build_cell(record: dict[str, Any]) -> Cell:
-    """Return a table cell with the required number of users; its notes give the mean number and the number of days."""
+    """Return a table cell with the required number of users; its note gives the mean number and the number of days."""
     if record["reason"]:
         return Cell("")
     notes = [f"{math.ceil(record['mean_users']):,} on average"] if record["mean_users"] < record["users"] else []
@@ -83,7 +83,7 @@ def _build_cell(record: dict[str, Any]) -> Cell:
 
 
 def _load_metrics(file: str, metric: str | None) -> tuple[Any, list[str]]:
-    """Return the metrics in a file, and the names of the metrics to print: `metric`, or all if `metric` is None."""
+    """Return the metrics in a file, and the names of those to print: `metric`, or all if `metric` is None."""
     side = find_overall(file, split_pieces(load(file, max_bytes=MAX_BYTES)))
     names = [s.name for s in definition_of(side).samples(states_of(side))]
     if metric is not None and metric not in names:

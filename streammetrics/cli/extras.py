@@ -15,20 +15,20 @@ DASHBOARD = (
 
 
 def explain_missing_package(module: str | None, arguments: Sequence[str]) -> str | None:
-    """Return a message that names the extra which installs a package that a command could not import.
+    """Return a message that names the extra to install for a package that a command could not import.
 
     Parameters
     ----------
     module : str or None
         The module that was not found.
     arguments : sequence of str
-        The arguments of the command line. For the commands of the dashboard, the message names the extra `serve` whatever
-        package is missing, because `serve` includes the packages of the other extras.
+        The command-line arguments. For the dashboard commands, the message names the extra `serve` whatever package is
+        missing, because `serve` includes the packages of the other extras.
 
     Returns
     -------
     str or None
-        A one-line message. None if no extra has the package, which means that the error is a bug of the library.
+        A one-line message. None if no extra includes the package, which means that the error is a bug in the library.
     """
     package = (module or "").partition(".")[0]
     if package not in (*COMMAND_LINE, *REPORT, *DASHBOARD, *WEBSITE):

@@ -20,13 +20,13 @@ MAX_SECTIONS = 12
 
 
 def load_pages() -> dict[str, str]:
-    """Return the text of every page by name, in reading order."""
+    """Return the text of every page, keyed by name, in reading order."""
     folder = resources.files("streammetrics") / "guide"
     return {name: (folder / f"{name}.md").read_text(encoding="utf-8") for name in PAGE_ORDER}
 
 
 def find_sections(texts: dict[str, str], word: str) -> list[tuple[str, str]]:
-    """Return the page and the heading of sections that contain a word; those with the word in the heading come first."""
+    """Return the page and heading of each section that contains a word, those with the word in the heading first."""
     in_headings, in_bodies = [], []
     for page, text in texts.items():
         for section in text.split("\n## ")[1:]:

@@ -25,15 +25,15 @@ __all__ = ["LiveDemo", "run_live"]
 
 DAYS = 14
 HOURS_A_SECOND = 6.0
-# Seconds between two evaluations of the experiment. A real server evaluates less often, but the demo simulates several
-# hours in a second.
+# Seconds between evaluations of the experiment. A real server evaluates less often, but the demo simulates several
+# hours per second.
 EVALUATION_SECONDS = 1.0
 
 
 def run_live(port: int, seconds: float | None, once: bool, slow: bool) -> None:
     """Serve a simulated experiment until the user presses Ctrl-C.
 
-    If `seconds` is given, the server stops after this time at the latest; with `once`, it stops at the end of the
+    If `seconds` is set, the server stops after this time at the latest; with `once`, it stops at the end of the
     experiment. With `slow`, the latency of the treatment increases, which breaches its guardrail.
     """
     start = int(time.time() // HOUR) // DAY * DAY - DAYS * DAY
@@ -50,9 +50,9 @@ class LiveDemo:
     simulated : Simulation
         The simulated experiment.
     store : Store
-        The store of the server.
+        The server's store.
     hours_a_second : float
-        The speed of the simulated clock, in simulated hours for each real second.
+        The speed of the simulated clock, in simulated hours per real second.
     """
 
     def __init__(self, simulated: Simulation, store: Store, hours_a_second: float = HOURS_A_SECOND) -> None:
@@ -67,14 +67,14 @@ class LiveDemo:
     def clock(self) -> float:
         """Return the simulated time in seconds: the end of the last posted hour plus the age of the demo in real time.
 
-        Without the second term, the clock would stand still between two posted hours.
+        Without the second term, the clock would stand still between posted hours.
         """
         return self.hour * HOUR + time.monotonic() - self.began
 
     def run(self, port: int = 0, seconds: float | None = None, once: bool = False) -> None:
         """Serve the dashboard and post the simulated hours, until `end` is called or a signal stops the server.
 
-        `seconds` limits the duration. With `once`, the server stops when all hours are posted.
+        `seconds` limits the duration. With `once`, the server stops when all hours have been posted.
         """
         with open_listener("127.0.0.1", port) as listener:
             url = f"http://127.0.0.1:{listener.getsockname()[1]}"

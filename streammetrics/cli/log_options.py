@@ -14,7 +14,7 @@ __all__ = ["build_log_arguments", "split_columns"]
 def split_columns(text: str, columns: Collection[str] = ()) -> tuple[str, ...]:
     """Split a list of column names, such as `country,device`, at its commas.
 
-    If one of `columns` has the name `country,device`, the text is not split. A name with a comma may also be quoted.
+    If `columns` contains `country,device` itself, the text is not split. A name with a comma may also be quoted.
     """
     if text in columns:
         return (text,)
@@ -32,8 +32,8 @@ def build_log_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of `Log` for the options that are set.
 
-    Arguments for other options are omitted, because `Log` raises an error for an argument that the format of the log
-    does not have.
+    Arguments for other options are omitted, because `Log` raises an error for an argument that does not apply to the
+    format of the log.
 
     Raises
     ------
@@ -46,7 +46,7 @@ def build_log_arguments(
     if delimiter is not None:
         arguments["delimiter"] = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
     if nulls:
-        # This import loads pyarrow, which is slow.
+        # Import here, because this module loads pyarrow, which is slow.
         from streammetrics.io.text import DEFAULT_NULLS
 
         arguments["nulls"] = [*DEFAULT_NULLS, *_split_all(nulls)]

@@ -19,7 +19,7 @@ _OPTION_KEYWORDS = ("scale", "on_invalid", "corrects", "limit", "negative_rate",
 _MESSAGES = {
     r"pass labels=\([^)]*\) to Task": "name the positive label with --pos-label VALUE",
     r"pass where= to Task, the name of a 0/1 column that selects": "use --where to select",
-    # This pattern must precede the shorter `pass num_classes=` below, which also matches the beginning of this message.
+    # This pattern must precede the shorter `pass num_classes=` below, which also matches the start of this message.
     r"pass num_classes=(\d+) if there are [\d,]+ classes": (
         r"if there are \1 classes, use --classes \1 and a score column for each class"
     ),
@@ -77,7 +77,7 @@ def format_user_error(error: Exception) -> str | None:
 
 
 def convert_keywords(message: str) -> str:
-    """Replace keyword arguments in a message by options: on_invalid="drop" becomes --on-invalid drop."""
+    """Replace keyword arguments in a message with options: on_invalid="drop" becomes --on-invalid drop."""
 
     def spell(match: re.Match[str]) -> str:
         name, value = match.groups()
@@ -95,9 +95,9 @@ def unknown_name_error(
 ) -> UsageError:
     """Return the error for an unknown name; it suggests a similar name, the names that contain it, or all names.
 
-    `what` says what the name stands for, such as "metric", and `place` where the name is unknown. If there are too many
-    names for one message, `list_command` is the command that lists them. The message then shows only those names in
-    which a word begins like the unknown name.
+    `what` says what the name stands for, such as "metric", and `place` says where it is unknown. `list_command` is the
+    command that lists names too numerous for one message. The message then shows only names in which a word begins like
+    the unknown name.
     """
     by_lower = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)
@@ -114,7 +114,7 @@ def unknown_name_error(
 
 
 def _find_shared_beginning(name: str, names: Iterable[str]) -> tuple[str, list[str]]:
-    """Return the longest prefix of `name` with which a word in one of `names` begins, and all names with such a word.
+    """Return the longest prefix of `name` that starts a word in one of `names`, and all names with such a word.
 
     The prefix has at least two characters. The list is empty if there are no such names, or more than 12.
     """

@@ -1,6 +1,6 @@
-"""Find the columns with the scores of a model.
+"""Find the columns that contain a model's scores.
 
-A model has one column, of numbers or of lists, or several columns that match a pattern such as `score_*`.
+A model has either one column, of numbers or lists, or several columns that match a pattern such as `score_*`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class LoggedModel(NamedTuple):
     Parameters
     ----------
     name : str
-        Name of the model in tables.
+        The model's name in tables.
     column : str or tuple of str
         The columns of its scores.
     """
@@ -30,9 +30,9 @@ class LoggedModel(NamedTuple):
     column: str | tuple[str, ...]
 
     def count_outputs(self, schema: Any) -> int | None:
-        """Return how many scores the model has in each row: the number of its columns, or the length of its lists.
+        """Return the number of scores in each row: the number of columns, or the length of the lists.
 
-        Return None for a single column unless the schema says that it has lists of a fixed length.
+        Return None for a single column unless the schema says that it contains lists of a fixed length.
         """
         if isinstance(self.column, tuple):
             return len(self.column)
@@ -40,10 +40,10 @@ class LoggedModel(NamedTuple):
         return getattr(kind, "list_size", None) if "fixed_size_list" in str(kind) else None
 
     def order_by_class(self, classes: Sequence[object]) -> LoggedModel:
-        """Return the model with its columns in the order of the classes.
+        """Return the model with its columns in class order.
 
-        This requires that columns end with the names of classes, such as `p_cat` and `p_dog`. If no column does, the
-        order is not changed; if only some do, a UsageError is raised.
+        This requires that column names end with class names, such as `p_cat` and `p_dog`. If none does, the order is
+        unchanged; if only some do, a UsageError is raised.
         """
         if isinstance(self.column, str):
             return self
@@ -66,8 +66,8 @@ def find_model(pattern: str, schema: Any) -> LoggedModel:
     Parameters
     ----------
     pattern : str
-        The name of a column, or a pattern that matches several columns. The columns are sorted by the numbers in their
-        names.
+        The name of a column, or a pattern that matches several columns. Matching columns are sorted by the numbers in
+        their names.
     schema : pyarrow.Schema, optional
         The columns of the log; None if patterns are not allowed.
     """

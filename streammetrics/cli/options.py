@@ -69,10 +69,10 @@ DASHBOARD_PANEL = "Dashboard"
 
 
 class _UntypedHelp:
-    """Mixin that shows `--help` without a type; typer shows the type <bool>, as if the option took a value."""
+    """Mixin that shows `--help` without a type; by default, typer shows <bool>, as if the option took a value."""
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return the option `--help`; None if the command has none."""
+        """Return the `--help` option; None if the command has none."""
         found = super().get_help_option(ctx)  # type: ignore[misc]
         if found is not None:
             found.metavar = ""
@@ -118,7 +118,7 @@ def option(metavar: str, text: str, *names: str, panel: str | None = None, **set
 
 
 class Format(StrEnum):
-    """Format in which results are printed, for `--format`."""
+    """Format of printed results, for `--format`."""
 
     table = "table"
     json = "json"
@@ -126,7 +126,7 @@ class Format(StrEnum):
 
 
 class Corrects(StrEnum):
-    """What to correct if the log kept only a sample of the negatives: the scores, the weights of rows, or both."""
+    """What to correct if the log contains only a sample of the negatives: the scores, the row weights, or both."""
 
     score = "score"
     rows = "rows"
@@ -156,7 +156,7 @@ class MissingColumns(StrEnum):
 
 
 class Keep(StrEnum):
-    """Which slices `--limit` keeps: those with the smallest hash of the key, or those with the most rows."""
+    """Which slices `--limit` keeps: those with the smallest key hash, or those with the most rows."""
 
     rows = "rows"
     hash = "hash"
@@ -178,7 +178,7 @@ Top = Annotated[
 
 
 class Type(StrEnum):
-    """Type of a prediction task, for `--task-type`."""
+    """Type of the prediction task, for `--task-type`."""
 
     binary = "binary"
     multiclass = "multiclass"

@@ -30,12 +30,12 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings
     overall : MetricCollection or Sharded
         The metrics of all rows.
     log : Log
-        The log. To explain an error, the function may read one of its columns again.
+        The log. To explain an error, this function may reread one of its columns.
     filters : iterable of Filter
         The conditions on rows.
     spellings : mapping of (str, value) to value, optional
-        Positive labels as the user typed them. A key consists of the label column and the label, converted to the type
-        of this column.
+        Positive labels as the user typed them. Each key consists of the label column and the label converted to that
+        column's type.
 
     Returns
     -------
@@ -45,9 +45,8 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings
     Raises
     ------
     UsageError
-        No task has a row that meets its conditions; or no row has the label that `--pos-label` names, but some have a
-        label with a similar spelling. If there is no similar label, a message is enough: a short log may have no
-        positives.
+        No task has a row that meets its conditions; or no row has the label in `--pos-label`, but some have a label
+        with a similar spelling. If there is no similar label, a message is enough: a short log may have no positives.
     """
     columns = {one.name: [c.column for c in one.conditions if c.sign in ("=", "!=")] for one in filters}
     statistics = [(content.binding, content.states[0]) for content in collect_entries(remove_shards(overall)).values()]
@@ -83,8 +82,8 @@ def _describe_empty_filter(condition: str, rows: int, log: Any, columns: Iterabl
 def _check_label(column: str, positive: Any, spelling: Any, log: Any) -> str | None:
     """Return a message if no row of the log has the positive label.
 
-    Raise UsageError if another label has a similar spelling. Return None if a row has the label: the task counted no
-    such row only because a condition or the metric left it out. `spelling` is the label as the user typed it.
+    Raise UsageError if another label has a similar spelling. Return None if a row has the label: the task then counted
+    no such row only because a condition or the metric left it out. `spelling` is the label as the user typed it.
     """
     if log.is_stream:
         return None
@@ -106,7 +105,7 @@ def _check_label(column: str, positive: Any, spelling: Any, log: Any) -> str | N
 
 
 def _find_similar(label: Any, others: Iterable[str]) -> str | None:
-    """Return the label among `others` that the user probably meant: it differs in case, or in a few letters.
+    """Return the label among `others` that the user probably meant: it differs only in case or in a few letters.
 
     A label with different digits (class_1 for class_0) or a different first letter (atypical for typical) is not a
     misspelling. Return None if there is no similar label.
@@ -140,7 +139,7 @@ def _count_values(log: Any, column: str) -> Counter[Any]:
 
 
 def _count_batch(batch: Any) -> dict[Any, int]:
-    """Count the rows with each value in a batch that has one column."""
+    """Count the rows with each value in a one-column batch."""
     counts = batch.column(0).value_counts().to_pylist()
     return {one["values"]: one["counts"] for one in counts if one["values"] is not None}
 

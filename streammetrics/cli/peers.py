@@ -1,4 +1,4 @@
-"""`streammetrics catalog --from sklearn roc_auc_score`: show the equivalents of metrics of other libraries."""
+"""`streammetrics catalog --from sklearn roc_auc_score`: show the equivalents of other libraries' metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TASK_PREFIXES = ("Binary", "Multiclass", "Multilabel")
 
 
 def list_names(library: str) -> None:
-    """Print all metrics of another library, each with its equivalent in this library."""
+    """Print all metrics of another library, each with its equivalent in this one."""
     lines_by_name = find_peer_lines(_find_library(library))
     lines = [line for name in lines_by_name for line in lines_by_name[name]]
     if is_terminal():
@@ -41,7 +41,7 @@ def list_names(library: str) -> None:
 
 
 def show_name(library: str, name: str) -> None:
-    """Print the equivalent of one metric of another library, in Python and on the command line, and how they differ."""
+    """Print the equivalent of another library's metric, in Python and on the command line, and how they differ."""
     peer = _find_library(library)
     lines = _find_lines(peer, name.rpartition(".")[2])
     calls = [_format_peer_call(line) for line in lines]
@@ -73,7 +73,7 @@ def _find_library(library: str) -> str:
 def _find_lines(peer: str, name: str) -> list[PeerLine]:
     """Return all lines about a metric in the table of equivalents, ignoring the case of its name.
 
-    There may be several, because a library may use one name for several types of tasks.
+    There may be several, because a library may use one name for several task types.
     """
     lines_by_name = find_peer_lines(peer)
     if name in lines_by_name:

@@ -16,19 +16,19 @@ __all__ = ["PushTarget"]
 
 @dataclass(frozen=True)
 class PushTarget:
-    """Where `--push` posts states: the address of the dashboard, and the key under which it stores them.
+    """Where `--push` posts states: the dashboard's address, and the key under which it stores them.
 
     Parameters
     ----------
     url : str
-        URL of the dashboard.
+        The URL of the dashboard.
     experiment, hour : str or None
         The command-line options with the same names.
     source : str
-        Name of the sender. Several machines may share a name. If one of them scores a log that another has posted
-        before, the new states replace the old ones.
+        Name of the sender. Several machines may share a name. If one of them scores a log that another has already
+        posted, the new states replace the old ones.
     seq : int
-        Number of this log within the hour, if the hour has several logs.
+        The number of this log within the hour, if the hour has several.
     """
 
     url: str

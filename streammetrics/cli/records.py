@@ -44,7 +44,7 @@ COMPARISON_COLUMNS = (
 
 
 def select_results(result: Any, metrics: Sequence[str] | None, by: Sequence[tuple[str, ...]]) -> Any:
-    """Return a result with only the named metrics, and with slices by the sets of columns in `by`.
+    """Return a result with only the named metrics, and with slices by each set of columns in `by`.
 
     The slices are merged from saved slices with more columns if necessary. If `metrics` is None, all metrics are selected.
     If `by` is empty, all saved slices are selected.
@@ -71,10 +71,10 @@ def select_results(result: Any, metrics: Sequence[str] | None, by: Sequence[tupl
 
 
 def roll_up(wrappers: Sequence[AxisWrapper], names: tuple[str, ...]) -> AxisWrapper:
-    """Return slices by these columns, such as `country`, from saved slices by more columns, such as `country,device`.
+    """Return slices by `names`, such as `country`, from saved slices by more columns, such as `country,device`.
 
-    Slices that differ only in the other columns are merged. If several saved objects have slices by all `names`, the
-    one with the fewest columns is used.
+    Slices that differ only in the other columns are merged. If several saved objects are sliced by all `names`, the one
+    with the fewest columns is used.
     """
     candidates = [each for one in wrappers for each in _list_inner_axes(one)]
     fitting = sorted((one for one in candidates if set(names) <= set(_levels(one))), key=lambda one: len(_levels(one)))
@@ -93,7 +93,7 @@ def roll_up(wrappers: Sequence[AxisWrapper], names: tuple[str, ...]) -> AxisWrap
 
 
 def _levels(wrapper: AxisWrapper) -> tuple[str, ...]:
-    """Return the slice and window columns of a wrapper and of the wrappers within it, from the outermost inwards."""
+    """Return the slice and window columns of a wrapper and the wrappers within it, outermost first."""
     levels: tuple[str, ...] = definition_of(wrapper).levels
     return levels
 
@@ -116,7 +116,7 @@ def _list_inner_axes(wrapper: AxisWrapper) -> Iterator[AxisWrapper]:
 
 
 def _match_metrics(full_names: Iterable[str], names: Sequence[str]) -> list[str]:
-    """Return the full names (`ctr/auc`) that match one of the names, which may lack the task (`auc`)."""
+    """Return the full names (`ctr/auc`) that match one of `names`, which may omit the task (`auc`)."""
     return [full for full in full_names if full in names or full.rpartition("/")[2] in names]
 
 
@@ -148,24 +148,27 @@ def _list_records(result: Any, display: DisplayOptions) -> Iterator[Record]:
 
 
 def write_json(display: DisplayOptions, result: Any = None) -> None:
-    """Print one object with lists of records, each on a line: "verdicts", "users", "comparisons", "values".
+    """Print one object with four lists of records, one record per line: "verdicts", "users", "comparisons", "values".
 
-    A value has `by` (the slicing columns; empty for all rows), `slice` (the key by column), `other` (true for slices that
-    --limit merged), `metric`, `value`, `bound_low` and `bound_high` (certified; null for a metric whose values are always
-    exact), `interval_low` and `interval_high` (statistical; null without --unit), `rows`, `weight`, `positives`, `dropped`
-    (rows by reason), `reason` (why a value is undefined, or that its bounds are too wide) and `interval_reason` (why there
-    is no interval). NaN is null; a key of bytes is {"bytes": hex}; dates and times are in ISO 8601.
+    A value has `by` (the slicing columns; empty for all rows), `slice` (the key values by column), `other` (true for
+    slices merged by --limit), `metric`, `value`, `bound_low` and `bound_high` (certified; null for a metric whose
+    values are always exact), `interval_low` and `interval_high` (statistical; null without --unit), `rows`, `weight`,
+    `positives`, `dropped` (row counts by reason), `reason` (why the value is undefined, or that its bounds are too
+    wide) and `interval_reason` (why there is no interval). NaN is null; a key of bytes is {"bytes": hex}; dates and
+    times are in ISO 8601.
 
     A comparison has `by`, `slice`, `treatment`, `control`, `metric`, `value` and `control_value`, `difference` and
-    `relative` with their limits (`_low`, `_high`), `p_value`, `adjusted` (by slice: adjusted by Benjamini-Hochberg),
-    `better` (the better side), `word` (what the table says, such as "worse" or "held"), `limited_by` and `reason`. A
-    verdict has `treatment`, `control`, `sentence` and `notes` (sentences about covariates and slices); with a scorecard
-    also `decision`, `more_users`, `more_days` and `metrics` (the role and the assessment of each metric).
+    `relative` with their limits (`_low`, `_high`), `p_value`, `adjusted` (for slices: the p-value adjusted by
+    Benjamini-Hochberg), `better` (the better side), `word` (what the table says, such as "worse" or "held"),
+    `limited_by` and `reason`. A verdict has `treatment`, `control`, `sentence` and `notes` (sentences about covariates
+    and slices). With a scorecard, it also has `decision`, `more_users`, `more_days` and `metrics` (the role and
+    assessment of each metric).
 
-    The users of an arm have `arm`, `users`, `share` with its 99 % interval (`share_low`, `share_high`) and `planned`. The
-    other fields are the same for all arms: `alarm` and `p_value` (with --sequential, `e_value`) of the test, which are
-    null without --shares, `several` (users in more than one arm), `sampled` (the share of users that were counted) and
-    `smallest_mismatch` (the smallest difference between a share and its plan that the test would probably detect).
+    The record of an arm's users has `arm`, `users`, `share` with its 99 % interval (`share_low`, `share_high`) and
+    `planned`. The other fields are the same for all arms: `alarm` and `p_value` (with --sequential, `e_value`) of the
+    test, which are null without --shares, `several` (users in more than one arm), `sampled` (the fraction of users that
+    were counted) and `smallest_mismatch` (the smallest difference between a share and its plan that the test would
+    probably detect).
     """
     sides = display.comparisons
     lists = {
@@ -178,7 +181,7 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
 
 
 def write_comparisons(sides: Sequence[SideComparison]) -> None:
-    """Print comparisons as a CSV table: the slice, the columns as in `write_json`, then one column per slicing column."""
+    """Print comparisons as a CSV table: the slice, the same columns as in `write_json`, then one per slicing column."""
     records = [one for side in sides for one in _list_comparisons(side)]
     columns = list(dict.fromkeys(name for one in records for name in one["by"]))
     writer = csv.writer(sys.stdout, lineterminator="\n")
@@ -213,8 +216,7 @@ def _format_keys(keys: dict[str, Any]) -> dict[str, Any]:
 
 def _list_comparisons(one: SideComparison) -> Iterator[Record]:
     """Yield a record for each comparison with the control."""
-    # JSON uses the same words as the table and the HTML report. If there is a scorecard, the words come from the
-    # scorecard.
+    # JSON uses the same words as the table and the HTML report. If there is a scorecard, it supplies the words.
     changes = {(c.treatment, c.key, c.metric): c for c in one.collect_changes()}
     for treatment, comparisons in one.comparisons.items():
         sides = {"a": treatment, "b": one.control}
@@ -267,7 +269,7 @@ def _list_verdicts(one: SideComparison) -> Iterator[Record]:
 
 
 def _add_notes(records: Iterable[Record], one: SideComparison, sides: Sequence[SideComparison]) -> Iterator[Record]:
-    """Yield the records of the verdicts, each with its notes; notes about all rows precede those about slices."""
+    """Yield the verdict records, each with its notes; notes about all rows precede those about slices."""
     related = [one, *(other for other in sides if other.overall is one)]
     for record in records:
         notes = [note.sentence for each in related for note in each.notes.get(record["treatment"], [])]
@@ -275,7 +277,7 @@ def _add_notes(records: Iterable[Record], one: SideComparison, sides: Sequence[S
 
 
 def _convert_to_json(value: Any) -> Any:
-    """Convert a value to a type that JSON has: NaN to null, dates to strings, and bytes to {"bytes": hex}."""
+    """Convert a value to a JSON type: NaN to null, dates to strings, and bytes to {"bytes": hex}."""
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, dict):

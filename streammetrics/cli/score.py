@@ -51,7 +51,7 @@ __all__ = [
     "write_report",
 ]
 
-# The number of seconds before a progress bar appears, so that short passes show none.
+# Seconds before a progress bar appears, so that short passes show none.
 PROGRESS_DELAY = 0.5
 ROW_UNIT = "row"
 """The value of --unit with which every row is a unit of its own, so that rows are independent."""
@@ -70,9 +70,9 @@ class EvalRequest:
     paths : list of str
         The files, folders, patterns or URLs of the log.
     specs : dict of str to TaskSpec
-        The tasks by name. A task that command-line options define has the name "".
+        The tasks, keyed by name. A task defined by command-line options has the name "".
     by : list of str
-        The values of `--by`, such as "country,device" for slices by two columns.
+        The values of `--by`; "country,device", for example, slices by two columns.
     limit, on_invalid, threads, save, output_format, top, sort, min_rows, report, keep, checkpoint
         The command-line options with the same names; `output_format` is `--format`.
     log_arguments : dict
@@ -84,7 +84,7 @@ class EvalRequest:
     planned_shares : list of str
         The values of `--shares`, such as "old=50,new=50".
     exposures : str, optional
-        The file, folder or pattern of exposures, from which the users of each arm are counted.
+        The file, folder or pattern of the exposures, from which the users of each arm are counted.
     push : PushTarget, optional
         The dashboard to which the states are posted; None if there is none.
     task_file : str, optional
@@ -156,7 +156,7 @@ class EvalRequest:
 
     @property
     def _interval_options(self) -> dict[str, bool]:
-        """A mapping from the options that have no effect without `--unit` to whether the user has set them."""
+        """Whether the user has set each of the options that have no effect without `--unit`."""
         options = self.options
         values: dict[str, Any] = {
             "primary": options.primary,
@@ -178,7 +178,7 @@ class EvalRequest:
 
     @property
     def _slice_options(self) -> dict[str, bool]:
-        """A mapping from the options that have no effect without `--by` to whether the user has set them."""
+        """Whether the user has set each of the options that have no effect without `--by`."""
         is_set = {"limit": self.limit is not None, "keep": self.keep is not None}
         return is_set | {"sort": self.sort is not None, "min-rows": self.min_rows > 0}
 
@@ -205,14 +205,14 @@ def missing_label_error(paths: Sequence[str], reading: Mapping[str, Any]) -> Usa
 
 
 def score_log(request: EvalRequest) -> int:
-    """Score a log, and print and save the results; return the exit code: 3 if a guardrail is breached."""
+    """Score a log, and print and save the results; return the exit code (3 if a guardrail is breached)."""
     specs = {name: replace(spec, report=request.report is not None) for name, spec in request.specs.items()}
     for spec in specs.values():
         spec.check()
     request.check()
     _check_outputs({"save": request.save, "report": request.report, "checkpoint": request.checkpoint})
     check_report(request.report)
-    # The import loads pyarrow, which is slow, so it comes after the checks of the options.
+    # This import loads pyarrow, which is slow, so it comes after the options are checked.
     from streammetrics.io.logs import Log
 
     log = Log(request.paths, **request.log_arguments)
@@ -299,7 +299,7 @@ def score_log(request: EvalRequest) -> int:
 
 
 def _resolve_options(request: EvalRequest, metrics: Any) -> ComparisonOptions:
-    """Return the comparison options with full names of metrics; raise UsageError if a model or metric is unknown."""
+    """Return the comparison options with full metric names; raise UsageError if a model or metric is unknown."""
     if request.unit is None:
         return request.options
     from streammetrics.reports.records import collect_entries, group_comparable_tasks
@@ -326,7 +326,7 @@ def _resolve_options(request: EvalRequest, metrics: Any) -> ComparisonOptions:
 
 
 def _add_row_shards(request: EvalRequest, metrics: Any) -> Any:
-    """Return the metrics; if `--unit` names a column, split them into shards of units, which intervals need."""
+    """Return the metrics. If `--unit` names a column, split them into shards of units, which intervals require."""
     if request.rows_are_units is not False:
         return metrics
     from streammetrics.compose.sharded import Sharded
@@ -364,7 +364,7 @@ def _parse_window(request: EvalRequest, metrics: Any, sets: Sequence[tuple[str, 
 
 
 def _split_users(request: EvalRequest, users: Any) -> UserSplit | None:
-    """Return the users by arm, and the test of whether their shares are as planned; None if users were not counted."""
+    """Return the users by arm, with the test of whether their shares are as planned; None if users were not counted."""
     if users is None:
         return None
     shares = parse_shares(request.planned_shares)
@@ -373,7 +373,7 @@ def _split_users(request: EvalRequest, users: Any) -> UserSplit | None:
 
 
 def _load_covariates(request: EvalRequest, metrics: Any, users: Any, columns: Sequence[str]) -> Any:
-    """Return the covariates by arm. Loading them before the pass over the log makes errors appear early."""
+    """Return the covariates by arm. They are loaded before the pass over the log, so that errors appear early."""
     if not request.covariates:
         return ()
     from streammetrics.cli.covariates import load_arm_covariates
@@ -394,7 +394,7 @@ def _compare_sides(request: EvalRequest, saved: Any, split: UserSplit | None) ->
 
 
 def _describe_disbelief(options: ComparisonOptions, sides: Sequence[SideComparison]) -> list[str]:
-    """Return a list of one warning if --users is not used, because the log has more users, or else an empty list."""
+    """Return a warning, as a list, if --users is ignored because the log has more users; otherwise an empty list."""
     if options.users is None or not sides or sides[0].users == options.users:
         return []
     counted = ", ".join(f"{users:,.0f} in {arm}" for arm, users in sides[0].options.counted.items())
@@ -446,7 +446,7 @@ def check_report(path: str | None) -> None:
 
 
 def parse_column_sets(by: Sequence[str], columns: Collection[str] = ()) -> list[tuple[str, ...]]:
-    """Parse the values of --by. `country,device` gives slices by two columns, unless a column has this name."""
+    """Parse the values of --by. `country,device` slices by two columns, unless one column has this name."""
     sets = [split_columns(one, columns) for one in by]
     for names in sets:
         if not names or not all(names) or len(set(names)) != len(names):
@@ -494,7 +494,7 @@ def check_writable(path: str) -> None:
     if target.is_dir():
         raise UsageError(f"{path}: expected a file to write, found a folder; add the name of a file")
     if target.exists() and not target.is_file():
-        # The path is a pipe or a device. Writing does not create or replace it, so skip the checks of the folder.
+        # The path is a pipe or a device. Writing does not create or replace it, so skip the folder checks.
         return
     folder = target.parent if not target.is_symlink() else Path(os.path.realpath(target)).parent
     if not folder.is_dir():
@@ -563,7 +563,7 @@ def _print_verdicts(display: DisplayOptions, title: str) -> None:
 def _show_progress(log: Any) -> Iterator[Any]:
     """Show a progress bar on stderr during a `with` block, if stderr is a terminal.
 
-    Yield the function that `evaluate` calls with the progress (`watch`), or None if there is no progress bar.
+    Yield the function through which `evaluate` reports progress (`watch`), or None if there is no progress bar.
     """
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield None
@@ -581,7 +581,7 @@ def _show_progress(log: Any) -> Iterator[Any]:
         now = time.monotonic()
         if now - began > PROGRESS_DELAY:
             bar.start()
-        # Start measuring the speed at the first counted row, to exclude the time of compilation.
+        # Start measuring the speed when the first row is counted, to exclude compilation time.
         first = first or (now if progress.rows else 0.0)
         speed = f"{_format_rate(progress.rows / (now - first))} rows/s" if first and now > first else ""
         done = progress.rows if total is not None else progress.bytes

@@ -1,7 +1,7 @@
 """`streammetrics selftest`: check that this machine computes the same bits as all others, and measure its speed.
 
-The test generates rows with integer arithmetic, which gives the same rows on every machine. It then compares digests of
-the results with the digests in this module. If the byte format of states changes, but not their content, run
+The test generates rows with integer arithmetic, so they are the same on every machine. It then compares digests of
+the results with the digests in this module. If the byte format of states changes but their content does not, run
 ``python -m streammetrics.cli.selftest`` to print the new digests.
 """
 
@@ -66,7 +66,7 @@ def run_self_test() -> bool:
 
 
 def compute_fingerprint(metrics: MetricCollection | Sliced) -> str:
-    """Return one SHA-256 hash of the states of metrics and of the bits of all values, bounds and intervals."""
+    """Return a single SHA-256 hash of the metrics' states and the bits of all values, bounds and intervals."""
     sha = hashlib.sha256(metrics.digest().encode())
     for record in metrics.table():
         for column in ("value", "bound_low", "bound_high", "interval_low", "interval_high"):
@@ -79,17 +79,17 @@ def compute_fingerprint(metrics: MetricCollection | Sliced) -> str:
 
 
 def _random_integers(rows: int, seed: int) -> NDArray[np.uint64]:
-    """Return pseudorandom integers from the generator splitmix64, which are the same on every machine."""
+    """Return pseudorandom integers from the splitmix64 generator, the same on every machine."""
     return mix_bits((np.arange(rows, dtype=np.uint64) + np.uint64(seed << 32)) * np.uint64(0x9E3779B97F4A7C15))
 
 
 def make_columns(rows: int = ROWS, dtype: Any = np.float32) -> dict[str, Any]:
-    """Return the columns of a log in which a few percent of rows are clicks, which the scores predict.
+    """Return the columns of a log in which a few percent of the rows are clicks, as the scores predict.
 
-    The columns have the same bits on every machine. `dtype` is the dtype of scores.
+    The columns have the same bits on every machine. `dtype` is the dtype of the scores.
     """
     unit = (_random_integers(rows, 1) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    # Use products of float64 numbers only: every machine rounds them in the same way.
+    # Only use products of float64 numbers: every machine rounds them in the same way.
     score = unit * unit * unit * 0.25
     luck = (_random_integers(rows, 2) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return {
@@ -104,7 +104,7 @@ def make_columns(rows: int = ROWS, dtype: Any = np.float32) -> dict[str, Any]:
 
 
 def make_cases() -> dict[str, Callable[[], MetricCollection | Sliced]]:
-    """Return the cases by name: each is a function that builds metrics and updates them with the test rows."""
+    """Return the test cases, keyed by name: functions that build metrics and update them with the test rows."""
     smooth = ["auc", "average_precision", "ks", "log_loss", "normalized_entropy", "brier_score", "calibration"]
     metrics = make_metrics([*smooth, "auc@0.1", "ctr", "f1@0.1", "matthews_corrcoef@0.1"])
     logits = Task(make_metrics(smooth, scale="logit"), y_score="logit")
@@ -154,7 +154,7 @@ def _update(metric: Any, y: Any, s: Any) -> None:
 
 
 def _measure_fastest(call: Callable[[], Any], times: int = 1) -> float:
-    """Call a function several times; return the seconds of the fastest call, which other processes disturbed least."""
+    """Call a function several times; return the time in seconds of the fastest call, the one least disturbed."""
     call()
     best = float("inf")
     for _ in range(TIMING_ROUNDS):

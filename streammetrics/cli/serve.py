@@ -54,9 +54,9 @@ def run_server(url: str, host: str, port: int, settings: ServerSettings, names: 
     host, port : str, int
         Address to listen on; port 0 selects a free port.
     settings : ServerSettings
-        The settings for access and limits, such as the largest size of a posted state.
+        The settings for access and limits, such as the maximum size of a posted state.
     names : list of str
-        Further names of this host, in addition to localhost, under which readers may open the dashboard.
+        Names of this host, in addition to localhost, at which readers can open the dashboard.
     """
     for folder in (settings.definitions, settings.watch):
         if folder is not None and "://" not in folder and not Path(folder).is_dir():
@@ -93,7 +93,7 @@ def _collect_hints(store: Store, settings: ServerSettings, alone: bool) -> list[
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """Open and return the socket of the server, before the server starts.
+    """Open and return the server's socket before the server starts.
 
     The caller thus knows the port even if `port` is 0, and early connections wait until the server starts.
     """
@@ -124,7 +124,7 @@ def parse_auth(text: str) -> str | None:
 
 
 def parse_groups(rules: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """Parse the values of --group, such as admins=owner; return pairs of a group and its rights."""
+    """Parse the values of --group, such as admins=owner; return (group, rights) pairs."""
     pairs = []
     for rule in rules:
         group, _, rights = rule.rpartition("=")
@@ -167,7 +167,7 @@ def make_token(
 
 
 def list_tokens(url: str, experiment: str | None) -> None:
-    """Print the names of the tokens of owners, of readers and of `experiment`, or of all experiments if it is None."""
+    """Print the names of all owner and reader tokens, and those of `experiment` (of all experiments if it is None)."""
     with _open_store(url) as store:
         rows = [("owner", row.name) for row in store.tokens(OWNER)] + [
             ("reader", row.name) for row in store.tokens(READER)
@@ -190,7 +190,7 @@ def revoke_token(url: str, whose: str, name: str) -> None:
 
 
 def read_catalog(path: str | None) -> MetricCatalog | None:
-    """Read a catalog of metrics; return None if `path` is None."""
+    """Read a metric catalog; return None if `path` is None."""
     if path is None:
         return None
     try:
@@ -214,7 +214,7 @@ def check_folder(folder: str, catalog: str | None) -> None:
 def print_audit(url: str, experiment: str | None) -> None:
     """Print who changed what and when: a tab-separated line for each entry, oldest first.
 
-    `experiment` is the ID of an experiment; None prints the entries of all experiments and of all tokens.
+    `experiment` is the ID of an experiment; None prints the entries for all experiments and all tokens.
     """
     with _open_store(url) as store:
         for scope, entry in store.all_audits():
@@ -249,10 +249,10 @@ def _check_name(experiment: str) -> None:
 
 
 def _audit_fields() -> dict[str, Any]:
-    """Return who changes a token, and when, for the audit log of the store."""
+    """Return who changes a token, and when, for the store's audit log."""
     try:
         who = getuser()
-    # If the user has no name, which happens in containers, use the number of the user.
+    # If the user has no name, which happens in containers, use the user ID.
     except (KeyError, OSError):
         who = f"user {os.getuid()}"
     return {"by": f"{who} by the command line", "at": time.time()}

@@ -1,6 +1,6 @@
-"""The command `serve` and its subcommands, which manage tokens.
+"""The command `serve` and its subcommands, such as those that manage tokens.
 
-A command imports its implementation only when it is called, so that all commands start fast.
+A command imports its implementation only when called, so that all commands start quickly.
 """
 
 from __future__ import annotations

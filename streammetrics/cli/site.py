@@ -151,7 +151,7 @@ def build_site(output: Path) -> None:
 
 
 def _escape_bars(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Escape the bars of absolute values in formulas, because reStructuredText takes two bars for a substitution."""
+    """Escape the bars of absolute values in formulas: reStructuredText treats text between bars as a substitution."""
     lines[:] = [line if ">>>" in line else line.replace("|", "\\|") for line in lines]
 
 
@@ -194,7 +194,7 @@ def _names_of(group: str) -> Iterator[tuple[str, str, str]]:
 
 
 def _write_group(folder: Path, group: str, title: str, about: str, names: list[tuple[str, str, str]]) -> None:
-    """Write the page of a group, with a table of its names, and the page of every name."""
+    """Write the page for a group, with a table of its names, and a page for each name."""
     rows = []
     for prefix, name, template in names:
         module = f"streammetrics.{prefix}".rstrip(".")
@@ -220,7 +220,7 @@ def _name_of(module: ModuleType) -> str:
 
 
 def _row(group: str, name: str) -> str:
-    """Return the row of the table of all metrics for one metric."""
+    """Return one metric's row in the table of all metrics."""
     return f"| [{name}]({name}.rst) | {TASKS[group]} | {_first_line(getattr(sm, name))} |\n"
 
 
