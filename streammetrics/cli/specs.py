@@ -50,7 +50,7 @@ def metric_names() -> list[str]:
 
 
 def default_settings(metric: type[Metric[Any, Any]]) -> dict[str, Any]:
-    """Return the settings of a metric with their defaults."""
+    """Return the default values of a metric's settings, keyed by setting."""
     return {f.name: f.default for f in fields(metric) if f.init and not f.metadata.get("operational")}
 
 
@@ -71,19 +71,19 @@ def make_metrics(
     scale: str = "probability",
     **shared: Any,
 ) -> dict[str, Metric[Any, Any]]:
-    """Make the metrics that specifications such as `auc` or `ndcg@10` describe; return them by name.
+    """Create metrics from specifications such as `auc` or `ndcg@10`; return them keyed by name.
 
     Parameters
     ----------
     specs : iterable of str, optional
-        Each is the name of a metric, such as `auc`, which may be followed by `@number` and by `:setting=value` for each
+        Each is the name of a metric, such as `auc`, optionally followed by `@number` and by `:setting=value` for each
         setting. None selects the default metrics that support the scale.
     default_metrics : iterable of str
         The default metrics.
     cutoffs : sequence of int
-        Cutoffs k. A metric with a setting `k` is made once for each cutoff, unless its specification sets `k`.
+        Cutoffs k. A metric with a setting `k` is created once for each cutoff, unless its specification sets `k`.
     scale : {"probability", "logit", "real"}
-        The scale of scores.
+        The scale of the scores.
     **shared
         Settings for all metrics that have them, such as `bits`.
 
@@ -106,7 +106,7 @@ def make_metrics(
 
 
 def _expand_cutoffs(spec: str, cutoffs: Sequence[int]) -> list[str]:
-    """Return one specification for each cutoff; only `spec` itself if its metric has no cutoff or `spec` sets it."""
+    """Return one specification for each cutoff, or only `spec` itself if its metric has no cutoff or `spec` sets it."""
     head, colon, settings = spec.partition(":")
     is_open = head in METRICS and "@" not in head and not re.search(r"\bk=", settings)
     if not cutoffs or not is_open or find_at_setting(METRICS[head]) != "k":
@@ -124,7 +124,7 @@ def _list_scales(metric: type[Metric[Any, Any]], default: tuple[str, ...] = ()) 
 
 
 def _select_settings(metric: type[Metric[Any, Any]], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the shared settings that this metric has; the others are left out."""
+    """Return only the shared settings that this metric has."""
     own_settings = default_settings(metric)
     return {name: value for name, value in settings.items() if name in own_settings}
 
@@ -181,8 +181,8 @@ def unknown_metric_error(name: str) -> UsageError:
             f"metric, such as precision@0.05,precision@0.1"
         )
     suggestion = find_suggestion(name, metric_names())
-    # If the unknown name is a part of the name of a metric of this library, as "rank" is, the user more likely means
-    # this metric than a metric of another library.
+    # If the unknown name is part of the name of a metric in this library, as "rank" is, the user more likely means
+    # that metric than one in another library.
     is_part = any(name.lower() in tag for tag in metric_names())
     if suggestion is None or (is_part and normalize_name(suggestion.name) not in ("", normalize_name(name))):
         return unknown_name_error("metric", name, metric_names(), list_command="streammetrics catalog")
@@ -199,7 +199,7 @@ def unknown_metric_error(name: str) -> UsageError:
 
 
 def format_spec(expression: str) -> str | None:
-    """Convert an expression `AUC(max_fpr=0.1)` to a specification `auc:max_fpr=0.1`; None if there is no equivalent."""
+    """Convert an expression such as `AUC(max_fpr=0.1)` to a specification (`auc:max_fpr=0.1`); None if there is none."""
     if expression in METRICS:
         return expression
     call = ast.parse(expression, mode="eval").body

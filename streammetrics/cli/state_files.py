@@ -46,8 +46,8 @@ from streammetrics.reports.records import collect_entries, find_sharded, merge_c
 
 __all__ = ["MAX_BYTES", "compare_files", "find_overall", "merge_files", "show_file"]
 
-# Largest size of a decompressed file in bytes. The limit allows thousands of slices, but rejects small files whose
-# decompressed content would exhaust the memory.
+# Maximum size of a decompressed file in bytes. The limit allows thousands of slices but rejects small files whose
+# decompressed content would exhaust memory.
 MAX_BYTES = 8 << 30
 # Each thread that merges files gets at least this many bytes. With less, merging the results of the threads would take
 # longer than the threads save.
@@ -55,7 +55,7 @@ THREAD_BYTES = 4 << 20
 
 
 def merge_files(paths: Sequence[str], output: str, threads: int | None = None) -> None:
-    """Merge all files that the paths, folders and patterns name, and write the result to `output`.
+    """Merge all files that the paths, folders and patterns refer to, and write the result to `output`.
 
     `threads` is the number of threads; by default the number of processors.
     """
@@ -83,7 +83,7 @@ def merge_files(paths: Sequence[str], output: str, threads: int | None = None) -
 
 
 def _merge_in_threads(files: Sequence[str], threads: int) -> Any:
-    """Merge files with several threads: each thread merges adjacent files, and finally their results are merged."""
+    """Merge files with several threads: each merges adjacent files, and then the results of all threads are merged."""
     threads = max(min(threads, sum(map(os.path.getsize, files)) // THREAD_BYTES), 1)
     size = math.ceil(len(files) / threads)
     chunks = [files[i : i + size] for i in range(0, len(files), size)]
@@ -92,13 +92,13 @@ def _merge_in_threads(files: Sequence[str], threads: int) -> Any:
 
 
 def _list_files(paths: Sequence[str], output: str) -> list[str]:
-    """Return all files that paths, folders and patterns name.
+    """Return all files that the paths, folders and patterns refer to.
 
     Raise UsageError if a file is named twice, or if a folder or pattern includes the output.
     """
     files: dict[tuple[int, int], str] = {}
-    # If the output is in an input folder, the next run would merge it with the files that it was made from, and count
-    # their rows twice.
+    # If the output were in an input folder, the next run would merge it with the files from which it was made and
+    # count their rows twice.
     target = file_identity(output) if os.path.exists(output) else None
     for path in paths:
         for file in find_files(path):
@@ -125,7 +125,7 @@ def show_file(
 ) -> None:
     """Print the results in a file, with intervals if the states were counted with --unit.
 
-    `metrics` and `by` select metrics and slices. `report` is the path of an HTML report, which is written as well.
+    `metrics` and `by` select metrics and slices. `report` is the path of an HTML report to write as well.
     `planned_shares` contains the values of --shares.
     """
     if report is not None:
@@ -178,7 +178,7 @@ def compare_files(
 ) -> int:
     """Compare the saved states in files with those of the control, by default the first file; print the comparisons.
 
-    Return the exit code: 3 if a guardrail is breached, else 0. `covariates` are the values of --covariate.
+    Return the exit code: 3 if a guardrail is breached, otherwise 0. `covariates` are the values of --covariate.
     """
     sets = parse_column_sets(by)
     check_slice_options(display, sets)
@@ -213,10 +213,10 @@ def compare_files(
 
 
 def _name_sides(files: Sequence[str]) -> list[str]:
-    """Return the name of each side of a comparison, from the paths of the files.
+    """Return the name of each side of a comparison, derived from the file paths.
 
-    The names are the file names without suffixes, if these are unique; otherwise the full file names, if these are
-    unique; otherwise the paths.
+    The names are the file names without suffixes if those are unique, otherwise the full file names if those are
+    unique, otherwise the paths.
     """
     if len(files) < 2:
         raise UsageError(
@@ -235,9 +235,9 @@ def _name_sides(files: Sequence[str]) -> list[str]:
 
 
 def find_overall(name: str, named_pieces: Sequence[tuple[str, Any]]) -> Any:
-    """Return the metrics of all rows in a file; if it has only slices, these are merged.
+    """Return the metrics of all rows in a file; if it contains only slices, they are merged.
 
-    Raise UsageError if the file has several collections of metrics.
+    Raise UsageError if the file contains several metric collections.
     """
     collections = [piece for _, piece in named_pieces if not isinstance(piece, AxisWrapper)]
     if len(collections) > 1:
@@ -260,7 +260,7 @@ def _describe_progress(content: Any) -> str:
 
 def _format_rows(content: Any) -> str:
     piece = split_pieces(content)[0][1]
-    # All states of the collection have counted the same rows. Reading their number is fastest from the smallest state.
+    # All states of the collection have counted the same rows. The smallest state yields their number fastest.
     state = min(states_of(piece), key=lambda s: s.nbytes)
     rows = state.without_axes.facts().get("rows")
     return "" if rows is None else f"{rows:,} rows, "

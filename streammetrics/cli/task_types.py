@@ -1,4 +1,4 @@
-"""Types of tasks on the command line: the role of the score column, and the default metrics."""
+"""Task types on the command line, each with the role of the score column and the default metrics."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ __all__ = ["TASK_TYPES", "TaskType"]
 
 
 class TaskType(NamedTuple):
-    """A type of task, such as binary classification, with its defaults.
+    """A task type, such as binary classification, with its defaults.
 
     Parameters
     ----------
     role : str
         The name of the argument of `update` that receives the columns of --score, such as "y_score".
     default_metrics : tuple of str
-        The metrics that are computed for scores if the user names none.
+        The metrics computed for scores if the user names none.
     decision_metrics : tuple of str
-        The metrics that are computed for decisions (such as predicted classes, given by --pred) if the user names none.
+        The metrics computed for decisions (--pred), such as predicted classes, if the user names none.
     cutoffs : tuple of int
         The default cutoffs k of ranking metrics.
     output_kind : str
         Whether a row has one score for each class ("classes") or for each label ("labels"). Empty if it has one score.
     report_metrics : tuple of str
-        The metrics that the charts of a report need in addition.
+        Additional metrics that the charts of a report need.
     """
 
     role: str

@@ -41,7 +41,7 @@ _TEXT_KEYS = ("label", "value", "weight", "scale", "corrects", "task_type", "que
 
 @dataclass(frozen=True)
 class TaskSpec:
-    """One task, as options or a task file define it.
+    """A task, as defined by options or a task file.
 
     Parameters
     ----------
@@ -50,17 +50,17 @@ class TaskSpec:
     score : tuple of str
         The score column of each model. A pattern such as `score_*` combines several columns into a matrix.
     pred : tuple of str
-        Columns of decisions, such as predicted classes, instead of scores.
+        The columns of decisions, such as predicted classes, instead of scores.
     task_type : str
         One of `task_types.TASK_TYPES`.
     classes : int or tuple, optional
-        Number of classes (or labels), or the names of classes.
+        The number of classes (or labels), or the class names.
     value : str, optional
         The column of values, such as revenue, for metrics such as the mean.
     query, group : str, optional
-        The columns whose values identify a query or a user. A comma combines several columns.
+        The columns whose values identify a query or a user. Several columns are separated by commas.
     k : tuple of int, optional
-        The cutoffs of ranking metrics, such as 10 for NDCG@10; by default those of the task type.
+        The cutoffs of ranking metrics, such as 10 for NDCG@10; by default, those of the task type.
     weight : str, optional
         The column of weights.
     where : tuple of str
@@ -68,13 +68,13 @@ class TaskSpec:
     metrics : tuple of str, optional
         Specifications of metrics for `make_metrics`.
     scale : str
-        The scale of scores.
+        The scale of the scores.
     bits : int, optional
-        Resolution of histograms.
+        The resolution of histograms.
     negative_rate : float, optional
-        Fraction of negatives that the log kept.
+        The fraction of negatives kept in the log.
     corrects : str, optional
-        What to correct for the dropped negatives: "score", "rows" (their weights), or "both".
+        What to correct for the dropped negatives: "score", "rows" (the row weights), or "both".
     labels : tuple, optional
         The negative and the positive label, if they are not 0 and 1.
     pos_label : optional
@@ -156,7 +156,7 @@ class TaskSpec:
             )
 
     def tasks(self, schema: Any = None) -> dict[str, Task]:
-        """Return a task for each model, by the name of the model.
+        """Return a task for each model, keyed by the model's name.
 
         Without columns of scores or decisions, the only task has the name "".
 
@@ -189,7 +189,7 @@ class TaskSpec:
         }
 
     def filter(self, schema: Any = None) -> Any:
-        """Return the filter on rows for `evaluate`.
+        """Return the row filter for `evaluate`.
 
         Return None if there are no conditions, or if the only one is a 0/1 column, which the task reads directly.
         """
@@ -210,9 +210,9 @@ class TaskSpec:
         )
 
     def _class_settings(self, model: LoggedModel, schema: Any) -> dict[str, Any]:
-        """Return the setting of metrics for the classes or labels of a model, such as `{"num_classes": 3}`.
+        """Return the metric setting for the classes or labels of a model, such as `{"num_classes": 3}`.
 
-        Return an empty dict for a type of task without classes. Raise UsageError if the number of classes is unknown.
+        Return an empty dict for a task type without classes. Raise UsageError if the number of classes is unknown.
         """
         what = TASK_TYPES[self.task_type].output_kind
         width = None if self.pred and what == "classes" else model.count_outputs(schema)
@@ -259,7 +259,7 @@ class TaskSpec:
             if metric.settings.get("threshold") is not None
         }
         for name, threshold in thresholds.items():
-            # Check the scale of the metric, because its specification may set another scale than that of the task.
+            # Check the scale of the metric, because its specification may set a different scale from that of the task.
             if metrics[name].settings.get("scale", self.scale) == "probability":
                 self._check_threshold(name, type(metrics[name]), threshold)
         labelled = [name for name, roles in needs.items() if "y_true" in roles]
@@ -326,10 +326,10 @@ class TaskSpec:
             ) from None
 
     def check_unread_columns(self, names: Collection[str], read: Collection[str]) -> None:
-        """Raise UsageError if a column of --score or --pred that no metric reads is not in the log.
+        """Raise UsageError if a --score or --pred column that no metric reads is missing from the log.
 
-        The check leaves out the columns that metrics read, because reading the log checks these. `names` contains the
-        columns of the log, and `read` the columns that metrics read.
+        Columns that metrics read are checked later, when the log is read. `names` contains the columns of the log, and
+        `read` contains the columns that metrics read.
         """
         for column in (*self.score, *self.pred):
             if column not in (*names, *read) and not re.search(r"[*?]", column):
@@ -374,7 +374,7 @@ def _check_needs_no_score(metrics: dict[str, Metric[Any, Any]]) -> None:
 
 
 def make_collection(specs: dict[str, TaskSpec], on_invalid: str, schema: Any = None) -> MetricCollection:
-    """Make the metrics of all tasks, with short unique names: "auc", "pctr_b/auc", "ctr/auc" or "ctr/pctr_b/auc"."""
+    """Create the metrics of all tasks, with short unique names: "auc", "pctr_b/auc", "ctr/auc" or "ctr/pctr_b/auc"."""
     if on_invalid not in ("raise", "drop"):
         raise UsageError(f"on_invalid: expected raise or drop, found {on_invalid!r}")
     tree: dict[str, Any] = {}
@@ -392,7 +392,7 @@ def make_collection(specs: dict[str, TaskSpec], on_invalid: str, schema: Any = N
 
 
 class TaskFile(NamedTuple):
-    """Content of a task file.
+    """The content of a task file.
 
     Parameters
     ----------
@@ -401,7 +401,7 @@ class TaskFile(NamedTuple):
     by : list of str
         The sets of slicing columns, such as "country,device".
     options : dict
-        Options on units, windows and comparisons, by the names of `_FILE_OPTIONS`.
+        Options for units, windows and comparisons, keyed by the names in `_FILE_OPTIONS`.
     """
 
     specs: dict[str, TaskSpec]
@@ -410,7 +410,7 @@ class TaskFile(NamedTuple):
 
 
 def read_task_file(path: str, bits: int | None) -> TaskFile:
-    """Read tasks, slices, and options on comparisons from a TOML file.
+    """Read tasks, slicing columns and comparison options from a TOML file.
 
     ::
 
@@ -448,7 +448,7 @@ def read_task_file(path: str, bits: int | None) -> TaskFile:
     Raises
     ------
     UsageError
-        The file is not valid TOML, or has an unknown key or an invalid value.
+        The file is not valid TOML, or contains an unknown key or an invalid value.
     """
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -473,7 +473,7 @@ def read_task_file(path: str, bits: int | None) -> TaskFile:
 
 
 def _check_file_option(path: str, key: str, value: Any) -> Any:
-    """Return the value of an option that applies to all tasks of a file, in the form of the command-line option.
+    """Return the value of an option for all tasks in a file, in the form that the command line uses.
 
     Raise UsageError if the value has the wrong type. A table becomes a list such as `["calibration=0.02"]`.
     """
@@ -518,7 +518,7 @@ def _make_spec(place: str, entries: dict[str, Any], bits: int | None) -> TaskSpe
 
 
 def parse_classes(text: str | None) -> int | tuple[Any, ...] | None:
-    """Parse the value of --classes: a number of classes such as `10`, or their names such as `cat,dog`."""
+    """Parse the value of --classes: either the number of classes, such as `10`, or their names, such as `cat,dog`."""
     if text is None:
         return None
     words = [word.strip() for word in text.split(",")]

@@ -1,4 +1,4 @@
-"""The split of users between the arms of an experiment: count and test it, and read it from saved files."""
+"""Count how users are split between the arms of an experiment, test the split, and read it from saved files."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ USER_LIMIT = 1 << 19
 def build_user_counter(metrics: Any, arm: str | None) -> Sliced | None:
     """Return an empty counter of the distinct units of `metrics`, such as users, by arm; None without arms or units.
 
-    The counter keeps the hashes of unit IDs. It therefore recognizes a unit that occurs in several rows, files or arms,
-    even after a merge.
+    The counter keeps the hashes of unit IDs. It therefore recognizes, even after a merge, a unit that occurs in several
+    rows, files or arms.
     """
     if arm is None or not isinstance(metrics, Sharded):
         return None
@@ -50,7 +50,7 @@ def build_user_counter(metrics: Any, arm: str | None) -> Sliced | None:
 
 
 def count_exposures(path: str, counter: Sliced | None, threads: int | None) -> Sliced:
-    """Return the users by arm in a log of exposures. `counter`, which is empty, names the columns of arms and units."""
+    """Return the users by arm in a log of exposures. The empty `counter` defines the arm and unit columns."""
     from streammetrics.io.evaluate import evaluate
     from streammetrics.io.logs import Log
 
@@ -61,18 +61,18 @@ def count_exposures(path: str, counter: Sliced | None, threads: int | None) -> S
 def build_user_split(
     users: Sliced, shares: Mapping[str, float], *, exposed: bool, sequential: bool
 ) -> UserSplit | None:
-    """Return the users of each arm, and the test of their shares; None if fewer than two arms have rows.
+    """Return the users of each arm, with the test of their shares; None if fewer than two arms have rows.
 
     Parameters
     ----------
     users : Sliced
         A `DistinctSample` of the users, sliced by arm. Users without an arm are excluded.
     shares : dict of str to float
-        The planned share of each arm; empty if the user did not state them.
+        The planned share of each arm; empty if none are stated.
     exposed : bool
         Whether the users were counted from exposures rather than from the log.
     sequential : bool
-        Whether the test is valid at repeated looks.
+        Whether the test remains valid if results are inspected repeatedly.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def build_user_split(
 
 
 def add_users(results: Any, users: Sliced | None, exposed: bool) -> Any:
-    """Return the results of a pass together with the users by arm, in the form that `--save` writes."""
+    """Combine the results of a pass with the users by arm, in the form that `--save` writes."""
     return results if users is None else Bundle({**results, EXPOSURES if exposed else USERS: users})
 
 
@@ -122,7 +122,7 @@ def separate_users(content: Any) -> tuple[Any, Sliced | None, bool]:
 
 
 def parse_shares(texts: Iterable[str]) -> dict[str, float]:
-    """Parse the values of --shares, such as `old=90,new=10`, as a dict of arms to planned shares."""
+    """Parse the values of --shares, such as `old=90,new=10`, into a dict from arms to planned shares."""
     shares: dict[str, float] = {}
     text = ",".join(texts)
     for one in text.split(",") if text else ():

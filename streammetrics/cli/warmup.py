@@ -43,12 +43,12 @@ from streammetrics.state.axes import Axis
 __all__ = ["warm_up"]
 
 NO_FOLDER = "no cache folder is writable, so every process compiles again; set NUMBA_CACHE_DIR to a writable folder"
-# The largest number of processes. More would only wait for kernels that other processes compile.
+# The maximum number of processes. More would only wait for kernels that other processes are compiling.
 MAX_PROCESSES = 8
 
 
 def warm_up() -> None:
-    """Compile all kernels in parallel processes, and print the duration."""
+    """Compile all kernels in parallel processes, and print how long this took."""
     began = time.perf_counter()
     from streammetrics.count.engine import writable_folder
 
@@ -68,9 +68,9 @@ def _compile_all(processes: int) -> tuple[int, set[tuple[str, str]]]:
     Returns
     -------
     compiled : int
-        How many variants of kernels were compiled rather than loaded from the cache.
+        How many kernel variants were compiled rather than loaded from the cache.
     variants : set of tuple of str
-        The name and the argument types of each variant that is in use.
+        The kernel name and argument types of each variant in use.
     """
     waiting, running = deque(range(len(list_work()))), dict[Future[Any], int]()
     compiled, variants = 0, set[tuple[str, str]]()
@@ -90,17 +90,16 @@ def _compile_all(processes: int) -> tuple[int, set[tuple[str, str]]]:
 def _compile_part(part: int, *, patient: bool) -> tuple[bool, int, set[tuple[str, str]]]:
     """Run the function at index `part` in the list that `list_work` returns.
 
-    If another process is compiling a kernel that the function needs, stop, or wait for that process if `patient` is
-    set.
+    If another process is compiling a kernel that the function needs, wait for it if `patient` is true; otherwise stop.
 
     Returns
     -------
     is_done : bool
         Whether the function ran to its end.
     compiled : int
-        How many variants of kernels this call compiled.
+        How many kernel variants this call compiled.
     variants : set of tuple of str
-        The name and the argument types of each variant that is in use in this process.
+        The kernel name and argument types of each variant in use in this process.
     """
     from streammetrics.count.engine import KERNELS, BusyError, count_compilations, raise_if_busy
 
@@ -122,7 +121,7 @@ def feed_all() -> None:
 
 
 def list_work() -> list[Callable[[], None]]:
-    """Return functions that update metrics with a few rows. Together they call all kernels, which compiles them."""
+    """Return functions that update metrics with a few rows. Together, they call all kernels and so compile them."""
     alike: dict[tuple[str, str], list[Metric[Any, Any]]] = {}
     for metric in chain.from_iterable(map(_variants, METRICS.values())):
         state = metric.make_state()
@@ -132,7 +131,7 @@ def list_work() -> list[Callable[[], None]]:
 
 
 def _feed_metrics(metric: Metric[Any, Any], *others: Metric[Any, Any]) -> None:
-    """Update a metric in every way that calls a different kernel, and compute the other metrics from the same state."""
+    """Update a metric in every way that calls a different kernel; then compute `others` from the same state."""
     state = metric.make_state()
     block_column = {state.block_column: np.array([1, 2])} if state.block_column else {}
     for dtype in (np.float32, np.float64):
@@ -143,7 +142,7 @@ def _feed_metrics(metric: Metric[Any, Any], *others: Metric[Any, Any]) -> None:
                 n: c.astype(dtype) if c.dtype.kind == "f" and n != "sample_weight" else c for n, c in rows.items()
             }
             metric.reset()
-            # The second update uses another kernel, which merges new rows into rows that are already in the state.
+            # The second update uses a different kernel, which merges new rows into those already in the state.
             for _ in range(2 if state.block_column is None else 1):
                 _read_value(metric.update(columns), metric.state)
             if state.block_column is None:
@@ -156,22 +155,22 @@ def _feed_metrics(metric: Metric[Any, Any], *others: Metric[Any, Any]) -> None:
 
 
 def _read_value(metric: Metric[Any, Any], state: Any) -> Any:
-    """Return the value of a state, without a warning about few rows."""
+    """Return the value of a state without warning about few rows."""
     return metric.reading(state).value
 
 
 def _feed_scores(dtype: Any) -> None:
-    """Update metrics of scores in ways that `_feed_metrics` does not cover, for example with several tasks."""
+    """Update score metrics in ways that `_feed_metrics` does not cover, such as with several tasks."""
     y, s, w = np.array([0, 1, 1, 0], np.uint8), np.array([0.1, 0.9, 0.4, 0.3], dtype), np.array([1.0, 2.0, 0.5, 1.0])
     for scale in ("probability", "real"):
-        # With limit=0, all scores are counted in buckets. With limit=2, up to two rows are stored exactly. If there are
-        # more, all rows are converted to buckets.
+        # With limit=0, all scores are counted in buckets. With limit=2, up to two rows are stored exactly; if there are
+        # more, all are converted to buckets.
         for limit in (0, 2):
             auc = AUC(scale=scale, limit=limit, bits=10 if scale == "real" and limit else None).update(y, s)
             auc.compute()
             auc.update(y, s).update(y, s, sample_weight=w).compute()
         # If a histogram has few buckets, an array with a byte for each bucket marks the occupied buckets. With bits=24,
-        # there are too many buckets for such an array, so the update takes another code path.
+        # there are too many buckets for such an array, so the update takes a different code path.
         wide = Sliced(AUC(scale=scale, bits=24, limit=0), by="key")
         wide.update(y, s, key=[2, 1, 2, 1]).compute()
         wide.merge(wide.copy()).update(y, s, key=[0, 1, 0, 1]).compute()
@@ -180,7 +179,7 @@ def _feed_scores(dtype: Any) -> None:
         folding = Sliced(AUC(scale=scale, limit=2), by="key")
         folding.update(y[:2], s[:2], key=[1, 1]).update(y[:2], s[:2], key=[1, 1]).compute()
         sharded = Sharded(AUC(scale=scale, limit=0), unit="unit")
-        # The first batch creates the shards. The second one finds existing shards, which takes another code path.
+        # The first batch creates the shards. The second finds them already there, which takes a different code path.
         for _ in range(2):
             sharded.update(y, s, unit=np.arange(4))
         sharded.interval()
@@ -201,12 +200,12 @@ def _feed_scores(dtype: Any) -> None:
             ).compute()
     many = AUC(exact=True).update(np.arange(64) % 2, (np.arange(64) / 64).astype(dtype))
     many.compute()
-    # This update uses another kernel, which merges a few new rows into many old ones.
+    # This update uses a different kernel, which merges a few new rows into many old ones.
     many.update(y, s).compute()
     two = MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_true="x", y_score="v")})
     two.update(y_true=y, y_score=s, x=y, v=s)
     MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_score="v")}).update(y_true=y, y_score=s, v=s)
-    # Scores in float16 are converted to float32, so it is enough to update with them in the call for float32.
+    # float16 scores are converted to float32, so updating with them in the call for float32 is enough.
     if dtype is np.float32:
         AUC().update(y.astype(np.float16), s.astype(np.float16))
     MetricCollection(Task(AUC(), where="x")).update(y_true=y, y_score=s, x=y)
@@ -218,13 +217,13 @@ def _feed_scores(dtype: Any) -> None:
 
 
 def _feed_keys() -> None:
-    """Update with integer keys that are far apart, with shards of units, and with predicted classes."""
+    """Update metrics with integer keys that are far apart, with shards of units, and with predicted classes."""
     CTR().update([0, 1])
     sliced = Sliced(CTR(), by="key").update(y_true=[0, 1], key=[1, 1 << 40])
     for _ in range(2):
         sliced.update(y_true=np.array([0, 1]), key=np.array([1, 1]))
     # Nine slices with weights have too many buckets to store a counter for each, so rows are buffered as codes for
-    # slice and bucket. A few codes are sorted, and many codes are counted in a table. The two batches cover both cases.
+    # slice and bucket. A few codes are sorted; many codes are counted in a table. The two batches cover both cases.
     for rows in (16, 1 << 18):
         key = np.arange(rows) % 9
         Sliced(AUC(limit=0), by="key").update(key % 2, key / 16, sample_weight=key / 16, key=key).compute()
@@ -232,7 +231,7 @@ def _feed_keys() -> None:
     many = np.arange(2 * FEW_TEXTS)
     for kind in ("U", "S"):
         Sliced(CTR(), by="key").update(y_true=many % 2, key=many.astype(kind))
-    # The strings of a polars data frame are read from views, which have 16 bytes each. Compile the kernel for views.
+    # The strings of a polars data frame are read from views of 16 bytes each. Compile the kernel that reads views.
     view = np.frombuffer(bytes(16), np.int32).reshape(1, 4)
     find_kernel("keys:find_view_bounds")(view, 4, 16, *np.empty((2, 1), np.int64))
     Batch({"text": ["a", "b"]}).column("text", Ids())
@@ -264,10 +263,9 @@ def _feed_many_values() -> None:
 
 
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
-    """Yield the metric with each setting that changes the kernels it uses.
+    """Yield the metric with each setting that changes which kernels it uses.
 
-    The settings are each scale of scores, exact scores, two classes, two labels, and soft labels, as far as the
-    metric supports them.
+    Where the metric supports them, these are each score scale, exact scores, two classes, two labels, and soft labels.
     """
     declared = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
     scales = declared["scale"]["choices"] if "scale" in declared else ()

@@ -58,8 +58,8 @@ class Accumulator:
     def _start_with(self, states: Iterable[State]) -> None:
         """Store the initial states until the updater is created.
 
-        Creating an updater takes longer than decoding small states. Most objects that were loaded never need one,
-        because they are only read, or merged into others.
+        Creating an updater takes longer than decoding small states. Most loaded objects never need one, because they
+        are only read or merged into others.
         """
         self._initial_states = tuple(states)
 
@@ -77,8 +77,8 @@ class Accumulator:
             new = BatchUpdater(definition.reads, memory_limit=limit, on_invalid=definition.on_invalid)
             if (initial := self._initial_states) is not None:
                 new.replace_states(initial)
-            # Two threads may count their first rows at the same time. `setdefault` is atomic, so both threads get the
-            # same updater.
+            # Two threads may count their first rows at the same time. `setdefault` is atomic, so both get the same
+            # updater.
             updater = attributes.setdefault("_updater", new)
             # The updater now has the states, so free the memory of the initial states.
             self._initial_states = None
@@ -86,27 +86,27 @@ class Accumulator:
 
     @property
     def updaters(self) -> tuple[BatchUpdater, ...]:
-        """All updaters of this accumulator. A subclass that consists of several parts has an updater for each part."""
+        """All updaters of this accumulator. A subclass that consists of several parts has one updater for each part."""
         return (self.updater,)
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states in canonical form: states with the same rows are equal, whatever the order of the rows."""
+        """The states in canonical form: states of the same rows are equal, whatever the order of the rows."""
         return self.all_states
 
     @property
     def all_states(self) -> tuple[State, ...]:
         """The states of all updaters. They may include rows that `states` omits, such as old rows in a `Recent`."""
         updater: BatchUpdater | None = self.__dict__.get("_updater")
-        # Another thread may create the updater at this moment. It deletes the initial states only after the updater
-        # exists. If there are no initial states, `self.updater` thus returns the existing updater or creates one.
+        # Another thread may be creating the updater. It deletes the initial states only after the updater exists. So
+        # if there are no initial states, `self.updater` returns the existing updater or creates one.
         if updater is None and (initial := self._initial_states) is not None:
             return initial
         return (updater or self.updater).states
 
     @property
     def nbytes(self) -> int:
-        """The memory of the states in bytes, including memory that is reserved for more rows."""
+        """The memory that the states use, in bytes, including memory reserved for more rows."""
         return self.updater.nbytes
 
     def set_states(self, states: Sequence[State]) -> None:
@@ -119,7 +119,7 @@ class Accumulator:
         self.reset_warnings()
 
     def reset_warnings(self) -> None:
-        """Allow warnings about undefined values to be issued again, as if none had been issued so far."""
+        """Allow warnings about undefined values to be issued again, as if none had been issued yet."""
         self.warned.clear()
 
     def copy(self) -> Self:
@@ -131,8 +131,8 @@ class Accumulator:
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
         """Count a batch; the parameters are the same as for `MetricLike.update`."""
         # For a small batch, function calls take most of the time, so this method is one long function. A call with two
-        # arrays stores, in `_pair`, the roles of the arrays and the method that counts them. The next call with two
-        # arrays can then skip all checks.
+        # arrays stores their roles and the method that counts them in `_pair`. The next call with two arrays can then
+        # skip all checks.
         if first is not None and type(first) is not ndarray:
             table = as_columns(first)
             if table is not None:
@@ -200,7 +200,7 @@ class Accumulator:
         return [self.updater.subtract_change(other.all_states)]
 
     def align(self, other: Any, verb: str = "merge", preposition: str = "into") -> Any:
-        """Return another accumulator with its metrics in the order of this accumulator.
+        """Return another accumulator with its metrics in the same order as here.
 
         Raises IncompatibleStateError if the settings differ. `verb` and `preposition` are words for the message, as in
         "cannot merge AUC into CTR".
@@ -210,7 +210,7 @@ class Accumulator:
         return aligned
 
     def reorder_like(self, like: Definition) -> Accumulator:
-        """Return this accumulator with its metrics in the order of another definition.
+        """Return this accumulator with its metrics in the same order as in the definition `like`.
 
         If the definitions differ in more than the order of their metrics, return this accumulator unchanged.
         """
@@ -242,14 +242,14 @@ class Accumulator:
     # -- identity -----------------------------------------------------------------------------------------------------
 
     def digest(self) -> str:
-        """Return the SHA-256 hash of the settings and the states, which is the same on every machine."""
+        """Return the SHA-256 hash of the settings and states. It is the same on every machine."""
         sha = hashlib.sha256(canonical_json(self.definition.header()).encode())
         for state in self.states:
             sha.update(bytes.fromhex(frame.compute_digest(state)))
         return sha.hexdigest()
 
     def to_bytes(self) -> bytes:
-        """Return the settings and the states as bytes in the file format of the library (`streammetrics.format.frame`)."""
+        """Return the settings and states as bytes in the library's file format (`streammetrics.format.frame`)."""
         return frame.write_frame(self.states, self.definition.header())
 
     def __eq__(self, other: object) -> bool:
@@ -262,7 +262,7 @@ class Accumulator:
 
 
 def accumulate(definition: Definition, states: Sequence[State] | None = None) -> Any:
-    """Return a new accumulator for a definition, with the given states or, by default, empty ones."""
+    """Return a new accumulator for a definition, with `states` or, by default, empty states."""
     return (definition.accumulator_type or Accumulator)(definition, states)
 
 
@@ -277,7 +277,7 @@ def definition_of(thing: Any) -> Any:
 
 
 def input_columns(accumulator: Accumulator) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of all columns that `update` takes, and of those that may be passed by position.
+    """Return the names of all columns that `update` accepts, and those that can be passed by position.
 
     The accumulator stores the result for the next call of `update`.
     """
@@ -306,9 +306,9 @@ def add_named_columns(
 
 
 def select(accumulator: Accumulator, names: Mapping[str, str]) -> Accumulator:
-    """Return an accumulator with a selection of the metrics of a collection and their states.
+    """Return an accumulator with a selection of a collection's metrics and their states.
 
-    `names` maps the old name of each metric to its new name. The result has the metrics in the order of `names`.
+    `names` maps the old name of each metric to its new name. The result contains the metrics in the order of `names`.
     """
     definition, places = accumulator.definition.select_metrics(names)
     states = accumulator.states
@@ -318,7 +318,7 @@ def select(accumulator: Accumulator, names: Mapping[str, str]) -> Accumulator:
 
 
 def table_and_columns_error(owner: str, table: Mapping[str, Any]) -> TypeError:
-    """Return the error to raise if `update` received a table and also columns."""
+    """Return the error to raise if `update` received both a table and columns."""
     name = next(iter(table)) if len(table) == 1 else None
     hint = f"; pass df[{name!r}] rather than df[[{name!r}]]" if name is not None else ""
     return TypeError(f"{owner}.update(): pass either a table or columns, not both{hint}")

@@ -25,7 +25,7 @@ __all__ = ["CollectionDefinition", "CollectionEntry", "MetricCollection", "conte
 
 
 class PlanEntry(NamedTuple):
-    """A member of a collection: its definition, and the indices (`places`) of its states among the shared states."""
+    """A member of a collection: its definition, and the indices (`places`) of its states among the shared ones."""
 
     definition: Any
     places: tuple[int, ...]
@@ -64,7 +64,7 @@ class StatePlan:
         """Return the index of the state for a read (a state that a member needs, and the columns of its roles).
 
         If the plan already has a state that reads the same columns and can also contain what this member needs, that
-        state is shared, and widened if necessary. Otherwise a new state is added.
+        state is shared and, if necessary, widened. Otherwise a new state is added.
         """
         needs = _bound_needs(wanted)
         for i, read in enumerate(self.reads):
@@ -91,13 +91,13 @@ class StatePlan:
     def binding(self, entry: PlanEntry) -> Binding:
         """Return the binding (columns and options) of the task that contains a member.
 
-        A member that contains tasks itself, such as slices of tasks, cannot be in a task, so its binding is empty.
+        A member that itself contains tasks, such as slices of tasks, cannot be in a task, so its binding is empty.
         """
         own = [read.binding for read in entry.definition.reads]
         return PLAIN if any(b != PLAIN for b in own) else self.reads[entry.places[0]].binding
 
     def header(self) -> list[dict[str, Any]]:
-        """Return the members as JSON data."""
+        """Return the members as data that can be written as JSON."""
         return [
             {"name": n, "thing": e.definition.header()} | ({"task": b} if (b := self.binding(e).header()) else {})
             for n, e in self.entries.items()
@@ -123,7 +123,7 @@ class StatePlan:
                 for what in dict.fromkeys([*here, *there])
                 if canonical_json(here.get(what)) != canonical_json(there.get(what))
             ]
-        # States of two collections are matched by their index, so their metrics must also be in the same order.
+        # The states of two collections are matched by index, so the metrics must also be in the same order.
         if not differences and [*self.entries] != [*other.entries]:
             orders = (", ".join(plan.entries) for plan in (self, other))
             differences.append("the order of metrics is {} here and {} there".format(*orders))
@@ -131,7 +131,7 @@ class StatePlan:
 
 
 def _bound_needs(read: Read) -> list[Need]:
-    """Return the columns that the state of `read` needs, with the label values and the score scale of its task.
+    """Return the columns that the state of `read` needs, with the label values and score scale of its task.
 
     A column that the state can compute itself is returned as required. The state can then be shared with a metric that
     requires this column.
@@ -148,7 +148,7 @@ def _insert_metric_name(difference: str, name: str) -> str:
 def _bind_read(definition: Definition, read: Read, binding: Binding) -> Read:
     """Return `read` with its roles bound to the columns of a task.
 
-    Raise an error if the read already belongs to a task, or if the scale of the task differs from that of the metric.
+    Raise an error if the read already belongs to a task, or if the task's scale differs from the metric's.
     """
     if binding == PLAIN:
         return read
@@ -176,7 +176,7 @@ class CollectionEntry(NamedTuple):
     metric : Metric or None
         The metric; None for slices and other wrappers.
     states : tuple of State
-        The states that the member reads. They include the content that other members need.
+        The states that the member reads, including content that only other members need.
     binding : Binding
         Which column each role of the member reads, and the options of its task.
     definition : Definition
@@ -208,8 +208,8 @@ class CollectionAnswers(NamedAnswers):
     @property
     def explanation(self) -> dict[str, Any]:
         plan = self._plan
-        # `explain` shows numbers of the state (`State.facts`), such as its rows and its weight. A shared state may have
-        # other numbers than the state of the metric alone, so explain each metric with only the content that it needs.
+        # `explain` shows facts about the state (`State.facts`), such as its row count. Those of a shared state may differ
+        # from those of the metric's own state, so explain each metric with only the content that it needs.
         alone = {n: e.definition.read(plan.own_states(e, self._states)) for n, e in plan.entries.items()}
         return NamedAnswers(alone).explanation
 
@@ -278,7 +278,7 @@ class CollectionDefinition(Definition):
         return differences
 
     def positional_columns(self) -> tuple[str, ...]:
-        """Return the roles that `update` takes by position: the longest common prefix of the role lists of all metrics.
+        """Return the roles that `update` accepts by position: the longest common prefix of all metrics' role lists.
 
         Metrics whose task binds one of these roles to a column by name are not considered.
         """
@@ -347,8 +347,8 @@ class CollectionDefinition(Definition):
             for place, i, state in zip(
                 entry.places, old.definition.sources(entry.definition), coarse_states, strict=True
             ):
-                # If several metrics share a state, `own_states` has kept only the content that this metric needs, so
-                # the settings differ from those of the new state. Such a state has no setting `bits`, and coarsening
+                # If several metrics share a state, `own_states` keeps only the content that this metric needs, so the
+                # settings differ from those of the new state. Such a state has no setting `bits`, and coarsening
                 # does not change it, so take the shared state instead.
                 if new_states[place].settings != state.settings:
                     state = states[old.places[i]].narrow(new_states[place])
@@ -373,7 +373,7 @@ class MetricCollection(MetricContainer):
     Parameters
     ----------
     *metrics : metric, Task, Sliced, MetricCollection, list or dict of these
-        The metrics to compute. Dicts give names and can be nested: ``{"ctr": Task(...)}`` gives "ctr/auc". A collection
+        The metrics to compute. Dicts assign names and can be nested: ``{"ctr": Task(...)}`` gives "ctr/auc". A collection
         starts empty: it takes the settings of the metrics, not the rows that they have counted.
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or leave the row out and report how many were left out. The
@@ -436,7 +436,7 @@ CollectionDefinition.public = MetricCollection
 
 
 def contents_of(collection: MetricCollection) -> list[CollectionEntry]:
-    """Return every member of a collection, with its states and its binding."""
+    """Return every member of a collection, with its states and binding."""
     definition: Any = collection._accumulator.definition
     plan, states = definition.plan, collection._accumulator.states
     return [
@@ -458,8 +458,8 @@ def _rebuild_definition(items: Sequence[tuple[str, Definition, Binding]], on_inv
 def rename_number(number: str, definition: Definition, name: str) -> str:
     """Return the full name of one of the values of a member, such as "ctr/recall_each/0".
 
-    `number` is the name of the value if the member is used alone, such as "recall_each/0", and `name` is the name of
-    the member in the collection.
+    `number` is the value's name when the member is used alone, such as "recall_each/0", and `name` is the member's name
+    in the collection.
     """
     alone = isinstance(definition, MetricDefinition)
     return name + number.removeprefix(definition.name) if alone else f"{name}/{number}"

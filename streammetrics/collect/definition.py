@@ -1,4 +1,4 @@
-"""Definition: the settings of a metric, a collection or a wrapper, which say what to count and how to compute values."""
+"""Definition: the settings of a metric, collection or wrapper, which say what to count and how to compute values."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class MetricRead(NamedTuple):
 class Definition:
     """The settings of a metric, a collection or a wrapper: what to count, and how to compute values from the states.
 
-    A definition never changes, so several accumulators can share it. Methods that take states depend only on these
-    states and on the settings.
+    A definition never changes, so several accumulators can share it. The result of a method that takes states depends
+    only on these states and the settings.
 
     Attributes
     ----------
@@ -65,14 +65,14 @@ class Definition:
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or leave the row out and report how many were left out.
     memory_limit : int or None
-        The largest number of bytes that all cells (one for each slice) together may take; None for the default limit.
+        The maximum number of bytes that all cells (one for each slice) may use together; None for the default limit.
     unit : str or None
-        The column of the units, such as users, that intervals assume to be independent; None if they assume independent
-        rows.
+        The column of the units, such as users, that intervals assume to be independent; None if intervals assume
+        independent rows.
     is_single : bool
         Whether `compute` returns the value of one metric rather than a dict of values.
     levels : tuple of str
-        The columns of slices and windows, the outermost first.
+        The columns of slices and windows, outermost first.
     can_coarsen : bool
         Whether the histograms, if there are any, can be reduced to fewer buckets.
     """
@@ -103,7 +103,7 @@ class Definition:
 
     @property
     def name(self) -> str:
-        """The name that the object has in collections and tables."""
+        """The name of the object in collections and tables."""
         raise NotImplementedError
 
     @property
@@ -123,7 +123,7 @@ class Definition:
         return thing
 
     def with_on_invalid(self, on_invalid: str) -> Self:
-        """Return this definition with a new value of `on_invalid`; the definition itself if the value is the same."""
+        """Return this definition with a new value of `on_invalid`, or the definition itself if the value is the same."""
         if on_invalid == self.on_invalid:
             return self
         copy = object.__new__(type(self))
@@ -131,7 +131,7 @@ class Definition:
         return copy
 
     def header(self) -> dict[str, Any]:
-        """Return the settings as JSON data. Saved files contain these data, and digests are computed from them."""
+        """Return the settings as data that can be written as JSON. Saved files contain it, and digests are computed from it."""
         raise NotImplementedError
 
     @classmethod
@@ -148,7 +148,7 @@ class Definition:
         raise NotImplementedError
 
     def differences(self, other: Any) -> list[str]:
-        """Describe each difference between this definition and another one of the same kind, for error messages."""
+        """Describe each difference between this definition and another of the same kind, for error messages."""
         raise NotImplementedError
 
     def __getstate__(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ class Definition:
         return columns
 
     def positional_columns(self) -> tuple[str, ...]:
-        """Return the names of the columns that `update` takes by position."""
+        """Return the names of the columns that `update` accepts by position."""
         raise NotImplementedError
 
     # -- the answers --------------------------------------------------------------------------------------------------
@@ -188,11 +188,11 @@ class Definition:
         raise TypeError(f"{self.type_name} has no value of its own; use its total attribute")
 
     def metric_reads(self) -> dict[str, MetricRead] | None:
-        """Return every metric by name, with its state and columns; None if not all members are metrics."""
+        """Return every metric, keyed by name, with its state and columns; None if not all members are metrics."""
         return None
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
-        """Return a `Sample` for each scalar of each metric, from which comparisons and intervals are computed.
+        """Return a `Sample` for each scalar of each metric. Comparisons and intervals are computed from samples.
 
         The states may have any number of cells (such as slices). A sample contains the values in all cells and, if
         there are shards, jackknife replicates. A metric may consist of several scalars, such as one for each class.
@@ -224,14 +224,14 @@ class Definition:
         return None
 
     def seal(self, parts: int | None = None) -> Any:
-        """Return the definition of the copy that `sm.seal` makes, whose groups get no more rows.
+        """Return the definition of the copy that `sm.seal` makes, whose groups receive no more rows.
 
         `parts` is the number of partitions into which the groups are divided; None if the metrics declare this number.
         """
         return self
 
     def coarsen(self, bits: int) -> Any:
-        """Return a definition whose histograms have at most 2**bits buckets; without histograms, return this one."""
+        """Return a definition whose histograms have at most 2**bits buckets; if there are no histograms, return this one."""
         raise NotImplementedError
 
     def coarsen_states(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
@@ -242,9 +242,7 @@ class Definition:
         return [coarsen_state(s, bits) for s in states]
 
     def sources(self, new: Any) -> list[int]:
-        """Return where the states of the coarser definition `new` come from.
-
-        For each state of `new`, the list contains the index of the state of this definition from which it is computed.
+        """Return, for each state of the coarser definition `new`, the index of the state here from which it is computed.
         """
         return list(range(len(self.reads)))
 
@@ -274,7 +272,7 @@ def number_of_states(header: dict[str, Any]) -> int:
 
 
 def _find_class(header: dict[str, Any]) -> type[Definition]:
-    """Return the class of definitions that a header names; raise StateFormatError if no imported module defines it."""
+    """Return the definition class that a header names; raise StateFormatError if no imported module defines it."""
     kind = header["kind"]
     if kind not in kinds:
         raise StateFormatError(
@@ -290,7 +288,7 @@ long as its header; `_cached_kind` in `format.frame` keeps only a few small head
 
 
 def definition_of_frame_kind(kind: FrameKind) -> Any:
-    """Return the definition that the header of a frame (an object in the file format of the library) describes.
+    """Return the definition described by the header of a frame (an object in the library's file format).
 
     Frames with equal headers share one definition, because building it takes longer than decoding small states.
 

@@ -13,13 +13,13 @@ __all__ = ["atomic_write", "read"]
 
 
 def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], Any]) -> None:
-    """Write a file atomically: it replaces an existing file only when all of its bytes are on the disk.
+    """Write a file atomically: it replaces an existing file only once all its bytes are on disk.
 
-    If anything fails, the old file remains. If the path is a symbolic link, the link remains, and the file that it
-    points to is replaced. A path that is not a regular file, such as a pipe, is written directly.
+    If anything fails, the old file remains. If the path is a symbolic link, the link remains, and its target is
+    replaced. A path that is not a regular file, such as a pipe, is written directly.
 
-    This is a function with a callback rather than a context manager, because a Ctrl-C on the way into or out of a
-    context manager could leave the temporary file behind.
+    This is a function with a callback rather than a context manager, because a Ctrl-C on entering or leaving a context
+    manager could leave the temporary file behind.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ def atomic_write(path: str | os.PathLike[str], write: Callable[[BinaryIO], Any])
 def file_identity(path: str | os.PathLike[str]) -> tuple[int, int]:
     """Return a pair of numbers (device, inode) that identifies a file.
 
-    All paths of a file, such as a symbolic link and its target, have the same pair. Resolving the paths instead would
+    All paths to a file, such as a symbolic link and its target, yield the same pair. Resolving the paths instead would
     take 50 times as long.
     """
     status = os.stat(path)
@@ -94,7 +94,7 @@ def _add_path_to_errors(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Write the directory entries of a folder to the disk if possible, so that a renamed file survives a crash."""
+    """Flush a folder's directory entries to disk if possible, so that a renamed file survives a crash."""
     with suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

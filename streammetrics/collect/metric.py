@@ -106,7 +106,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         raise NotImplementedError(f"{type(self).__name__} does not implement make_state()")
 
     def of(self, state: Any) -> Any:
-        """Compute the value of a state with one cell (without slices), from nothing but the settings and the state.
+        """Compute the value of a state with one cell (without slices), using only the settings and the state.
 
         A float or a `Quotient` is exact except for one rounding. `Limits` contain the value and its certified bounds, and
         an array or a NamedTuple contains several values. None means that the value is undefined.
@@ -118,7 +118,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         return "no rows" if not state.facts().get("rows", 1) else None
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
-        """Return by how much to widen the bounds in `limits` on both sides to allow for rounded weights.
+        """Return how much to widen the bounds in `limits` on each side to allow for rounded weights.
 
         Each weight has a relative rounding error of at most `rounding`.
         """
@@ -127,7 +127,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def estimate(self, reading: Reading, method: str) -> Estimate | None:
         """Return the value with its standard error by `method`; None if the metric has no standard error.
 
-        The reading belongs to one cell or, if its values are arrays, to many cells (such as slices). `method` is one
+        The reading is that of one cell or, if its values are arrays, of many cells (such as slices). `method` is one
         of `about.interval_methods`.
         """
         return None
@@ -150,7 +150,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
 
     @property
     def name(self) -> str:
-        """The name that the metric has in collections and tables, such as "auc" or "precision@0.9"."""
+        """The name of the metric in collections and tables, such as "auc" or "precision@0.9"."""
         return self.about.tag
 
     # -- methods of every metric ---------------------------------------------------------------------------------------
@@ -179,9 +179,9 @@ class Metric(Settings, MetricLike, Generic[S, T]):
             reason = reading.reason or "0/0"
             warnings.warn(f"{self.name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
         elif may_be_wide(self, reading.state):
-            # A call of `bounds()` often follows, and it needs the value again, so the state caches the value. The state
-            # does not cache the whole reading: the reading refers to the state, and only the garbage collector could
-            # free such a cycle.
+            # The state caches the value, because a call to `bounds()`, which needs it again, often follows. The state does
+            # not cache the whole reading, because the reading refers to the state, and only the garbage collector
+            # could free such a cycle.
             reading.state.__dict__.setdefault("_raw_values", {})[identity_of(self)] = reading.raw_value
             warn_of_wide_values(wide_of(self, self.name, reading), accumulator.warned_wide, stacklevel=2)
         return value
