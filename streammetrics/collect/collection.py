@@ -97,7 +97,7 @@ class StatePlan:
         return PLAIN if any(b != PLAIN for b in own) else self.reads[entry.places[0]].binding
 
     def header(self) -> list[dict[str, Any]]:
-        """Return the members as data that can be written as JSON."""
+        """Return the members as JSON-compatible data."""
         return [
             {"name": n, "thing": e.definition.header()} | ({"task": b} if (b := self.binding(e).header()) else {})
             for n, e in self.entries.items()
@@ -208,8 +208,8 @@ class CollectionAnswers(NamedAnswers):
     @property
     def explanation(self) -> dict[str, Any]:
         plan = self._plan
-        # `explain` shows facts about the state (`State.facts`), such as its row count. Those of a shared state may differ
-        # from those of the metric's own state, so explain each metric with only the content that it needs.
+        # `explain` shows facts about the state (`State.facts`), such as its row count. Those of a shared state may
+        # differ from those of the metric's own state, so explain each metric with only the content that it needs.
         alone = {n: e.definition.read(plan.own_states(e, self._states)) for n, e in plan.entries.items()}
         return NamedAnswers(alone).explanation
 
@@ -373,8 +373,8 @@ class MetricCollection(MetricContainer):
     Parameters
     ----------
     *metrics : metric, Task, Sliced, MetricCollection, list or dict of these
-        The metrics to compute. Dicts assign names and can be nested: ``{"ctr": Task(...)}`` gives "ctr/auc". A collection
-        starts empty: it takes the settings of the metrics, not the rows that they have counted.
+        The metrics to compute. Dicts assign names and can be nested: ``{"ctr": Task(...)}`` gives "ctr/auc". A
+        collection starts empty: it takes the settings of the metrics, not the rows that they have counted.
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or leave the row out and report how many were left out. The
         default is "drop" if all metrics have "drop".

@@ -131,7 +131,7 @@ class Definition:
         return copy
 
     def header(self) -> dict[str, Any]:
-        """Return the settings as data that can be written as JSON. Saved files contain it, and digests are computed from it."""
+        """Return the settings as JSON-compatible data. Saved files contain it, and digests are computed from it."""
         raise NotImplementedError
 
     @classmethod
@@ -231,7 +231,7 @@ class Definition:
         return self
 
     def coarsen(self, bits: int) -> Any:
-        """Return a definition whose histograms have at most 2**bits buckets; if there are no histograms, return this one."""
+        """Return a definition whose histograms have at most 2**bits buckets, or this one if it has no histograms."""
         raise NotImplementedError
 
     def coarsen_states(self, new: Any, states: Sequence[State], bits: int) -> list[State]:
@@ -242,8 +242,7 @@ class Definition:
         return [coarsen_state(s, bits) for s in states]
 
     def sources(self, new: Any) -> list[int]:
-        """Return, for each state of the coarser definition `new`, the index of the state here from which it is computed.
-        """
+        """Return, for each state of the coarser definition `new`, the index here of the state that it is computed from."""
         return list(range(len(self.reads)))
 
 

@@ -179,9 +179,9 @@ class Metric(Settings, MetricLike, Generic[S, T]):
             reason = reading.reason or "0/0"
             warnings.warn(f"{self.name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
         elif may_be_wide(self, reading.state):
-            # The state caches the value, because a call to `bounds()`, which needs it again, often follows. The state does
-            # not cache the whole reading, because the reading refers to the state, and only the garbage collector
-            # could free such a cycle.
+            # The state caches the value, because a call to `bounds()`, which needs it again, often follows. The state
+            # does not cache the whole reading, because the reading refers to the state, and only the garbage
+            # collector could free such a cycle.
             reading.state.__dict__.setdefault("_raw_values", {})[identity_of(self)] = reading.raw_value
             warn_of_wide_values(wide_of(self, self.name, reading), accumulator.warned_wide, stacklevel=2)
         return value
@@ -197,7 +197,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def __repr__(self) -> str:
         """Return the settings and, for most metrics, the value: ``AUC(0.784112 +- 0.00003 proof, 90 rows)``.
 
-        "proof" marks a certified bound. Values of groups are left out, because computing them can take minutes.
+        "proof" marks a certified bound. Values of grouped metrics are left out, because computing them can take minutes.
         """
         settings = super().__repr__()
         accumulator = self.__dict__.get("_accumulator")
@@ -226,7 +226,7 @@ class ScoredLabels(Metric[S, T]):
         Parameters
         ----------
         y_true : array-like of shape (n,)
-            The labels, 0 or 1; or a mapping, data frame or Arrow table that contains the columns by name.
+            The labels, 0 or 1; or a mapping, data frame or Arrow table that contains all columns, keyed by name.
         y_score : array-like of shape (n,)
             The scores: probabilities, or scores on the scale given by the setting `scale`.
         **columns : array-like of shape (n,)
@@ -236,7 +236,7 @@ class ScoredLabels(Metric[S, T]):
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ; no row was counted. The message names the column, the row and the count.
+            A value is invalid, or lengths differ. No row is counted. The message names the column, the row and the count.
         CounterOverflowError
             There would be more than 2**62 rows, or a total weight above 2**42.
         """
@@ -245,7 +245,7 @@ class ScoredLabels(Metric[S, T]):
 
 
 def format_value(metric: Metric[Any, Any]) -> str:
-    """Return the value with the half-width of its bounds as a string, for `repr`."""
+    """Format the value, with the half-width of its bounds, for `repr`."""
     reading = reading_of(metric, metric.state)
     value = reading.value
     if not isinstance(value, float) or math.isnan(value):
@@ -356,7 +356,7 @@ class MetricDefinition(Definition):
         return samples_of(self.name, self.metric, states[0])
 
     def seal(self, parts: int | None = None) -> Definition:
-        # Only metrics of groups have the method `sealed_metric`. All other metrics stay unchanged.
+        # Only grouped metrics have the method `sealed_metric`. All other metrics are unchanged.
         sealed_metric = getattr(self.metric, "sealed_metric", None)
         return self if sealed_metric is None else MetricDefinition(sealed_metric(parts))
 
@@ -374,7 +374,7 @@ class MetricDefinition(Definition):
         # mean over rows has no `limit`.
         fewer = state.coarsen(bits) if "bits" in state.settings else state
         has_limit = "limit" in self.metric.settings and hasattr(fewer, "limit")
-        # `limit` is the largest number of rows that are stored exactly, without buckets. Its default depends on `bits`,
+        # `limit` is the maximum number of rows stored exactly, without buckets. Its default depends on `bits`,
         # so the value of the coarser state is passed explicitly.
         limit = {"limit": fewer.limit} if has_limit else {}
         return MetricDefinition(type(self.metric)(**(_constructor_arguments(self.metric) | {"bits": bits} | limit)))
@@ -408,13 +408,13 @@ def _constructor_arguments(metric: Metric[Any, Any]) -> dict[str, Any]:
 
 
 def _unpickle_definition(data: bytes) -> Definition:
-    """Return the definition from bytes in the file format of the library, for a class that pickle cannot find by name."""
+    """Return a definition from bytes in the library's file format, for a class that pickle cannot find by name."""
     opened = frame.Frame(data)
     return definition_of_header(opened.about, opened.read_states())  # type: ignore[no-any-return]
 
 
 class OpaqueMetric(Metric[Any, Any]):
-    """A saved metric whose class is unknown, because the package that defines the class is not imported.
+    """A saved metric whose class is unknown because the package that defines it is not imported.
 
     It can be loaded, merged and saved, but not computed.
     """
@@ -461,7 +461,7 @@ def definition_of_class(cls: type[Metric[Any, Any]], settings: dict[str, Any]) -
 def make_metric(tag: str, settings: dict[str, Any], state: State) -> Metric[Any, Any]:
     """Build a metric from its tag and settings.
 
-    `state` must have the settings of the state that the metric reads; the rows of `state` are ignored.
+    `state` must have the same settings as the state that the metric reads; its rows are ignored.
     """
     if not isinstance(tag, str):
         raise StateFormatError("the state is corrupt: the tag of a metric is not a string")

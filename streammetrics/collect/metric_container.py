@@ -34,8 +34,9 @@ class MetricContainer(MetricLike):
         ----------
         confidence : float or None
             Confidence level of the intervals. If you pass a level, the table prints every interval, or the reason why
-            there is no interval. By default the table prints only intervals that come from `Sharded`: other intervals
-            assume independent rows, but rows of one user are correlated. If you pass None, the table has no intervals.
+            there is none. By default, the table prints only intervals that come from `Sharded`: other intervals
+            assume independent rows, but rows from the same user are correlated. If you pass None, there are no
+            intervals.
         """
         accumulator = self._accumulator
         records = accumulator.answer().records(check_confidence(confidence))
@@ -57,7 +58,7 @@ class MetricContainer(MetricLike):
         return self._select({name: name for name in self._check_names(names)})
 
     def task(self, name: str) -> Self:
-        """Return a copy with the metrics of one task and their states. Their names lose the prefix of the task.
+        """Return a copy with the metrics of one task and their states. The task prefix is removed from their names.
 
         Examples
         --------

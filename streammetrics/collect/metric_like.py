@@ -1,4 +1,4 @@
-"""MetricLike: the methods that metrics, collections and wrappers such as slices share."""
+"""MetricLike: the methods shared by metrics, collections and wrappers such as slices."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ STATE_TEXT = canonical_json(STATE)
 
 
 class MetricLike(Plottable):
-    """A metric, or an object that is used like one: a collection, slices or windows."""
+    """A metric, or an object used like one: a collection, slices or windows."""
 
     _accumulator: Accumulator
 
     @property
     def name(self) -> str:
-        """The name that the object has in collections and tables."""
+        """The name of the object in collections and tables."""
         return self._accumulator.definition.name
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
@@ -45,8 +45,8 @@ class MetricLike(Plottable):
         Parameters
         ----------
         y_true : array-like of shape (n,), or table
-            Labels; or a mapping, data frame, Arrow table or record batch that contains all columns by name (other columns
-            are ignored). A single event may be passed as scalars: `update(1, 0.3)`, `update({"click": 1, "p": 0.3})`.
+            Labels; or a mapping, data frame, Arrow table or record batch that contains all columns, keyed by name (other
+            columns are ignored). A single event may be passed as scalars: `update(1, 0.3)`, `update({"click": 1, "p": 0.3})`.
             Several events may be passed as a list of such mappings.
         y_score : array-like of shape (n,)
             Scores.
@@ -56,9 +56,9 @@ class MetricLike(Plottable):
         Raises
         ------
         InvalidInputError
-            A column is missing, columns have different lengths, or a value is invalid. No row was counted.
+            A column is missing, columns have different lengths, or a value is invalid. No row is counted.
         MemoryLimitError
-            The cells (one for each slice) would need more memory than the memory limit. No row was counted.
+            The cells (one for each slice) would need more memory than the memory limit allows. No row is counted.
         """
         self._accumulator.update(y_true, y_score, columns)
         return self
@@ -69,9 +69,9 @@ class MetricLike(Plottable):
         Raises
         ------
         IncompatibleStateError
-            The other object has a different type or different settings, or a query of ranking metrics is the last in one
+            The other object has a different type or different settings, or a query in ranking metrics is the last in one
             object and the first in the other, so its rows are in both. The message names each difference. Both objects
-            are unchanged.
+            remain unchanged.
         MemoryLimitError
             The merged state would exceed the memory limit.
 
@@ -84,7 +84,7 @@ class MetricLike(Plottable):
         return self
 
     def subtract(self, other: Self) -> Self:
-        """Subtract rows that were counted before, such as rows whose labels were retracted.
+        """Subtract previously counted rows, such as rows whose labels were retracted.
 
         Parameters
         ----------
