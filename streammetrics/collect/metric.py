@@ -197,7 +197,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def __repr__(self) -> str:
         """Return the settings and, for most metrics, the value: ``AUC(0.784112 +- 0.00003 proof, 90 rows)``.
 
-        "proof" marks a certified bound. Values of grouped metrics are left out, because computing them can take minutes.
+        "proof" marks a certified bound. Values of grouped metrics are left out: computing them can take minutes.
         """
         settings = super().__repr__()
         accumulator = self.__dict__.get("_accumulator")
@@ -236,7 +236,7 @@ class ScoredLabels(Metric[S, T]):
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ. No row is counted. The message names the column, the row and the count.
+            A value is invalid, or lengths differ. No row is counted. The message names the column, row and count.
         CounterOverflowError
             There would be more than 2**62 rows, or a total weight above 2**42.
         """
@@ -388,7 +388,7 @@ class MetricDefinition(Definition):
         for name in cls.__qualname__.split("."):
             importable = getattr(importable, name, None)
         # Pickle finds a class by its module and name. If that fails for this class, pickle stores the metric in the
-        # file format of the library.
+        # library's file format.
         if importable is cls and cls is not OpaqueMetric:
             return definition_of_class, (cls, _constructor_arguments(self.metric))
         return _unpickle_definition, (frame.write_frame([r.state for r in self.reads], self.header()),)

@@ -45,9 +45,9 @@ class MetricLike(Plottable):
         Parameters
         ----------
         y_true : array-like of shape (n,), or table
-            Labels; or a mapping, data frame, Arrow table or record batch that contains all columns, keyed by name (other
-            columns are ignored). A single event may be passed as scalars: `update(1, 0.3)`, `update({"click": 1, "p": 0.3})`.
-            Several events may be passed as a list of such mappings.
+            Labels; or a mapping, data frame, Arrow table or record batch that contains all columns by name (other
+            columns are ignored). A single event may be passed as scalars: `update(1, 0.3)` or
+            `update({"click": 1, "p": 0.3})`. Several events may be passed as a list of such mappings.
         y_score : array-like of shape (n,)
             Scores.
         **columns : array-like of shape (n,)
@@ -69,9 +69,9 @@ class MetricLike(Plottable):
         Raises
         ------
         IncompatibleStateError
-            The other object has a different type or different settings, or a query in ranking metrics is the last in one
-            object and the first in the other, so its rows are in both. The message names each difference. Both objects
-            remain unchanged.
+            The other object has a different type or different settings, or a query in ranking metrics is the last in
+            one object and the first in the other, so its rows are in both. The message names each difference. Both
+            objects remain unchanged.
         MemoryLimitError
             The merged state would exceed the memory limit.
 
@@ -126,14 +126,15 @@ class MetricLike(Plottable):
         confidence : float
             The confidence level, between 0 and 1.
         method : str, optional
-            One of the interval methods of the metric; by default the first one. A ValueError lists the known ones.
+            One of the metric's interval methods; by default, the first one. For an unknown method, a ValueError lists
+            the known ones.
 
         Returns
         -------
         Interval
             Low, high, estimate, standard error, method, assumption, confidence and reason. If it assumes independent
-            rows, and users have several rows, it is too narrow (see `Sharded`). It does not cover the difference between
-            the value and its certified bounds.
+            rows but users have several rows each, it is too narrow (see `Sharded`). It does not cover the difference
+            between the value and its certified bounds.
         """
         check_confidence(confidence)
         return self._accumulator.answer().intervals(confidence, method)
@@ -154,7 +155,7 @@ class MetricLike(Plottable):
         return thing
 
     def digest(self) -> str:
-        """Return the SHA-256 hash of settings and content. Equal objects have equal digests on all machines."""
+        """Return the SHA-256 hash of the settings and content. Equal objects have equal digests on all machines."""
         return self._accumulator.digest()
 
     def to_bytes(self) -> bytes:
@@ -183,7 +184,7 @@ class MetricLike(Plottable):
 
 
 def warn_of(accumulator: Accumulator, answer: Answer, stacklevel: int) -> None:
-    """Warn of every value that is undefined or has wide certified bounds, but only once for each value."""
+    """Warn about every value that is undefined or has wide certified bounds, but only once for each value."""
     if wide := answer.wide:
         warn_of_wide_values(wide, accumulator.warned_wide, stacklevel=stacklevel + 1)
     for name, reason in answer.undefined_values():
@@ -202,7 +203,7 @@ def unpickle(definition: Definition, data: bytes) -> Any:
 
 
 def states_of(thing: MetricLike) -> tuple[State, ...]:
-    """Return the states of an object in canonical form, in which the order of rows makes no difference."""
+    """Return the states of an object in canonical form, which does not depend on the order of the rows."""
     return thing._accumulator.states
 
 
@@ -217,7 +218,7 @@ def columns_of(thing: MetricLike) -> dict[str, bool]:
 
 
 def nbytes(thing: MetricLike) -> int:
-    """Return the memory of the states of an object in bytes, including memory that is reserved for more rows."""
+    """Return the memory that an object's states use, in bytes, including memory reserved for more rows."""
     return thing._accumulator.nbytes
 
 
@@ -227,19 +228,20 @@ def empty_copy(thing: Any) -> Any:
 
 
 def with_states(thing: Any, states: Sequence[State] | None) -> Any:
-    """Return an object with the same settings and the given states; None means empty states."""
+    """Return an object with the same settings and with `states`; None means empty states."""
     definition = definition_of(thing)
     return definition.wrap(accumulate(definition, states))
 
 
 def merge_and_consume(metrics: Sequence[Any]) -> Any:
-    """Merge the metrics of all threads of one job into the first of these metrics, and return it.
+    """Merge the metrics of all threads of a job into the first of them, and return it.
 
     The result equals that of `merge`, but takes less time and memory. A cell, such as a slice, keeps its rows exactly
-    only up to a limit. If a cell exceeds the limit in all metrics together, its rows move to histogram buckets without
-    being sorted first. No other thread may use the metrics meanwhile. Afterwards, only the first metric may be used.
+    only up to a limit. If a cell's rows in all metrics together exceed the limit, they move to histogram buckets
+    without being sorted first. No other thread may use the metrics during the merge; afterwards, only the first may be
+    used.
 
-    The result does not record which queries were counted first and last, because the threads share the parts of the
+    The result does not record which queries were counted first and last, because the threads process the parts of the
     log in any order.
     """
     total, *others = metrics
@@ -273,10 +275,10 @@ def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:
     Returns
     -------
     dict of str to float
-        Values by name. A value has the name of its metric, such as "auc", or, in a collection with nested names, its
-        full name, such as "ctr/auc". For slices, the key of the slice comes first ("A/auc", "A/7/auc"). For arrays, the
-        index of the element comes last ("recall_each/0"). Curves and matrices are omitted. Loggers refuse some
-        characters, so "@" becomes "_at_", and every other character except letters, digits and ``_ . / -`` becomes "_".
+        The values, keyed by name. A value has the name of its metric, such as "auc", or, in a collection with nested
+        names, its full name, such as "ctr/auc". For slices, the slice key comes first ("A/auc", "A/7/auc"). For
+        arrays, the index of the element comes last ("recall_each/0"). Curves and matrices are omitted. Loggers refuse
+        some characters, so "@" becomes "_at_", and every other character except letters, digits and ``_ . / -`` becomes "_".
 
     Raises
     ------
@@ -294,9 +296,9 @@ def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:
 
 
 def seal(thing: Any, partition: tuple[int, int] | None = None) -> Any:
-    """Return a copy of constant size, in which sums over all groups replace the rows of the groups.
+    """Return a copy of constant size, in which sums over all groups replace the groups' rows.
 
-    No more rows can be added to these groups, so all rows of each group must have been counted already. The sealed
+    No more rows can be added to these groups, so all rows of each group must already have been counted. The sealed
     copies of all partitions can be merged; merging the same partition twice raises an error. An object without groups
     is copied unchanged.
 
@@ -340,7 +342,7 @@ def coarsen(thing: Any, bits: int) -> Any:
 
 
 def object_of_frame(saved: frame.Frame) -> Any:
-    """Decode the object that a frame (bytes in the file format of the library) contains.
+    """Decode the object in a frame (bytes in the library's file format).
 
     Raises
     ------

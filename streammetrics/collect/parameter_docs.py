@@ -21,8 +21,8 @@ class InheritedDocs:
     """The docstring of a class, with the parameters that only its base classes document, and with the cost of a metric.
 
     A setting that many metrics share is documented once, in the base class that declares it, and a cost is declared once,
-    in `about`. The help of every metric still shows both. The text is put together only when it is read, so that imports
-    take no time for it.
+    in `about`. The help of every metric still shows both. The text is assembled only when read, so it costs no
+    import time.
     """
 
     def __init__(self, own: str) -> None:
@@ -33,14 +33,14 @@ class InheritedDocs:
 
 
 def inherit_parameter_docs(cls: Any) -> None:
-    """Let the docstring of a class include the parameters that only base classes document, and the cost of a metric."""
+    """Make a class's docstring include the parameters that only its base classes document, and a metric's cost."""
     text = vars(cls).get("__doc__")
     if text:
         cls.__doc__ = InheritedDocs(text)
 
 
 def _complete_docs(cls: Any, text: str) -> str:
-    """Return the docstring `text` of a class, to which the parameters that only its base classes document are added."""
+    """Return a class's docstring `text` with the parameters added that only its base classes document."""
     before, own, after = _split_docstring(text)
     missing = settable_names(cls).difference(*(names for names, _ in own))
     added = []
@@ -80,7 +80,7 @@ def settable_names(cls: Any) -> set[str]:
 
 @cache
 def _split_docstring(text: str) -> tuple[str, list[tuple[list[str], str]], str]:
-    """Split a docstring at its section of parameters.
+    """Split a docstring at its parameters section.
 
     Returns the text before the section, a list of (names, text) with an item for each parameter, and the text after the
     section.

@@ -9,7 +9,7 @@ __all__ = ["Plottable"]
 
 
 class Plottable:
-    """An object with a method `plot`, which draws the chart that a report shows for the object."""
+    """An object with a `plot` method, which draws the chart that a report shows for the object."""
 
     def plot(self, ax: Any = None, *, label: str | None = None) -> Any:
         """Draw the chart that a report shows for this object, with matplotlib.
@@ -27,6 +27,6 @@ class Plottable:
             The axes of the chart; or an array of axes if a new figure has several charts. An object without a chart
             raises TypeError.
         """
-        # The module of plots imports the classes of metrics, which derive from this class. Importing it only on demand
-        # avoids a circular import.
+        # The plots module imports the metric classes, which derive from this class. Importing it only on demand avoids
+        # a circular import.
         return import_module("streammetrics.reports.plots").plot(self, ax, label=label)

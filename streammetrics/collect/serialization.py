@@ -1,4 +1,4 @@
-"""Save and load objects, and merge the results of many workers, given as objects, bytes or files."""
+"""Save and load objects, and merge the results of many workers, passed as objects, bytes or files."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ def from_bytes(data: bytes | bytearray | memoryview, kind: type[M], *, max_bytes
 def from_bytes(
     data: bytes | bytearray | memoryview, kind: type[Any] | None = None, *, max_bytes: int = MAX_BYTES
 ) -> Any:
-    """Decode a state, metric, collection, slices or bundle from the bytes of `to_bytes`.
+    """Decode a state, metric, collection, slices or bundle from bytes that `to_bytes` returned.
 
     Parameters
     ----------
     data : bytes
         The bytes. They may come from an untrusted source.
     kind : type, optional
-        The expected class, such as `Sliced`; an editor then knows the methods of the result.
+        The expected class, such as `Sliced`. Editors then know the methods of the result.
     max_bytes : int
-        The largest amount of memory, in bytes, that decoding may take.
+        The maximum amount of memory, in bytes, that decoding may use.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def save(thing: Any, path: str | os.PathLike[str]) -> Path:
     thing : object with `to_bytes`, or state
         The object to write.
     path : path
-        The file. If it is a symbolic link, the file that it points to is replaced. An existing file keeps its
+        The file. If it is a symbolic link, its target is replaced. An existing file keeps its
         permissions. If the process is killed, the old file remains, possibly along with a hidden temporary file
         ".streammetrics-..." in the same folder.
 
@@ -111,9 +111,9 @@ def load(path: str | os.PathLike[str], kind: type[Any] | None = None, *, max_byt
     path : path
         The file.
     kind : type, optional
-        The expected class, such as `Sliced`; an editor then knows the methods of the result.
+        The expected class, such as `Sliced`. Editors then know the methods of the result.
     max_bytes : int
-        The largest amount of memory, in bytes, that decoding may take.
+        The maximum amount of memory, in bytes, that decoding may use.
 
     Raises
     ------
@@ -148,15 +148,15 @@ def merge(parts: Iterable[Any], *more: Any, metrics: str = "same", max_bytes: in
         For collections, and for slices and windows of collections. "same": all parts must have the same metrics.
         "common": only the metrics that all parts have are merged.
     max_bytes : int
-        The largest amount of memory, in bytes, that decoding a single part may take.
+        The maximum amount of memory, in bytes, that decoding a single part may use.
 
     Raises
     ------
     TypeError
         A part is not an object, bytes or path that can be merged, or the parts are not in one iterable.
     IncompatibleStateError
-        Two parts have different settings, a file or an object is passed twice, or a query of ranking metrics is the last
-        of one part and the first of another. The message names each difference, and the file if there is one.
+        Two parts have different settings, a file or an object is passed twice, or a query in ranking metrics is the
+        last in one part and the first in another. The message names each difference, and the file if there is one.
     StateFormatError
         Bytes or a file do not contain a readable object.
 
@@ -177,14 +177,14 @@ def merge(parts: Iterable[Any], *more: Any, metrics: str = "same", max_bytes: in
     >>> sm.merge(parts).compute()
     0.75
     """
-    # `more` is always empty in a valid call. Without this parameter, Python's error would not say how to call `merge`.
+    # `more` is empty in every valid call. Without this parameter, Python's error would not say how to call `merge`.
     if more:
         raise TypeError(
             f"merge() expects one iterable of parts, as in sm.merge([a, b]), found {1 + len(more)} arguments"
         )
     if metrics not in ("same", "common"):
         raise ValueError(f'metrics must be "same" or "common", not {metrics!r}')
-    # A `Sliced` object is iterable, but iterating over it yields keys of slices, which cannot be merged.
+    # A `Sliced` object is iterable, but iterating over it yields slice keys, which cannot be merged.
     if isinstance(parts, (*BYTES, *PATHS, MetricLike)) or not isinstance(parts, Iterable):
         raise TypeError(
             f"merge() expects an iterable of parts, such as [a, b], found an object of class {type(parts).__name__}"
@@ -201,8 +201,8 @@ def merge(parts: Iterable[Any], *more: Any, metrics: str = "same", max_bytes: in
 def _merge_part(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
     """Merge a part into the total, and return the total.
 
-    The first part becomes the total. A `fresh` part was just loaded, so nobody else uses it; any other part is copied
-    first. `metrics` is as in `merge`.
+    The first part becomes the total. A `fresh` part has just been loaded, so nothing else uses it; any other part is
+    copied first. `metrics` is as in `merge`.
     """
     if total is None:
         return thing if fresh or isinstance(thing, State) else thing.copy()
@@ -224,7 +224,7 @@ def _wrap_collections_alike(total: Any, thing: Any) -> bool:
 
 
 def _wrapper_kinds(definition: Definition) -> list[str]:
-    """Return the kinds of nested definitions, the outermost first."""
+    """Return the kinds of nested definitions, outermost first."""
     inner = getattr(definition, "inner", None)
     return [definition.kind] if inner is None else [definition.kind, *_wrapper_kinds(inner)]
 
@@ -271,7 +271,7 @@ LoadedPart = tuple[Any, bool, Any]
 
 
 def _iterate_parts(parts: Iterable[Any], max_bytes: int) -> Iterator[LoadedPart]:
-    """Yield (object, whether it was just loaded, path of its file) for all parts.
+    """Yield (object, whether it has just been loaded, path of its file) for each part.
 
     Consecutive saved parts with equal headers form a run. A run is merged as bytes and yielded as one object, which is
     much faster than building an object for each part.
@@ -315,7 +315,7 @@ def _check_new(part: Any, parts_so_far: dict[Any, Any]) -> None:
     elif isinstance(part, MetricLike):
         reference = parts_so_far.get(id(part))
         again, name = reference is not None and reference() is part, f"the same {type(part).__name__}"
-        # After an object is freed, another one may get the same id. The weak reference shows whether it is still the
+        # After an object is freed, another may receive the same id. The weak reference shows whether it is still the
         # same object.
         parts_so_far[id(part)] = weakref.ref(part)
     else:
@@ -344,7 +344,7 @@ def _merge_run(run: list[_SavedPart]) -> Iterator[LoadedPart]:
 def _merge_frames(run: list[_SavedPart]) -> Any:
     """Merge the parts of a run as bytes.
 
-    Returns None if that fails and a part is a file, so that the caller merges the parts one by one, and the error names
+    Returns None if that fails and a part is a file, so that the caller merges the parts one by one and the error names
     the file.
     """
     try:
@@ -357,7 +357,7 @@ def _merge_frames(run: list[_SavedPart]) -> Any:
 
 
 def _join_ends(merged: Any, run: list[_SavedPart]) -> Any:
-    """Return `merged` with the IDs of the first and the last queries of all parts.
+    """Return `merged` with the IDs of the first and last queries of all parts.
 
     Raises IncompatibleStateError if the last query of one part is the first of another.
     """

@@ -24,10 +24,10 @@ class Task:
     Parameters
     ----------
     metrics : metric, list or dict of metrics
-        The metrics to compute; a dict gives their names.
+        The metrics to compute; a dict assigns names.
     y_true, y_score, y_pred, value, sample_weight, group, query : str, optional
         The columns to read for these roles; by default, the columns of the same names. A tuple or list of names stands
-        for a key of several columns (`group` and `query`) or a matrix (`y_true`, `y_score` and `y_pred`).
+        for a multi-column key (`group` and `query`) or a matrix (`y_true`, `y_score` and `y_pred`).
     where : str, optional
         A 0/1 column: rows with 0 are left out, and their number is reported. For example, ``where="click"`` restricts a
         conversion rate to clicked rows.
@@ -37,11 +37,11 @@ class Task:
     pos_label : optional
         The value of positive labels; all other values are negative.
     negative_rate : float, optional
-        The share of negatives kept in a down-sampled log, in (0, 1].
+        The fraction of negatives kept in a down-sampled log, in (0, 1].
     corrects : {"score", "rows", "both"}, optional
         How to undo the down-sampling, with r = `negative_rate`. "score" replaces each score p by p / (p + (1 - p) / r),
         for a model that was trained on down-sampled rows. Metrics that depend only on the order of scores (AUC, curves,
-        GroupAUC) use the scores unchanged, and correct their thresholds. "rows" gives negatives the weight 1 / r, for a
+        GroupAUC) use the scores unchanged and correct their thresholds. "rows" gives negatives the weight 1 / r, for a
         log that was down-sampled. "both" does both.
     scale : {"probability", "logit"}
         The scale of the scores, which determines how they are corrected. If a metric has a setting `scale`, both must
@@ -109,7 +109,7 @@ class Task:
 
 
 def containable_definition(metric: MetricLike, binding: Binding) -> Definition:
-    """Return the definition of a metric that is to become a member of a collection.
+    """Return the definition of a metric that will become a member of a collection.
 
     Raises an error if a collection cannot contain the metric, or if the options of the task do not fit the metric.
     """
@@ -133,7 +133,7 @@ def containable_definition(metric: MetricLike, binding: Binding) -> Definition:
 def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterator[tuple[str, Definition, Binding]]:
     """Yield (full name, definition, binding) for each metric in nested lists, dicts and tasks.
 
-    `binding` contains the columns of the task around the metrics, and `prefix` is the beginning of their full names.
+    `binding` contains the columns of the surrounding task, and `prefix` is the start of the full names.
     """
     if isinstance(metrics, MetricLike):
         definition = containable_definition(metrics, binding)
@@ -161,7 +161,7 @@ def flatten(metrics: Any, binding: Binding = PLAIN, prefix: str = "") -> Iterato
 
 
 def resolve_on_invalid(on_invalid: str | None, definitions: Iterable[Definition]) -> str:
-    """Return the rule for invalid rows: `on_invalid`, or if that is None, "drop" if all definitions say "drop"."""
+    """Return `on_invalid`; if it is None, return "drop" if all definitions have "drop", otherwise "raise"."""
     if on_invalid is None:
         return "drop" if all(one.on_invalid == "drop" for one in definitions) else "raise"
     if on_invalid not in ("raise", "drop"):

@@ -37,7 +37,7 @@ from .sharded import Sharded
 
 __all__ = ["FalseAlarms", "aa"]
 
-# Never change the salt: the same seed must always give the same arms. Shards and samples use other salts, so that arms are
+# Never change the salt: the same seed must always yield the same arms. Shards and samples use other salts, so arms are
 # independent of both.
 SALT = 0x4141544553540001
 CHUNK = 1 << 15
@@ -49,7 +49,7 @@ Ints = NDArray[np.int64]
 
 
 class FalseAlarms(NamedTuple):
-    """The false alarm rate of a metric: the share of comparisons of equal arms that show a significant difference.
+    """The false alarm rate of a metric: the fraction of comparisons of equal arms that show a significant difference.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class FalseAlarms(NamedTuple):
     unit : str
         The column whose values the intervals assume to be independent, such as "user"; "row" if every row is a unit.
     rate : float
-        The share of comparisons whose interval does not contain 0; NaN if there is no interval.
+        The fraction of comparisons whose interval excludes 0; NaN if there is no interval.
     expected : float
         The expected rate: 1 - confidence.
     compared : int
@@ -116,13 +116,13 @@ def aa(
     """Assign the units of a log to random arms many times, and count how often the arms seem to differ.
 
     All arms are equal, so valid intervals exclude 0 in a fraction 1 - confidence of the comparisons. The function needs
-    the rows of the log: sharded states no longer contain units, and random arms of whole shards would not detect a
+    the rows of the log: sharded states no longer contain units, and assigning whole shards to arms would not detect a
     wrong unit.
 
     Parameters
     ----------
     table : table, or iterable of tables
-        A mapping, data frame, Arrow table or record batch; or several of them, each of which is read once.
+        A mapping, data frame, Arrow table or record batch; or several of these, each of which is read once.
     unit : str
         The column of the units that are assigned to arms, such as users.
     metrics : metric, Task, MetricCollection, or list or dict of metrics
@@ -130,9 +130,9 @@ def aa(
     runs : int
         The number of random assignments.
     arms : int
-        The number of arms. Every other arm is compared with the first one.
+        The number of arms. Every other arm is compared with the first.
     rows : bool
-        Whether to also report the rates with every row as a unit of its own, which is usually wrong.
+        Whether to also report the rates if every row were a unit of its own, which is usually wrong.
     confidence : float
         The confidence level of the intervals.
     shards, shard_bits : int
@@ -145,8 +145,8 @@ def aa(
     Returns
     -------
     list of FalseAlarms
-        The false alarm rates by `unit`, one for each metric, or for each number of a metric with several numbers. With
-        `rows`, the rates by row follow in the same order.
+        The false alarm rates by `unit`: one for each metric, or several for a metric with several values. With `rows`,
+        the rates by row follow in the same order.
 
     Raises
     ------
@@ -195,7 +195,7 @@ def aa(
     salts = hashes_of(np.arange(runs, dtype=np.int64) + seed * runs, SALT).tolist()
     first = 0
     for batch, ids in _batches(table, unit):
-        # Update a copy with a batch of zero rows, which raises an error if a column is missing.
+        # Update a copy with an empty batch, which raises an error if a column is missing.
         sharded.copy().update({n: _slice_column(batch.raw(n), slice(0, 0)) for n in batch.names})
         for some in _split_rows(batch, len(ids), blocks):
             columns = {name: _slice_column(batch.raw(name), some) for name in batch.names}
@@ -233,7 +233,7 @@ def _reads(sharded: Sharded, units: Sequence[str], runs: int) -> list[Read]:
 
 
 def _batches(table: Any, unit: str) -> Iterator[tuple[Batch, Ints]]:
-    """Yield each table as a batch, and the ID of the unit in each row of the batch."""
+    """Yield each table as a batch, with the unit ID of each of its rows."""
     alone = not isinstance(table, (list, tuple)) and as_columns(table) is not None
     tables: Iterable[Any] = [table] if alone else table
     for one in tables:
@@ -274,7 +274,7 @@ def _shift_row_numbers(first: int) -> Iterator[None]:
 
 
 def _slice_column(column: Any, rows: slice) -> Any:
-    """Return a range of rows of a column, such as a pandas or Arrow column, with the same type."""
+    """Return a range of rows of a column, such as a pandas or Arrow column, as the same type."""
     if hasattr(column, "iloc"):
         return column.iloc[rows]
     if hasattr(column, "slice"):
@@ -283,7 +283,7 @@ def _slice_column(column: Any, rows: slice) -> Any:
 
 
 def _assign_arms(ids: Ints, salt: int, arms: int) -> Ints:
-    """Return the arm of each row, which follows from the hash of the row's unit.
+    """Return the arm of each row, determined by the hash of the row's unit.
 
     The upper 32 bits of the hash, divided by 2**32, are a fraction below 1. The arm is this fraction times the number of
     arms, rounded down.
@@ -295,7 +295,7 @@ def _assign_arms(ids: Ints, salt: int, arms: int) -> Ints:
 
 
 def _merge_runs(states: Sequence[State]) -> State:
-    """Merge the states of all runs into one state, whose axes are run, arm and shard."""
+    """Merge the states of all runs into one state with the axes run, arm and shard."""
     first = states[0]
     axes = Axis(("run",)), Axis(("arm",)), first.axes[1]
     with_run = []
@@ -310,7 +310,7 @@ def _merge_runs(states: Sequence[State]) -> State:
 
 
 def _count_false_alarms(sharded: Sharded, states: Sequence[State], name: str, alpha: float) -> list[FalseAlarms]:
-    """Return the false alarm rate of each metric. A metric that returns several numbers has a rate for each of them.
+    """Return the false alarm rate of each metric. A metric that returns several numbers has a rate for each.
 
     `name` is the unit column, and `alpha` is 1 - confidence.
     """
@@ -335,7 +335,7 @@ def _count_false_alarms(sharded: Sharded, states: Sequence[State], name: str, al
 
 
 def _pair_arms(total: State) -> tuple[list[int], list[int]]:
-    """Return the cells to compare in all runs as two lists of indices: arm 0, and the arm that is compared with it.
+    """Return the cells to compare in all runs as two lists of indices: those of arm 0, and those of the other arms.
 
     A pair of arms is left out if one of them has no rows.
     """

@@ -34,21 +34,21 @@ Ints = NDArray[np.int64]
 
 
 class AxisDefinition(Definition):
-    """The definition of a metric, a collection or a wrapper in every cell of an axis, such as every slice.
+    """The definition of a metric, collection or wrapper in every cell of an axis, such as every slice.
 
-    A subclass sets `kind`, its name in saved files. It implements `name`, and converts itself to and from the header of
-    a saved file with `header` and `of_header`.
+    A subclass sets `kind`, its name in saved files. It implements `name`, as well as `header` and `of_header`, which
+    convert it to and from the header of a saved file.
 
     Parameters
     ----------
     inner : Definition
         The definition in every cell.
     axis : Axis
-        The axis; it comes in front of the axes of `inner`.
+        The axis; it precedes the axes of `inner`.
     on_invalid : {"raise", "drop"}
         Whether an invalid row raises an error, or is left out and reported.
     memory_limit : int
-        The largest number of bytes that all cells together may take.
+        The maximum number of bytes that all cells together may use.
     """
 
     rest: ClassVar[str] = "(other)"
@@ -106,7 +106,7 @@ class AxisDefinition(Definition):
         return tuple(map(self.add_axis, self.inner.reads))
 
     def add_axis(self, read: Read) -> Read:
-        """Return a read (a state and its columns) of the inner definition, with this axis in front of its other axes.
+        """Return a read (a state and its columns) of the inner definition with this axis added before its other axes.
 
         Raise ValueError if the inner object is already sliced by the same column.
         """
@@ -123,7 +123,7 @@ class AxisDefinition(Definition):
 
     @classmethod
     def inner_of_header(cls, header: dict[str, Any], states: Sequence[State]) -> Any:
-        """Build the inner definition from the header of a saved wrapper and from the states of the wrapper."""
+        """Build the inner definition from a saved wrapper's header and states."""
         return definition_of_header(header["inner"], [s.empty_copy(s.axes[1:]) for s in states])
 
     @classmethod
@@ -156,16 +156,16 @@ class AxisDefinition(Definition):
         self.inner.check_states(states)
 
     def places(self, states: Sequence[State]) -> Places:
-        """Return a dict that maps each key to the indices of its cells: a list with one array for each state.
+        """Return the indices of the cells of each key, as a list with one array for each state.
 
         The keys are sorted. `REST`, which stands for all cells that are not kept, is last. Callers may change the dict.
         """
         # States are immutable, so the first state caches the result.
         cache: dict[Any, Any] = states[0].__dict__.setdefault("_places", {})
-        # A wrapper of another class returns other keys for the same states, so the class is part of the cache key.
+        # Wrappers of different classes return different keys for the same states, so the class is part of the cache key.
         cache_key = (type(self), len(self.axis.names), *map(id, states[1:]))
         if cache_key not in cache:
-            # The cache also keeps the states alive. Otherwise a new state could get the `id` of a deleted one.
+            # The cache also keeps the states alive. Otherwise, a new state could receive the `id` of a deleted one.
             cache[cache_key] = states[1:], self.find_places(states)
         return dict(cache[cache_key][1])
 
@@ -231,7 +231,7 @@ class AxisDefinition(Definition):
 
 
 class AxisWrapper(MetricContainer):
-    """A metric, a collection or a wrapper in every cell of an axis; a mapping from keys to such objects.
+    """A metric, collection or wrapper in every cell of an axis; a mapping from keys to such objects.
 
     If no cell has the key `name`, ``wrapper[name]`` returns all cells of the metric or task with this name. Use `task`
     for a task whose name may also be the key of a cell.
@@ -239,7 +239,7 @@ class AxisWrapper(MetricContainer):
 
     @property
     def memory_limit(self) -> int | None:
-        """The largest number of bytes that all cells, such as slices, together may take."""
+        """The maximum number of bytes that all cells together, such as slices, may use."""
         return self._accumulator.definition.memory_limit
 
     @property
@@ -311,7 +311,7 @@ class AxisWrapper(MetricContainer):
         return wrapper
 
     def _summary(self, cells: str) -> str:
-        """Return the number of cells and the memory as text, for `repr`."""
+        """Format the number of cells and the memory use, for `repr`."""
         return f"{len(self)} {cells}, {self._accumulator.nbytes / 2**20:.1f} MiB"
 
 
@@ -324,15 +324,15 @@ def inner_of(metric: Metrics, on_invalid: str | None) -> Any:
 def object_of_cells(definition: AxisDefinition, states: Sequence[State]) -> Any:
     """Return a new object of the inner definition, whose states are those of one cell or the sums of several cells."""
     inner = definition.inner.with_on_invalid(definition.on_invalid)
-    # A state has some arrays only if one of its cells needs them. `canonicalize` removes those that this cell does not
+    # Some arrays exist only because another cell needs them. `canonicalize` removes those that this cell does not
     # need. The result then equals an object that counted only the rows of this cell.
     return inner.wrap(accumulate(inner, [s.canonicalize() for s in states]))
 
 
 def _drop_axes(definition: Any, names: set[str], first: bool = True) -> Any:
-    """Return the definition without inner slices and windows by the columns `names`; the outermost axis stays.
+    """Return the definition without inner slices and windows by the columns `names`; the outermost axis remains.
 
-    `first` says whether the axis of this definition is the outermost one.
+    `first` says whether this definition's axis is the outermost.
     """
     if not isinstance(definition, AxisDefinition):
         return definition

@@ -22,7 +22,7 @@ __all__ = ["Bundle", "BundleAccumulator", "BundleDefinition"]
 
 
 class BundleAnswers(NamedAnswers):
-    """The values, intervals and tables of all objects of a bundle, by name."""
+    """The values, intervals and tables of all objects in a bundle, keyed by name."""
 
     def numbers(self) -> NamedNumbers:
         for name, answer in self.answers.items():
@@ -30,16 +30,16 @@ class BundleAnswers(NamedAnswers):
 
 
 class BundleAccumulator(Accumulator):
-    """The accumulators of the objects of a bundle, which are merged and saved as one.
+    """The accumulators of the objects in a bundle, merged and saved as one.
 
     Parameters
     ----------
     definition : BundleDefinition
-        The definition of each object, by name.
+        The definition of each object, keyed by name.
     states : sequence of State, optional
-        The initial states of all objects, one object after the other.
+        The initial states of all objects, one object after another.
     parts : mapping of str to Accumulator, optional
-        The accumulators by name; by default new ones.
+        The accumulators, keyed by name; by default, new ones.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class BundleDefinition(Definition):
     Parameters
     ----------
     definitions : mapping of str to Definition
-        The definition of each object, by name.
+        The definition of each object, keyed by name.
     """
 
     kind = "bundle"
