@@ -278,7 +278,8 @@ def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:
         The values, keyed by name. A value has the name of its metric, such as "auc", or, in a collection with nested
         names, its full name, such as "ctr/auc". For slices, the slice key comes first ("A/auc", "A/7/auc"). For
         arrays, the index of the element comes last ("recall_each/0"). Curves and matrices are omitted. Loggers refuse
-        some characters, so "@" becomes "_at_", and every other character except letters, digits and ``_ . / -`` becomes "_".
+        some characters, so "@" becomes "_at_", and any other character except letters, digits and ``_ . / -``
+        becomes "_".
 
     Raises
     ------

@@ -335,7 +335,7 @@ def _count_false_alarms(sharded: Sharded, states: Sequence[State], name: str, al
 
 
 def _pair_arms(total: State) -> tuple[list[int], list[int]]:
-    """Return the cells to compare in all runs as two lists of indices: those of arm 0, and those of the other arms.
+    """Return the cells to compare in all runs as two lists of indices: arm 0, and the arm compared with it.
 
     A pair of arms is left out if one of them has no rows.
     """

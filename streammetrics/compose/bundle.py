@@ -121,7 +121,7 @@ class BundleDefinition(Definition):
         self.definitions = dict(definitions)
 
     def having(self, definitions: Mapping[str, Definition]) -> Self:
-        """Return a definition of the same class with these definitions of objects."""
+        """Return a definition of the same class with these object definitions."""
         return type(self)(definitions)
 
     @property
@@ -177,7 +177,7 @@ class BundleDefinition(Definition):
             definition.check_states(mine)
 
     def _pair_with_states(self, states: Sequence[State]) -> Iterator[tuple[tuple[str, Definition], list[State]]]:
-        """Yield the name and definition of each object, together with its own states out of `states`."""
+        """Yield the name and definition of each object, together with its share of `states`."""
         rest = list(states)
         for item in self.definitions.items():
             n = len(item[1].reads)
@@ -201,12 +201,12 @@ class BundleDefinition(Definition):
 
 
 class Bundle(Mapping[str, Any], MetricLike):
-    """Metrics, collections and slices by name, saved and merged as one.
+    """Named metrics, collections and slices, saved and merged as one.
 
     Parameters
     ----------
     things : mapping of str to Metric, MetricCollection, Sliced or Bundle
-        The objects by name. The bundle contains the objects themselves, not copies, so each may occur only once.
+        The objects, keyed by name. The bundle contains the objects themselves, not copies, so each may occur only once.
 
     Examples
     --------
@@ -286,7 +286,7 @@ BundleDefinition.public = Bundle
 
 
 def _add_name_to_errors(name: str, change: StateChange) -> StateChange:
-    """Return a change of states (a merge or subtraction) whose error messages begin with the name of the object."""
+    """Return a change of states (a merge or subtraction) whose error messages start with the object's name."""
 
     def how(states: tuple[State, ...]) -> Sequence[State]:
         try:

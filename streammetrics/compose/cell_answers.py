@@ -1,4 +1,4 @@
-"""CellAnswers: values, bounds, intervals and tables of all cells, such as slices, by key.
+"""CellAnswers: values, bounds, intervals and tables of all cells, such as slices, keyed by cell key.
 
 If each key has one cell for each metric, all cells are computed together, which is faster than one by one.
 """
@@ -31,12 +31,12 @@ Places = dict[Any, list[NDArray[np.int64]]]
 
 
 class CellAnswers(Answer):
-    """Values, bounds, intervals and tables of all cells of an axis, by key.
+    """Values, bounds, intervals and tables of all cells of an axis, keyed by cell key.
 
     Parameters
     ----------
     definition : AxisDefinition
-        The definition of the wrapper. It contains the axis, and the definition of the object in each cell (`inner`).
+        The definition of the wrapper. It contains the axis and the definition of the object in each cell (`inner`).
     states : sequence of State
         The states of all metrics. Their first axis is the axis of the definition.
     """
@@ -52,19 +52,19 @@ class CellAnswers(Answer):
         return {k: at for k, at in self.definition.places(self.states).items() if k != REST}
 
     def cell_answer(self, at: Sequence[NDArray[np.int64]]) -> Answer:
-        """Return one answer for several cells together; `at` holds an array of cell indices for each state."""
+        """Return a single answer for several cells; `at` contains an array of cell indices for each state."""
         states = [s.drop_leading_axes(p, 1) for s, p in zip(self.states, at, strict=True)]
         answer: Answer = self.inner.read(states)
         return answer
 
     @cached_property
     def answers_by_key(self) -> dict[Any, Answer]:
-        """A mapping from each key to its answer. Each answer is computed separately."""
+        """The answer for each key. Each answer is computed separately."""
         return {unwrap_key(key): self.cell_answer(at) for key, at in self.places.items()}
 
     @cached_property
     def metrics(self) -> dict[str, MetricRead] | None:
-        """The metrics by name, if all cells can be computed together; otherwise None.
+        """The metrics, keyed by name, if all cells can be computed together; otherwise None.
 
         This is possible if each key has exactly one cell in the state of each metric.
         """
@@ -77,13 +77,13 @@ class CellAnswers(Answer):
 
     @cached_property
     def readings(self) -> dict[str, CellReadings]:
-        """The values and bounds of all cells, by metric; empty if the cells cannot be computed together."""
+        """The values and bounds of all cells for each metric; empty if the cells cannot be computed together."""
         return {n: CellReadings(m.metric, self.states[m.place]) for n, m in (self.metrics or {}).items()}
 
     def group_by_key(self, of_cells: dict[str, list[Any]]) -> dict[Any, Any]:
-        """Convert a list for each metric, with one item for each cell, to a dict by key.
+        """Regroup values from a list of cells for each metric to a dict keyed by cell key.
 
-        If there are several metrics, the value of each key is a dict by metric name.
+        If there are several metrics, the value for each key is a dict from metric names to values.
         """
         metrics = self.metrics or {}
         if self.inner.is_single:
@@ -140,15 +140,15 @@ class CellAnswers(Answer):
         return self.records_of(self.definition.places(self.states), confidence)
 
     def records_of(self, places: Places, confidence: float | None) -> list[dict[str, Any]]:
-        """Return the rows of a table for the keys of `places` as dicts, in the order of these keys."""
+        """Return the table rows for the keys of `places`, as dicts, in the order of these keys."""
         check_levels(self.definition.axis.names)
         metrics, readings = self.metrics or {}, self.readings
         values, bounds = {n: c.values for n, c in readings.items()}, {n: c.bounds for n, c in readings.items()}
         intervals = {} if confidence is None or not metrics else self._intervals_of_cells(confidence)
         out = []
         for key, at in places.items():
-            # A key, such as `REST`, may have no cell in the state of some metric. In that case, the table rows of this
-            # key are computed separately.
+            # A key, such as `REST`, may have no cell in the state of some metric. In that case, its table rows are
+            # computed separately.
             if metrics and all(len(at[m.place]) for m in metrics.values()):
                 rows = self._build_rows(metrics, values, bounds, intervals, at)
             else:
@@ -161,7 +161,7 @@ class CellAnswers(Answer):
         return {n: c.intervals(confidence) for n, c in self.readings.items()} if intervals is None else intervals
 
     def _key_columns(self, key: tuple[Any, ...]) -> dict[str, Any]:
-        """Return the part of a table row that contains the key, as a dict by column name."""
+        """Return the part of a table row that contains the key, as a dict from column names to values."""
         names = self.definition.axis.names
         if key == REST:
             return dict.fromkeys(names, self.definition.rest) | {"other": True}
@@ -182,5 +182,5 @@ class CellAnswers(Answer):
 
 
 def unwrap_key(key: tuple[Any, ...]) -> Any:
-    """Return the only element of a key that has one column; return a key of several columns unchanged."""
+    """Return the only element of a one-column key; return a key of several columns unchanged."""
     return key[0] if len(key) == 1 else key

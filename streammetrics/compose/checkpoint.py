@@ -1,6 +1,6 @@
-"""Checkpoint: the state of an unfinished pass over a log, from which the pass can continue.
+"""Checkpoint: the state of an unfinished pass over a log, from which the pass can resume.
 
-A checkpoint also records which parts of the log were counted, and the identity of the log.
+A checkpoint also records the identity of the log and which of its parts were counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ranges = Sequence[Sequence[int]]
 
 
 class LogIdentity(NamedTuple):
-    """The identity of a log. A pass continues only from a checkpoint of the same log. Digests are SHA-256.
+    """The identity of a log. A pass resumes only from a checkpoint of the same log. Digests are SHA-256.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ class LogIdentity(NamedTuple):
     cut: str
 
     def differences(self, now: LogIdentity) -> str:
-        """Describe the most basic difference between this log and the log `now`; an empty string means no difference.
+        """Describe the most basic difference between this log and `now`; return an empty string if there is none.
 
-        For example, if different files are read, differences in their sizes are not reported.
+        For example, if the file names differ, differences in file sizes are not reported.
         """
         if self.names != now.names:
             return (
@@ -73,7 +73,7 @@ class CheckpointAccumulator(Accumulator):
         self, definition: Any, states: Sequence[State] | None = None, total: Accumulator | None = None
     ) -> None:
         if total is None and states is None:
-            # A new accumulator has counted nothing, although the definition may list parts that were counted before.
+            # A new accumulator has counted nothing, although the definition may list previously counted parts.
             definition = definition.having(done=(), rows=0)
         self.total: Accumulator = accumulate(definition.total) if total is None else total
         super().__init__(definition, states)
@@ -126,7 +126,7 @@ class CheckpointDefinition(Definition):
         self.done = tuple((a, b) for a, b in part_ranges)
 
     def having(self, **parts: Any) -> Self:
-        """Return a copy with new values of `done` (the ranges of counted parts) or `rows` (the rows in these parts)."""
+        """Return a copy with new values of `done` (the ranges of counted parts) or `rows` (the number of their rows)."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__ | parts)
         return copy
@@ -156,8 +156,8 @@ class CheckpointDefinition(Definition):
             raise ValueError("the numbers of parts, rows, files and bytes must be integers")
         if not all(isinstance(text, str) for text in log[2:]):
             raise ValueError("the digests of a log must be strings")
-        # The header may be damaged. In a valid header, ranges are sorted and do not touch. The list of the bounds of
-        # all ranges must therefore be strictly increasing.
+        # The header may be damaged. In a valid header, ranges are sorted and do not touch, so the bounds of all ranges,
+        # listed in order, are strictly increasing.
         edges = [edge for pair in part_ranges for edge in pair]
         if not all(type(edge) is int for edge in edges) or not all(len(pair) == 2 for pair in part_ranges):
             raise ValueError("the ranges of parts must be pairs of integers")
@@ -184,7 +184,7 @@ class CheckpointDefinition(Definition):
 
 
 class Checkpoint(MetricLike):
-    """The state of an unfinished pass over a log, with the list of the parts that were counted.
+    """The state of an unfinished pass over a log, with a list of the counted parts.
 
     Parameters
     ----------
@@ -193,11 +193,11 @@ class Checkpoint(MetricLike):
     log : LogIdentity
         The identity of the log.
     parts : int
-        The number of parts of the log.
+        The number of parts in the log.
     done : sequence of (int, int)
         The numbers of the parts that the total contains, as ascending ranges (first, one past the last).
     rows : int
-        The number of rows of these parts, including invalid rows that were left out.
+        The number of rows in these parts, including invalid rows that were left out.
     """
 
     _accumulator: CheckpointAccumulator
@@ -232,7 +232,7 @@ class Checkpoint(MetricLike):
 
     @property
     def rows(self) -> int:
-        """The number of rows of the parts that the total contains, including invalid rows that were left out."""
+        """The number of rows in the parts that the total contains, including invalid rows that were left out."""
         rows: int = definition_of(self).rows
         return rows
 

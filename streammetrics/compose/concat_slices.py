@@ -1,4 +1,4 @@
-"""Concatenate `Sliced` objects with equal settings, such as one for each hour, to compute all of their cells together."""
+"""Concatenate `Sliced` objects with equal settings, such as one for each hour, to compute all their cells together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def concat_slices(slices: Mapping[Any, Sliced], by: str) -> Sliced:
     Parameters
     ----------
     slices : mapping of key to Sliced
-        The objects by key, such as the hour. All have the same metrics and slicing columns, and no limit.
+        The objects, keyed by a value such as the hour. All have the same metrics and slicing columns, and no limit.
     by : str
         The name of the new column.
 
@@ -55,7 +55,7 @@ def concat_slices(slices: Mapping[Any, Sliced], by: str) -> Sliced:
 def _with_column(state: State, axis: Axis, key: Any) -> State:
     """Return the state with one more key column, whose value is `key` in every cell.
 
-    The column is the last one of the first axis; `axis` is this axis including the new column.
+    The column comes last in the first axis; `axis` is that axis including the new column.
     """
     stored_key = to_stored_key(key)
     assert stored_key is not None

@@ -1,4 +1,4 @@
-"""Decayed: a metric with exponential decay of old rows, for monitoring a training run or a live model."""
+"""Decayed: a metric in which old rows decay exponentially, for monitoring a training run or a live model."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ NO_SAMPLE = "rows weighted by age are not a sample; use Decayed(Sharded(..., uni
 
 
 class DecayedAnswer(PooledAnswer):
-    """Values, bounds and intervals with decay. Tables and explanations show numbers of rows without decay."""
+    """Values, bounds and intervals with decay. Tables and explanations show row counts without decay."""
 
     @property
     def _undecayed_answer(self) -> Any:
-        """The answer for the same epochs without decay, which contains the numbers of rows."""
+        """The answer for the same epochs without decay, which contains the row counts."""
         return self.definition.inner.read([sum_cells(s, cell_starts(s)[0]) for s in self.states])
 
     @property
@@ -99,7 +99,7 @@ class DecayedDefinition(PooledDefinition):
         return [self._decay_state(s) for s in states]
 
     def _decay_state(self, state: State) -> State:
-        """Return the sum of all epochs of a state; each epoch has twice the weight of the epoch before it."""
+        """Return the weighted sum of all epochs of a state; each epoch has twice the weight of the one before it."""
         cells, begin = cell_starts(state)
         total = state.empty_copy(state.axes[1:])
         if not len(cells):
