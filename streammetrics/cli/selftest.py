@@ -154,7 +154,7 @@ def _update(metric: Any, y: Any, s: Any) -> None:
 
 
 def _measure_fastest(call: Callable[[], Any], times: int = 1) -> float:
-    """Call a function several times; return the time in seconds of the fastest call, the one least disturbed."""
+    """Call a function several times; return the seconds of the fastest one, least disturbed by other processes."""
     call()
     best = float("inf")
     for _ in range(TIMING_ROUNDS):

@@ -162,7 +162,7 @@ class AxisDefinition(Definition):
         """
         # States are immutable, so the first state caches the result.
         cache: dict[Any, Any] = states[0].__dict__.setdefault("_places", {})
-        # Wrappers of different classes return different keys for the same states, so the class is part of the cache key.
+        # Wrappers of different classes return different keys for the same states, so the cache key includes the class.
         cache_key = (type(self), len(self.axis.names), *map(id, states[1:]))
         if cache_key not in cache:
             # The cache also keeps the states alive. Otherwise, a new state could receive the `id` of a deleted one.

@@ -81,7 +81,7 @@ class CellAnswers(Answer):
         return {n: CellReadings(m.metric, self.states[m.place]) for n, m in (self.metrics or {}).items()}
 
     def group_by_key(self, of_cells: dict[str, list[Any]]) -> dict[Any, Any]:
-        """Regroup values from a list of cells for each metric to a dict keyed by cell key.
+        """Regroup `of_cells` (a list for each metric, with one item for each cell) by cell key.
 
         If there are several metrics, the value for each key is a dict from metric names to values.
         """

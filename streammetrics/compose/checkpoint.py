@@ -50,7 +50,7 @@ class LogIdentity(NamedTuple):
     def differences(self, now: LogIdentity) -> str:
         """Describe the most basic difference between this log and `now`; return an empty string if there is none.
 
-        For example, if the file names differ, differences in file sizes are not reported.
+        For example, if the file names differ, a difference in modification times is not reported.
         """
         if self.names != now.names:
             return (
