@@ -58,7 +58,7 @@ class Classes(Kind):
     names : int or tuple of int or str
         The classes, in order. An integer n stands for the classes 0, 1, ..., n - 1.
     ignore : int or str, optional
-        A class whose rows are left out; the state counts these rows. It need not be one of `names`.
+        A class whose rows are left out; the state records their number. It need not be one of `names`.
     """
 
     def __init__(self, names: int | tuple[Any, ...], ignore: Any = None) -> None:
@@ -299,7 +299,7 @@ class DiscoveredClasses(Kind):
     Parameters
     ----------
     ignore : int or str, optional
-        A class whose rows are left out; the state counts these rows.
+        A class whose rows are left out; the state records their number.
     """
 
     expected = f"a class: an integer, or a string or bytes of up to {LONGEST} bytes"

@@ -71,7 +71,7 @@ class Ids(Kind):
     Parameters
     ----------
     missing : {"raise", "skip"}
-        What to do with a row without a key: raise an error, or leave the row out and count it.
+        What to do with a row without a key: raise an error, or leave the row out and record the number of such rows.
     missing_values : tuple of int or str
         Values that stand for a missing key, such as 0 or "unknown".
 

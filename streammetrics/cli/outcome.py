@@ -82,8 +82,8 @@ def _describe_empty_filter(condition: str, rows: int, log: Any, columns: Iterabl
 def _check_label(column: str, positive: Any, spelling: Any, log: Any) -> str | None:
     """Return a message if no row of the log has the positive label.
 
-    Raise UsageError if another label has a similar spelling. Return None if a row has the label: the task then counted
-    no such row only because a condition or the metric left it out. `spelling` is the label as the user typed it.
+    Raise UsageError if another label has a similar spelling. Return None if a row has the label: in that case, a
+    condition or the metric merely left such rows out. `spelling` is the label as the user typed it.
     """
     if log.is_stream:
         return None

@@ -156,7 +156,7 @@ class EvalRequest:
 
     @property
     def _interval_options(self) -> dict[str, bool]:
-        """Whether the user has set each of the options that have no effect without `--unit`."""
+        """For each option that has no effect without `--unit`, whether the user has set it."""
         options = self.options
         values: dict[str, Any] = {
             "primary": options.primary,
@@ -178,7 +178,7 @@ class EvalRequest:
 
     @property
     def _slice_options(self) -> dict[str, bool]:
-        """Whether the user has set each of the options that have no effect without `--by`."""
+        """For each option that has no effect without `--by`, whether the user has set it."""
         is_set = {"limit": self.limit is not None, "keep": self.keep is not None}
         return is_set | {"sort": self.sort is not None, "min-rows": self.min_rows > 0}
 

@@ -37,7 +37,7 @@ class AxisDefinition(Definition):
     """The definition of a metric, collection or wrapper in every cell of an axis, such as every slice.
 
     A subclass sets `kind`, its name in saved files. It implements `name`, as well as `header` and `of_header`, which
-    convert it to and from the header of a saved file.
+    convert the definition to and from the header of a saved file.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class AxisDefinition(Definition):
         self.inner.check_states(states)
 
     def places(self, states: Sequence[State]) -> Places:
-        """Return the indices of the cells of each key, as a list with one array for each state.
+        """Return a dict from each key to the indices of its cells, as a list with one array for each state.
 
         The keys are sorted. `REST`, which stands for all cells that are not kept, is last. Callers may change the dict.
         """
