@@ -137,9 +137,9 @@ class Decayed(PooledWrapper):
         The number of newest epochs from which the value is computed. Older rows, whose weight would be 2**-keep or less,
         are ignored.
     memory_limit : int
-        The largest number of bytes for all epochs together; exceeding it raises MemoryLimitError.
+        The maximum total size of all epochs in bytes; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
-        Whether an invalid row raises an error, or is left out and reported. A row without a time is in no epoch.
+        Whether an invalid row raises an error, or is left out and reported. A row without a time belongs to no epoch.
 
     Notes
     -----
@@ -148,7 +148,7 @@ class Decayed(PooledWrapper):
     not depend on the order of rows or merges.
 
     A `Decayed` takes as much memory as a `Windowed` with the same `keep`, and `compute()` takes as long as about `keep`
-    merges. Tables and `explain()` show the number of rows without decay. A histogram can store a limited number of
+    merges. Tables and `explain()` show the number of rows without decay. A histogram can store only a limited number of
     scores without rounding. With decay it reaches this limit sooner, because rows are repeated, and `bounds()` shows
     wider bounds. Intervals need units: ``Decayed(Sharded(...), ...)``. The weight of an epoch times 2**keep must be
     below 2**42. Otherwise CounterOverflowError is raised; in this case, use a smaller `keep`.

@@ -1,7 +1,7 @@
-"""Leave-one-shard-out values: the value of a metric without each shard of units, for the delete-one-group jackknife.
+"""Leave-one-shard-out values: a metric computed with each shard left out in turn, for the delete-one-group jackknife.
 
 The total of all shards is computed once and copied for each shard. Each shard is then subtracted from its copy, all in
-one operation. If the states do not support subtraction, then for each shard all others are merged, which takes longer.
+one operation. If the states do not support subtraction, the other shards are merged for each shard, which takes longer.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def merge_shards(shards: State) -> State:
 def fold_shards(shards: State, count: int) -> State:
     """Reduce the number of shards to `count`, which must divide the current number, by summing adjacent shards.
 
-    The result equals the state with `count` shards from the start. The reason is that with K shards, the shard of a
-    unit is the integer part of K * h, where h is the hash of the unit, scaled to a fraction below 1.
+    The result equals a state built with `count` shards from the start: with K shards, the shard of a unit is the
+    integer part of K * h, where h is the hash of the unit, scaled to a fraction below 1.
     """
     axes, words, keys = shards.axes, shards.cells.vocabularies, shards.cells.keys.copy()
     if axes[-1].size == count or not len(keys):
@@ -102,9 +102,9 @@ def split_by_cell(shards: State, cells: int) -> ShardStates:
 def count_events(counted: Any, shards: State, count: int, cells: int) -> tuple[Floats, NDArray[np.str_]]:
     """Return the number of events in each shard and cell, and what an event is in each cell (such as "positives").
 
-    The precision of an interval depends on the number of events. Events are the positives, with two exceptions: the
-    negatives, if the metric needs both classes and the cell has fewer negatives; and the rows, if the state does not
-    count positives. `counted` is the state of `shards` before `reduce_groups`.
+    The precision of an interval depends on the number of events. Events are the positives, with two exceptions. They
+    are the negatives if the metric needs both classes and the cell has fewer negatives than positives. They are the
+    rows if the state does not count positives. `counted` is the state of `shards` before `reduce_groups`.
     """
     rows, positives = (
         table_by_shard(shards, each, count, cells) for each in (counted.row_counts, counted.positive_counts)
@@ -151,7 +151,7 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
     Parameters
     ----------
     name : str
-        The name of the metric, with which the keys of the result begin.
+        The name of the metric, used as the prefix of the keys of the result.
     metric : Metric
         The metric.
     binding : Binding
@@ -208,7 +208,7 @@ def _read_numbers(name: str, metric: Any, binding: Any, state: State) -> dict[st
 def _group_shards(of: Ints, nbytes: int) -> Iterator[Ints]:
     """Split the cells into groups of whole shards that can be processed within `MAX_BYTES`; yield the cell indices.
 
-    `of` is the shard of each cell, and `nbytes` the memory that leaving out one shard takes. A group has at least one
+    `of` is the shard of each cell, and `nbytes` the memory needed to leave out one shard. A group contains at least one
     shard, even if that takes more memory.
     """
     group = of // max(MAX_BYTES // max(nbytes, 1), 1)
@@ -217,10 +217,10 @@ def _group_shards(of: Ints, nbytes: int) -> Iterator[Ints]:
 
 
 def _without_each(shards: State, total: State, at: Ints, cells: Ints) -> State:
-    """Return, for some cells (slice and shard), the sum of all other shards of the slice, under the key of the cell.
+    """Return, for each of some cells (slice and shard), the sum of the slice's other shards, under the cell's key.
 
-    `total` has the sum of all shards of each slice, `at` the index of this sum for each cell of `shards`, and `cells`
-    the indices of the cells to compute.
+    `total` contains the sum of all shards of each slice. For each cell of `shards`, `at` is the index of this sum.
+    `cells` are the indices of the cells to compute.
     """
     own, words = shards.cells.keys[cells], shards.cells.vocabularies
     if total.can_subtract:

@@ -1,4 +1,4 @@
-"""Ledger: a total with the list of its partitions, so that every partition counts only once, even if it is added again."""
+"""Ledger: a total and the list of its partitions; a partition that is added twice is counted only once."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PartitionDigests(State, tag="added"):
 class LedgerAccumulator(Accumulator):
     """The accumulator of the total, together with the digest of every partition.
 
-    The type name of the IDs, the digests and the total are one tuple, `content`, which is replaced as a whole. A thread
+    One tuple, `content`, holds the type name of the IDs, the digests and the total. It is replaced as a whole. A thread
     that reads it without the lock therefore always sees a total together with its partitions.
     """
 
@@ -244,7 +244,7 @@ class LedgerDefinition(Definition):
 
 
 class Ledger(MetricLike):
-    """A merged total with the list of the partitions that it contains.
+    """A merged total and the list of the partitions that it contains.
 
     A partition may be added more than once, for example if a task is retried or a file is listed twice. If its content is
     the same, adding it again changes nothing. If its content differs, an error is raised. A job that may fail at any time
@@ -264,7 +264,7 @@ class Ledger(MetricLike):
     `sm.save` writes a ledger atomically, and `sm.load` reads it.
 
     The digest is computed from the partition's state, so counting a partition again must give the same state. The same
-    rows always do, with one exception: with ``grouped="sorted"`` the state also depends on how rows were cut into
+    rows always do, with one exception: with ``grouped="sorted"`` the state also depends on how rows were split into
     batches.
 
     Examples
@@ -297,7 +297,7 @@ before), found 714858656aef...: the rows or the metrics have changed; count the 
         Parameters
         ----------
         partition_id : str, int, bytes, date, ...
-            The ID of the partition, the same in every run: for example a path, or the number of a batch. All IDs must
+            The ID of the partition, such as a path or a batch number. It must be the same in every run. All IDs must
             have the same type.
         state : object, bytes or path
             The object that counted the rows of this partition, with the metrics of the ledger. It is unchanged.
@@ -375,7 +375,7 @@ def _parse_id(partition_id: Any) -> tuple[str, Any] | None:
         parsed = None if partition_id is None else to_stored_key(partition_id)
         # Reject an ID that cannot be saved, such as an integer of more than 64 bits.
         fit = parsed is not None and (KINDS[parsed[0]] or are_stored_keys(parsed[0], np.array([parsed[1]], object)))
-    # The ID cannot be converted, because it is a string that is not valid Unicode, or the NaT of pandas.
+    # The ID cannot be converted, because it is a string that is not valid Unicode, or pandas.NaT.
     except ValueError:
         return None
     return parsed if fit else None

@@ -35,7 +35,7 @@ class PooledAnswer(InnerAnswer):
     definition : PooledDefinition
         The definition, which combines the windows with `pool_states`.
     states : sequence of State
-        The states of all metrics. Their first axis is the axis of windows.
+        The states of all metrics. Their first axis is the window axis.
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:
@@ -49,7 +49,7 @@ class PooledDefinition(AxisDefinition):
     """
 
     def pool_states(self, states: Sequence[State]) -> list[State]:
-        """Combine the windows of each state, and return the combined states, which no longer have the axis of windows."""
+        """Combine the windows of each state, and return the combined states, which no longer have the window axis."""
         raise NotImplementedError
 
     @property
@@ -84,7 +84,7 @@ def sum_cells(state: State, cells: Ints) -> State:
 
 
 def cell_starts(state: State) -> tuple[Ints, Ints]:
-    """Return the indices of the cells that belong to a window, and the start of the window of each such cell."""
+    """Return the indices of the cells that belong to a window, and the start of each cell's window."""
     # A key contains the rank of its window. Cells of expired rows and of rows without a time have a negative rank.
     ranks = state.cells.keys[:, 0]
     cells = np.flatnonzero(ranks >= 0)

@@ -1,4 +1,4 @@
-"""Recent: a metric that is computed from only the last rows or updates."""
+"""Recent: a metric computed from only the last rows or updates."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RecentAccumulator(Accumulator):
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states with only the last updates or rows. Older ones that are not dropped yet are excluded."""
+        """The states of only the last updates or rows. Older ones that have not been dropped yet are excluded."""
         return tuple(self._last_states(self.all_states))
 
     def _last_states(self, states: Sequence[State]) -> list[State]:
@@ -82,7 +82,7 @@ class RecentAccumulator(Accumulator):
     def _count(self, rows: int, count: Callable[[dict[str, Any]], Any]) -> None:
         """Count a batch of `rows` rows, and drop old updates or rows from time to time.
 
-        `count` is a function that counts the batch. Its argument is one additional column, as a dict: the number of the
+        `count` is a function that counts the batch. It takes a dict with one additional column: the number of the
         update, or the numbers of the rows.
         """
         definition: Any = self.definition
@@ -148,7 +148,7 @@ class RecentDefinition(PooledDefinition):
 
     @property
     def count_unit(self) -> str:
-        """The unit in which the length of the window is given: "steps" (updates) or "rows"."""
+        """The unit of the window length: "steps" (updates) or "rows"."""
         return next(counted for counted, column in KINDS.items() if column == self.axis.names[0])
 
     @property
@@ -186,7 +186,7 @@ class RecentDefinition(PooledDefinition):
 class Recent(PooledWrapper):
     """A metric, a collection, or slices of the last updates or rows.
 
-    The value equals, bit for bit, that of a metric that counted only these updates or rows.
+    The value is bit-for-bit equal to that of a metric that counted only these updates or rows.
 
     Parameters
     ----------
@@ -195,10 +195,10 @@ class Recent(PooledWrapper):
     steps : int
         The number of most recent updates to compute the value from. Updates without rows do not count.
     rows : int
-        An alternative to `steps`: the number of most recent rows, including invalid rows that were left out. Metrics of
-        queries, such as NDCG, allow only `steps`.
+        An alternative to `steps`: the number of most recent rows, including invalid rows that were left out. Metrics
+        computed by query, such as NDCG, support only `steps`.
     memory_limit : int
-        The largest number of bytes for all updates or rows together; exceeding it raises MemoryLimitError.
+        The maximum total size of the states in bytes; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
         Whether an invalid row raises an error, or is left out and reported.
 
@@ -213,14 +213,14 @@ class Recent(PooledWrapper):
     must therefore have made the same number of updates. Otherwise, the updates of a worker that is behind count as
     older than they are.
 
-    Unlike all other results, this one depends on the order of updates and on how rows were cut into batches. Therefore
-    collections and slices cannot contain a `Recent`, but a `Recent` can contain them. If every row has a time, use
-    ``Windowed(...).last(n)``; for gradual decay of old rows use `Decayed`.
+    Unlike all other results, this one depends on the order of updates and on how rows were split into batches.
+    Collections and slices therefore cannot contain a `Recent`, but a `Recent` can contain them. If every row has a
+    time, use ``Windowed(...).last(n)``; for gradual decay of old rows, use `Decayed`.
 
-    Each update or row has a state of its own. `compute()` adds up the states of the last ones. Older states are
-    dropped from time to time: besides the last `steps` or `rows` states, about as many older ones are kept at most (64
-    if that is more). The histogram of one row takes about ten bytes, and an exact sum takes 550 bytes. torchmetrics'
-    Running, torcheval's Windowed metrics and river's Rolling also keep rows or states of updates.
+    Each update or row has its own state. `compute()` adds up the states of the last ones. Older states are dropped from
+    time to time. At most about `steps` or `rows` of them are kept (or 64, if that is more). The histogram of one row
+    takes about ten bytes, and an exact sum takes 550 bytes. torchmetrics' Running, torcheval's Windowed metrics and
+    river's Rolling also keep rows or per-update states.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Sharded: metrics with shards of units, for valid intervals and comparisons even if rows of one user are correlated."""
+"""Sharded: metrics that divide units into shards, for valid intervals even if the rows of one user are correlated."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ShardedAnswer(InnerAnswer):
     definition : ShardedDefinition
         The metrics and the units.
     states : sequence of State
-        The states without shards, followed by the states that have an axis of shards and fewer histogram buckets.
+        The states without shards, followed by the states that have a shard axis and fewer histogram buckets.
     """
 
     def __init__(self, definition: Any, states: Sequence[State]) -> None:
@@ -81,7 +81,7 @@ class ShardedAnswer(InnerAnswer):
 
 
 class ShardedDefinition(Definition):
-    """The definition of metrics with shards of units.
+    """The definition of metrics that divide units into shards.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ class ShardedDefinition(Definition):
     def reads(self) -> tuple[Read, ...]:
         """The empty states of all metrics, with the columns that they read.
 
-        The states without shards are followed by the states that have an axis of shards and fewer histogram buckets.
+        The states without shards are followed by the states that have a shard axis and fewer histogram buckets.
         """
         whole = [r._replace(binding=replace(r.binding, unit=self.units)) for r in self.inner.reads]
         coarse = self._unknown or [coarsen_state(r.state, self.shard_bits) for r in whole]
@@ -177,7 +177,7 @@ class ShardedDefinition(Definition):
         values = check_missing_values("Sharded", decode_setting(header.get("missing_values", [])))
         known = all(not isinstance(s, OpaqueState) for s in states[:half])
         # Usually `reads` derives the empty states of the shards from the states without shards. This is impossible if
-        # the class of a state is not imported, so keep empty copies of the saved states instead.
+        # the class of a state has not been imported, so keep empty copies of the saved states instead.
         unknown = () if known else tuple(s.empty_copy(s.axes[:-1]) for s in states[half:])
         return cls(inner, Unit(header["unit"], Ids(missing, values)), shards, bits, unknown=unknown)
 
@@ -303,13 +303,14 @@ class ShardedDefinition(Definition):
 class Sharded(MetricContainer):
     """A metric, or a collection, with valid intervals even if rows of one unit, such as a user, are correlated.
 
-    The hash of each unit assigns it to one of K shards. Values come from states of all rows. The standard error comes
-    from the delete-one-group jackknife, for which each shard has states of its own, with fewer histogram buckets.
+    The hash of each unit assigns it to one of K shards. Values are computed from the states of all rows. The
+    standard error comes from the delete-one-group jackknife, for which each shard has its own states, with fewer
+    histogram buckets.
 
     Parameters
     ----------
     metric : metric, Task, MetricCollection, or list or dict of metrics
-        The metrics to compute. Slices and windows go around it: ``Sliced(Sharded(...), by=)``.
+        The metrics to compute. To add slices or windows, wrap the `Sharded`: ``Sliced(Sharded(...), by=)``.
     unit : str
         The column of the units, such as the user ID. In an experiment, a unit is what is assigned to an arm; in
         general, units must be independent of one another. IDs are integers, strings, bytes, booleans, dates, timestamps
@@ -323,8 +324,8 @@ class Sharded(MetricContainer):
     missing_values : tuple of int or str
         IDs that stand for a missing unit, such as 0.
     memory_limit : int
-        The largest number of bytes for all shards together; exceeding it raises MemoryLimitError. If arrays of fixed
-        size, such as confusion matrices, would exceed it in all shards together, the constructor raises the error.
+        The maximum total size of all shards in bytes; exceeding it raises MemoryLimitError. The constructor raises the
+        error if arrays of fixed size, such as confusion matrices, would exceed the limit.
     on_invalid : {"raise", "drop"}
         Whether an invalid row raises an error, or is left out and reported.
 
@@ -337,7 +338,7 @@ class Sharded(MetricContainer):
     The squared standard error is (K - 1) / K * sum (x_k - mean)^2, where mean is the mean of all x_k. The limits use
     Student's t with K_eff - 1 degrees of freedom, where K_eff = (sum W)^2 / sum W^2 is the effective number of shards,
     and W are the weights of the shards. Units with large weights reduce K_eff. If K_eff is below 6, there is no
-    interval, and the result contains this reason. For quantiles, the jackknife gives the standard error of the fraction
+    interval, and the result states the reason. For quantiles, the jackknife gives the standard error of the fraction
     of rows below the quantile, and the histogram converts it to the scale of the values (Woodruff 1952). The method is
     the delete-a-group jackknife of Kott (2001).
 
@@ -438,7 +439,7 @@ def check_settings(unit: Any, shards: Any, shard_bits: Any, missing: Any) -> Non
 
 
 def check_inner(inner: Definition) -> None:
-    """Raise TypeError if `inner` is a wrapper such as `Sliced`, which must contain the `Sharded`, not the reverse."""
+    """Raise TypeError if `inner` is a wrapper such as `Sliced`, which must contain the `Sharded` instead."""
     inside = [e.definition for e in inner.plan.entries.values()] if isinstance(inner, CollectionDefinition) else [inner]
     for one in inside:
         if not isinstance(one, MetricDefinition):
@@ -469,7 +470,7 @@ def _select_number(numbers: Callable[[int], dict[str, Floats]], name: str, cells
 def _array_interval(
     name: str, metric: Any, value: Any, intervals: dict[str, list[Interval]], cell: int, confidence: float
 ) -> Interval:
-    """Combine the intervals of the elements of an array, the value of a metric in one cell, into one interval.
+    """Combine the intervals of the elements of `value`, an array, into one interval.
 
     The limits of the result are arrays. A curve has no interval, so its result has a reason instead of limits.
     """

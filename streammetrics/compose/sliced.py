@@ -74,15 +74,15 @@ class Sliced(AxisWrapper):
         The metrics to compute in every slice.
     by : str or sequence of str
         The slicing columns; with several columns, each combination of their values is a slice. Keys are integers,
-        strings, bytes, booleans, dates, timestamps or decimals. Null is a slice of its own.
+        strings, bytes, booleans, dates, timestamps or decimals. Null forms its own slice.
     limit : int, optional
-        The largest number of slices. Slices whose keys have the smallest hashes are kept, so the choice does not depend
+        The maximum number of slices. Slices whose keys have the smallest hashes are kept, so the choice does not depend
         on the order of rows. All others are merged exactly into `other`. In nested slices, the limit applies within each
         outer slice.
     values : list, optional
         Keys that are always kept, in addition to the limit.
     memory_limit : int
-        The largest number of bytes for all slices together; exceeding it raises MemoryLimitError.
+        The maximum total size of all slices in bytes; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
         Whether an invalid row raises an error, or is left out and reported.
 
@@ -132,7 +132,7 @@ class Sliced(AxisWrapper):
     def split(self, parts: int) -> list[Self]:
         """Split the slices into several objects; the hash of a key determines its part.
 
-        Merging the parts gives the original. On every machine, the same key is in the part with the same index.
+        Merging the parts gives the original. On every machine, a given key is in the part with the same index.
 
         Parameters
         ----------
@@ -183,7 +183,7 @@ class Sliced(AxisWrapper):
         min_rows: int = 0,
         confidence: float | None = DEFAULT_CONFIDENCE,
     ) -> Table:
-        """Return a table with a row for every slice and metric; `other` comes last, if there is a limit.
+        """Return a table with one row per slice and metric; `other` comes last, if there is a limit.
 
         Parameters
         ----------
@@ -191,9 +191,9 @@ class Sliced(AxisWrapper):
             Whether to include `other`.
         sort : str, optional
             The name of a metric, to sort slices from worst to best, or "rows", "weight" or "positives", to sort from
-            largest to smallest. By default rows are sorted by key. For "calibration", the worst value is the one
-            farthest from 1, as a ratio. If several tasks have the metric, a slice is sorted by the worst of its values,
-            unless `sort` includes the name of a task, as in "task/auc".
+            largest to smallest. By default, rows are sorted by key. For "calibration", the worst value is the one
+            farthest from 1, as a ratio. If several tasks include the metric, a slice is sorted by the worst of its
+            values, unless `sort` includes the name of a task, as in "task/auc".
         min_rows : int
             Omit slices with fewer rows, whose values are mostly noise.
         confidence : float or None
@@ -277,7 +277,7 @@ class Sliced(AxisWrapper):
         )
 
     def rollup(self, by: str | Iterable[str]) -> Self:
-        """Return slices by fewer columns. The result equals slicing by only these columns, bit for bit.
+        """Return the slices by fewer columns; the result is bit-for-bit equal to slicing by only these columns.
 
         Notes
         -----
@@ -339,7 +339,7 @@ def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int
         return dict(places)
     states = slices._accumulator.states
     if sort in (None, "rows"):
-        # Tasks may leave out different invalid rows. Take the largest number of rows over all tasks.
+        # Tasks may leave out different invalid rows. Take the largest number of rows across all tasks.
         rows_by_cell = [state.row_counts for state in states]
         rows_of = {k: max(int(n[i].sum()) for n, i in zip(rows_by_cell, at, strict=True)) for k, at in places.items()}
         many = [k for k, n in rows_of.items() if n >= min_rows]
@@ -356,9 +356,9 @@ def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int
 
 
 def _sortable(inner: Any) -> dict[str, Any]:
-    """Return a dict from name to metric, with all metrics by which slices can be sorted.
+    """Return all metrics by which slices can be sorted, keyed by name.
 
-    Some entries of a collection are not metrics but, for example, wrappers. Their value in the dict is None.
+    Entries of a collection that are not metrics, such as wrappers, have the value None.
     """
     # The metrics of a wrapper, such as `Decayed`, are in its inner definition.
     while isinstance(inner, AxisDefinition):
@@ -397,7 +397,7 @@ def _sort_values(
 
 
 def _stored_key(definition: SlicedDefinition, states: Sequence[State], key: Any) -> Any:
-    """Convert a key to the types of stored keys, such as int instead of a numpy integer.
+    """Convert a key to the types in which keys are stored, such as int rather than a NumPy integer.
 
     If a value of the key occurs in no slice, return `REST`, which is never the key of a slice.
     """

@@ -1,4 +1,4 @@
-"""Windowed: a metric for every tumbling window of event time, from which sliding windows and totals are computed."""
+"""Windowed: a metric for every tumbling window of event time, from which sliding windows and totals can be computed."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class WindowedDefinition(AxisDefinition):
 
     def find_places(self, states: Sequence[State]) -> Places:
         places = super().find_places(states)
-        # Rows without a time are invalid and left out, so remove their key, (None,): it is not a window.
+        # Rows without a time are invalid and left out, so remove their key, (None,), which is not a window.
         places.pop((None,), None)
         return places
 
@@ -164,15 +164,15 @@ class Windowed(AxisWrapper):
         provisional if some of its rows may be younger. The age is measured up to the end of the newest window (inside
         slices, of the newest window of each slice), or up to the argument `now` of `table`. This setting is not saved.
     memory_limit : int
-        The largest number of bytes for all windows together; exceeding it raises MemoryLimitError.
+        The maximum total size of all windows in bytes; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
-        Whether an invalid row raises an error, or is left out and reported. A row without a time is in no window.
+        Whether an invalid row raises an error, or is left out and reported. A row without a time belongs to no window.
 
     Raises
     ------
     MemoryLimitError
-        Arrays whose size does not depend on the number of rows, such as confusion matrices, would exceed the limit if
-        all windows that `keep` allows had rows.
+        If arrays of fixed size, such as confusion matrices, would exceed the limit once all `keep` windows contain
+        rows.
 
     Notes
     -----
@@ -238,7 +238,7 @@ class Windowed(AxisWrapper):
 
     @property
     def mature_after(self) -> Any:
-        """The age from which tables no longer mark a window as provisional; None if they never mark windows."""
+        """The age at which tables stop marking a window as provisional; None if they never mark windows."""
         return definition_of(self).mature_after
 
     def last(self, windows: int = 1, until: Any = None) -> Any:
@@ -247,15 +247,15 @@ class Windowed(AxisWrapper):
         Parameters
         ----------
         windows : int
-            The number of windows, including windows without rows. Together they are a sliding window of ``windows`` times
-            the width.
+            The number of windows, including windows without rows. Together they form a sliding window of ``windows``
+            times the width.
         until : timestamp, str in the format of tables, or int, optional
             A time in the last window; by default a time in the newest window with rows.
 
         Raises
         ------
         ValueError
-            Some of these windows have expired (see `keep`), so their rows are no longer separate.
+            Some of these windows have expired (see `keep`), so their rows can no longer be separated.
         """
         windows = check_integer("last()", windows, 1)
         definition, states = definition_of(self), self._accumulator.states
@@ -288,14 +288,14 @@ class Windowed(AxisWrapper):
     def late(self) -> int:
         """The number of rows in expired windows (see `keep`).
 
-        If there are several tasks, each may leave out different invalid rows. The result is then the largest number of
-        all tasks.
+        If there are several tasks, each may leave out different invalid rows. The result is then the maximum over
+        the tasks.
         """
         states = self._accumulator.states
         return max(int(s.row_counts[s.cells.keys[:, 0] == EXPIRED].sum()) for s in states)
 
     def table(self, *, expired: bool = True, now: Any = None, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
-        """Return a table with a row for every window and metric, oldest first; expired windows are one row at the end.
+        """Return a table with one row per window and metric, oldest first; one last row combines expired windows.
 
         Parameters
         ----------
@@ -315,7 +315,7 @@ class Windowed(AxisWrapper):
     def table_records(
         self, *, expired: bool = True, now: Any = None, top: int | None = None, confidence: float | None = None
     ) -> list[dict[str, Any]]:
-        """Return the rows of `table` as dicts. The key "dropped" has the number of invalid rows by reason.
+        """Return the rows of `table` as dicts. The key "dropped" contains the number of invalid rows by reason.
 
         Parameters
         ----------
@@ -372,7 +372,7 @@ def _stamp(axis: Axis, time: Any) -> int | None:
     """Return a time as an integer: microseconds since 1970, or a step. None if the time does not fit the column."""
     if isinstance(time, str):
         time = _parse_printed_time(time) if axis.kind == "epoch" else None
-    if isinstance(time, datetime.date) and time != time:  # the value is NaT of pandas, which is not equal to itself
+    if isinstance(time, datetime.date) and time != time:  # the value is pandas.NaT, which is not equal to itself
         return None
     if isinstance(time, np.datetime64):
         time = to_python_time(time)
@@ -383,7 +383,7 @@ def _stamp(axis: Axis, time: Any) -> int | None:
 
 
 def _parse_printed_time(text: str) -> datetime.datetime | None:
-    """Parse a time as tables print it. Return None for other strings, and for invalid dates such as February 30."""
+    """Parse a time in the format of tables. Return None for other strings, and for invalid dates like February 30."""
     try:
         return datetime.datetime.fromisoformat(text) if ISO.fullmatch(text) else None
     except ValueError:

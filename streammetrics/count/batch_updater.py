@@ -81,7 +81,7 @@ class BatchUpdater:
     reads : sequence of Read
         The states to add rows to, empty or not, each with the columns that it reads.
     memory_limit : int
-        The largest number of bytes that the states may take in total. The limit applies only if states have several
+        The maximum total size of the states in bytes. The limit applies only if states have several
         cells, such as slices.
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or drop the row and count it as dropped.
@@ -135,7 +135,7 @@ class BatchUpdater:
         if states is None:
             assert live is not None
             # Free rows are the rows that can be counted before memory must be reserved again. Reading the states may
-            # replace an array to which drafts write. In that case, or if it is unknown (`has_moved` does not cover
+            # replace an array to which drafts write. In that case, or if this is unknown (`has_moved` does not cover
             # counters that count in numpy), leave no free rows. The next batch then begins with `reserve`, which drops
             # the drafts.
             free_rows, live.free_rows[0] = live.free_rows[0], min(live.free_rows[0], 0)
@@ -170,17 +170,17 @@ class BatchUpdater:
         Raises
         ------
         IncompatibleStateError
-            When the change is applied: keys have different types; or both sides contain rows that must not be counted
-            twice, such as the same partition of groups; or both sides contain rows of the same query.
+            When the change is applied, if keys have different types, or if both sides contain rows of the same query
+            or rows that must not be counted twice, such as the same partition of groups.
         MemoryLimitError
-            When the change is applied: the merged states exceed the memory limit.
+            When the change is applied, if the merged states exceed the memory limit.
         """
         return StateChange(self, lambda ours: self._check_size(merge_log_parts(self.reads, ours, theirs)))
 
     def subtract_change(self, removed: Sequence[State]) -> StateChange:
         """Return a change that subtracts other states, for `apply_changes`.
 
-        When it is applied, it raises the errors of `State.subtract`.
+        Applying it may raise the same errors as `State.subtract`.
         """
         return StateChange(
             self, lambda ours: self._check_size([a.subtract(b) for a, b in zip(ours, removed, strict=True)])
@@ -189,7 +189,7 @@ class BatchUpdater:
     def correction(self, added: Sequence[State], removed: Sequence[State]) -> StateChange:
         """Return a change that merges `added` and then subtracts `removed`, for `apply_changes`.
 
-        When it is applied, it raises the errors of `State.merge` and `State.subtract`.
+        Applying it may raise the same errors as `State.merge` and `State.subtract`.
         """
         return StateChange(
             self,
@@ -239,7 +239,7 @@ class BatchUpdater:
         self.count_arrays(tuple(columns), tuple(columns.values()))
 
     def count_table(self, table: Mapping[str, Any], names: Iterable[str]) -> None:
-        """Count the rows of a table. `names` contains the columns that the states read; the table may have more."""
+        """Count the rows of a table. `names` are the columns that the states read; the table may contain others."""
         present = tuple([name for name in names if name in table])
         self.count_arrays(present, tuple([table[name] for name in present]), table)
 
@@ -295,8 +295,8 @@ class BatchUpdater:
             if last is not None and names == last.names and last.like(*arrays):
                 assert live is not None
                 return self._count_like_last(live, last, arrays, table)
-            # Pass scalars to `count_batch` unchanged. A scalar tells it that the batch has a single row, and therefore
-            # that a list in another column is one row of a matrix.
+            # Pass scalars to `count_batch` unchanged. A scalar tells it that the batch has a single row, so a list
+            # in another column is one row of a matrix.
             columns = tuple([c if is_scalar(c) else a for c, a in zip(columns, arrays, strict=True)])
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
             # The key is None if a column has two dimensions. Flatten columns of shape (n, 1) and try again. If the key
@@ -320,7 +320,7 @@ class BatchUpdater:
             flat = tuple([arrays[i] if make is None else make(arrays[i]) for i, make in converters])
         rows = len(flat[0])
         with self.lock:
-            # The columns were converted without the lock. Meanwhile another thread may have used the reserved memory,
+            # The columns were converted without the lock. Meanwhile, another thread may have used the reserved memory,
             # or replaced the counters to which the draft writes.
             if live.free_rows[0] < rows or self._content[1] is not live:
                 live, draft = self._reserve_and_draft(names, key, arrays, widened)
@@ -357,8 +357,8 @@ class BatchUpdater:
         # again, and frees the memory that has been reserved.
         except MemoryLimitError:
             return live, None
-        # Memory is now reserved for at least this batch. Some counters need `reserve` before each batch. Their
-        # `free_rows` is 0, but they can count this batch.
+        # Memory is now reserved for at least this batch. The counters that need `reserve` before each
+        # batch have no free rows, but they can count this batch.
         live.free_rows[0] = max(rows, min((c.free_rows for c in live.counters), default=1 << 62))
         return live, live.drafts.get((names, key)) or make_draft(
             self.reads, self._needs, live, names, key, arrays, widened
@@ -467,7 +467,7 @@ class BatchUpdater:
         # steps.
         cache: dict[Any, Ints] = {}
         # New cells have no memory in the counters yet. Set the number of free rows to 0, so that the next batch begins
-        # with `reserve`, even if an error prevents the call of `reserve` for this batch.
+        # with `reserve`, even if an error prevents `reserve` from being called for this batch.
         live.free_rows[0] = min(live.free_rows[0], 0)
         places = [
             self._locate_rows(live, batch, c, rows, cache) for c, rows in zip(live.counters, prepared, strict=True)
@@ -522,7 +522,8 @@ class BatchUpdater:
         extra[:0] = [build_kernel_call("checks:find_bad_weight", w, live.mass) for w in collect_weights(prepared)]
         if any(r.columns["sample_weight"].values.ndim > 1 for r in prepared if "sample_weight" in r.columns):
             # A row of a weight matrix has several weights, but the kernel `find_bad_weight` sees only the largest one.
-            # A smaller weight may have low bits that are lost in sums. Set the flag mass[1], so that all are checked.
+            # A smaller weight may have low bits that are lost in sums. Set the flag mass[1], so that all weights are
+            # checked.
             extra.insert(0, partial(live.mass.__setitem__, 1, 1.0))
         for i, rows in enumerate(prepared):
             if rows.n and rows.ids is not None:
@@ -537,7 +538,7 @@ class BatchUpdater:
     def _locate_rows(
         self, live: LiveCounters, batch: Batch, counter: Counter, rows: PreparedRows, cache: dict[Any, Ints]
     ) -> tuple[Ints, Ints]:
-        """Return the index of the slice of each row of the batch, and the index of the cell of each counted row.
+        """Return the slice index of each row of the batch, and the cell index of each counted row.
 
         An array is empty if there is only one slice or cell. `cache` contains the cells that have already been found
         for this batch.
@@ -580,12 +581,12 @@ class BatchUpdater:
         return index.locate(counter.inner, lambda _: ids, cache)
 
     def _raise_bad_row(self, batch: Batch, live: LiveCounters) -> None:
-        """Raise the error for a batch that the commit has refused.
+        """Raise the error for a batch that the commit has rejected.
 
         The commit only reports that a value is invalid. Preparing the batch again finds the row and raises the error.
         """
-        # The cause may be that the keys of a column now have another type than when the draft was made. Drop all
-        # drafts, so that the next batch gets a new one.
+        # The cause may be that the keys of a column have changed type since the draft was made. Drop all drafts, so
+        # that the next batch gets a new one.
         live.drafts.clear()
         live.last[0] = None
         for read, needs in zip(self.reads, self._needs, strict=True):
@@ -594,5 +595,5 @@ class BatchUpdater:
 
 
 def _select_fronts(front: Ints, rows: PreparedRows) -> Ints:
-    """Return the slice indices of the counted rows; `front` has those of all rows, and is empty without slices."""
+    """Return the slice indices of the counted rows; `front` holds those of all rows, or is empty without slices."""
     return front if rows.index is None or not len(front) else front[rows.index]

@@ -34,7 +34,7 @@ I8, U4, U8, F8 = np.int64, np.uint32, np.uint64, np.float64
 # If the buffer has more rows than this, and on average more than two for each high word, its rows are grouped by high
 # word and become a chunk.
 WAIT = 1 << 18
-# One call of a kernel sorts all runs of at most this many codes. Longer runs are sorted by one call for each run.
+# One kernel call sorts all runs of at most this many codes. Each longer run is sorted by a call of its own.
 SHORT = 24
 # If more rows than this are unsorted, check whether they have few distinct values. In that case, sorting them saves
 # memory.
