@@ -78,7 +78,7 @@ class Runs(NamedTuple):
         return codes
 
     def narrow(self) -> Runs:
-        """Return the rows with their codes stored as 32-bit integers if possible, as it is for float32 scores."""
+        """Return the rows with their codes stored in 32 bits if possible, which is the case for float32 scores."""
         words = None if self.like is not None else narrow_codes(self.low)
         return self if words is None else self._replace(low=words, like=self.low[0])
 
@@ -108,7 +108,7 @@ def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
 
 
 def gather_runs(parts: list[Runs], order: Ints) -> Runs:
-    """Collect the rows whose high word is in `order` from all parts, and group them in this order.
+    """Collect the rows whose high word is in `order` from all parts, and group them in that order.
 
     In the result, rows with the high word order[k] have the new high word k.
     """
@@ -203,7 +203,7 @@ class LiveCellRows:
         return size + sum(a.nbytes for a in arrays) + sum(chunk.nbytes for chunk in self.chunks)
 
     def estimate_bytes(self, cells: int, rows: int) -> int:
-        """Return an upper bound on the memory in bytes after adding `rows` more rows, if there are `cells` cells."""
+        """Return an upper bound on the memory in bytes for `cells` cells after adding `rows` rows."""
         words = cells << self.place_bits
         buffered = max(2 * (int(self.used[0]) + rows), len(self.low))
         more = max(2 * words - len(self.row_counts), 0) * self.row_counts.itemsize
@@ -211,11 +211,11 @@ class LiveCellRows:
 
     @property
     def rows_added(self) -> int:
-        """The number of rows that were added to this object, including rows that it no longer contains."""
+        """The number of rows ever added to this object, including rows that it no longer contains."""
         return self.grouped_rows + int(self.used[0])
 
     def count_free_rows(self, cells: int) -> int:
-        """Return the number of rows that can be added to `cells` cells without another call of `reserve`."""
+        """Return the number of rows that can be added to `cells` cells without another call to `reserve`."""
         return 0 if cells << self.place_bits > len(self.row_counts) else len(self.low) - int(self.used[0])
 
     @property
@@ -317,7 +317,7 @@ class LiveCellRows:
     # -- removing the rows of some cells ------------------------------------------------------------------------------
 
     def build_entries(self, rows: Runs, words: Ints) -> Entries:
-        """Return one entry for each row, in the order of the rows; weights are ignored.
+        """Return one entry for each row, in row order; weights are ignored.
 
         `words` contains the high word of each run in `rows`.
         """
@@ -325,9 +325,9 @@ class LiveCellRows:
         return Entries(self.shift, rows.codes, np.broadcast_to(np.ones(1, U4), len(rows.low)), None, high)
 
     def take_entries(self, words: Ints) -> tuple[Entries, dict[str, Any]]:
-        """Return the sorted entries whose high word is in `words`, and the new values of attributes without them.
+        """Return the sorted entries whose high word is in `words`, and new attribute values that exclude them.
 
-        The new values are a dict by attribute name. This object does not change until the caller assigns them.
+        The new values are keyed by attribute name. This object does not change until the caller assigns them.
         """
         lengths = np.diff(self.bounds, prepend=0)
         is_taken = np.isin(self.order, words)
@@ -337,9 +337,9 @@ class LiveCellRows:
         return replace(self.entries.select(mask), high=high), rest
 
     def drop_rows(self, words: Ints) -> dict[str, Any]:
-        """Return the new values of attributes without the rows whose high word is in `words`.
+        """Return new attribute values that exclude the rows whose high word is in `words`.
 
-        The new values are a dict by attribute name. This object does not change until the caller assigns them. The
+        The new values are keyed by attribute name. This object does not change until the caller assigns them. The
         buffer must be empty.
         """
         row_counts = self.row_counts.copy()
@@ -355,7 +355,7 @@ class LiveCellRows:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def find_words(self, cells: Ints) -> Ints:
-        """Return the high words that codes of these cells can have, cell by cell.
+        """Return the possible high words of the codes of these cells, cell by cell.
 
         A cell has several high words if a place (a possible value of a row) takes more than 64 bits.
         """
@@ -376,7 +376,7 @@ class LiveCellRows:
         return self.entries
 
     def _sort_all(self, words: Ints) -> None:
-        """Replace all rows by sorted entries, in the order of the given high words."""
+        """Replace all rows with sorted entries, in the order of the given high words."""
         # First replace all chunks with a single one, so that the memory of the old chunks is free before memory is
         # allocated for the entries.
         fresh = gather_runs(self.chunks, words)

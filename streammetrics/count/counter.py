@@ -60,7 +60,7 @@ class Counter:
     def __init__(self, state: State, index: Index) -> None:
         self.statistic, self.index = state.empty_copy(), index
         # The key under which `index` stores the codes of classes. Each counter has its own codes, because the classes
-        # of one state may be strings, and the classes of another state integers.
+        # of one state may be strings and those of another integers.
         self.classes = f"classes {id(self)}"
         # A front cell is a slice of the state. Some states also split the rows of a slice by an inner axis, such as the
         # class. Then each front cell is divided into inner cells.
@@ -156,7 +156,7 @@ class Counter:
 
     @property
     def free_rows(self) -> int:
-        """The number of rows that can be added to existing cells without another call of `reserve`.
+        """The number of rows that can be added to existing cells without another call to `reserve`.
 
         It is 0 if `reserve` must be called before each batch.
         """
@@ -184,7 +184,7 @@ class Counter:
 
     @property
     def dense(self) -> frozenset[str]:
-        """The names of the histograms that count each possible value in an array, rather than keep a buffer of rows."""
+        """The names of the histograms that count each possible value in an array instead of buffering rows."""
         folding = self.folding
         dense = {n for n, h in self.tallies.items() if isinstance(h, LiveTally) and h.dense}
         if folding is not None and not self._is_bucketed:
@@ -226,7 +226,7 @@ class Counter:
         Raises
         ------
         MemoryLimitError
-            The state has a memory limit, and the rows may exceed it.
+            If the state has a memory limit and the rows may exceed it.
         """
         if not self.lone:
             cells, fronts = self.index.count(self.inner), self.index.count(self.front)
@@ -313,18 +313,18 @@ class Counter:
         """Convert cells with too many exact rows to buckets, before the state is read. By default, do nothing."""
 
     def fold_jointly(self, others: Sequence[Counter]) -> None:
-        """Convert cells for which all counters together have too many exact rows to buckets. By default, do nothing.
+        """Convert cells to buckets if all counters together have too many exact rows in them. By default, do nothing.
 
         Call this before the states of the counters are added up. The sum does not keep the exact rows of such a cell,
         so there is no need to sort them for each state.
         """
 
     def mark(self) -> Any:
-        """Return what `restore` needs to undo `fold_ahead` if an error prevents the batch from being counted."""
+        """Return the data that `restore` needs to undo `fold_ahead` if an error prevents counting the batch."""
         return self.folded, self.flats, self.tallies
 
     def restore(self, mark: Any) -> None:
-        """Restore the exact rows of the cells that were converted to buckets after the call of `mark`."""
+        """Restore the exact rows of the cells that have been converted to buckets since the call to `mark`."""
         folded, flats, tallies = mark
         if self.tallies is not tallies:
             bound = {name: arrays for name, arrays in self.bound_arrays.items() if name in flats or name in tallies}
@@ -399,7 +399,7 @@ class Counter:
         return [p for p in self.parts.values() if isinstance(p, Flat) and p.optional]
 
     def _weigh(self) -> bool:
-        """Create the arrays that only rows with weights need; return whether any array was created."""
+        """Create the arrays that only weighted rows need; return whether any array was created."""
         fresh = [p for p in self._optional if p.like is not None and p.name not in self.flats]
         for part in fresh:
             self.bind_part(part)
@@ -456,7 +456,7 @@ class Counter:
     # -- making a state -----------------------------------------------------------------------------------------------
 
     def state(self) -> State:
-        """Return the counted rows as a state in canonical form: states of the same rows are equal in every byte."""
+        """Return the counted rows as a state in canonical form: states of the same rows are byte-for-byte equal."""
         # The index numbers cells in order of first appearance. A state sorts them by key instead, so that the same
         # rows, in any order and in any batches, give the same bytes.
         self.fold_large_cells()

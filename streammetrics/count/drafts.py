@@ -5,8 +5,8 @@ of each column, and the commit: a single call that runs all kernels with their a
 layout, so most batches need no decisions in Python.
 
 Some batches need preparation, because they select rows, contain new keys or keys that are not integers, or need a
-ranking. `batch.prepared_batch` prepares the columns of such a batch, and this module only builds the call of the
-kernels.
+ranking. `batch.prepared_batch` prepares the columns of such a batch, and this module only builds the kernel
+call.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class Draft(NamedTuple):
         For each argument of the commit, the position of its column in the batch, and the function that converts the
         column, if needed. None if all columns are passed unchanged.
     commit : callable
-        Counts the columns and returns 0; if a value is invalid, changes nothing and returns 1. If the columns have been
-        prepared, and therefore checked, it does not count them. It then returns a list of calls that do, which the
-        caller runs together with other calls.
+        Counts the columns and returns 0; if a value is invalid, changes nothing and returns 1. If the columns have
+        already been prepared and checked, it instead returns a list of calls that count them, which the caller runs
+        together with other calls.
     build_arguments : callable, optional
         A function that builds the arguments of the commit from the converted columns. It replaces columns of keys, or
         of units such as users, with the cell of each row. For a counter that stores rows, it also copies the rows to
@@ -122,12 +122,12 @@ class LiveCounters(NamedTuple):
         Two numbers: an upper bound on the total weight of all rows so far; and a flag, 1.0 if a weight may have bits
         below 2**-60 (which are rounded in sums), otherwise 0.0.
     drafts : dict
-        The draft of each layout, which writes to the arrays of these counters.
+        The draft of each layout. Drafts write to the arrays of these counters.
     recent : dict
         The IDs of the queries in the last batch, for each state that counts queries. The keys are the indices of these
         states.
     first : dict
-        The ID of the first query that was counted, by the same keys as `recent`.
+        The ID of the first query that was counted, with the same keys as `recent`.
     earlier_ends : tuple of BlockEnds or None
         For each state with which a counter started, the first and the last query, if it counts queries.
     free_rows : list of one int
@@ -165,8 +165,8 @@ class ArgumentColumns:
         self.flats: list[Array] = []
         self.typed: list[ColumnType] = []
         self.ndims: list[int] = []
-        # The position of each array, by the `id` of the array. The array itself is also stored, because its `id` could
-        # be reused if it were deleted.
+        # The position of each array, keyed by the `id` of the array. The array itself is also stored, because its `id`
+        # could be reused if it were deleted.
         self._places: dict[int, tuple[Array, int]] = {}
 
     def add(self, values: Array, source: str) -> int:
@@ -226,7 +226,7 @@ def make_draft(
     converters = tuple((names.index(name), convert) for name, convert in sources)
     as_is = [i for i, _ in converters] == list(range(len(names))) and not any(m for _, m in converters)
     # Strides may differ from batch to batch, and each combination of strides is a layout with its own draft. Clear the
-    # drafts as soon as there are `MOST_DRAFTS`, so that they do not fill the memory.
+    # drafts as soon as there are `MOST_DRAFTS`, so that they do not use up memory.
     if len(live.drafts) >= MOST_DRAFTS:
         live.drafts.clear()
     stagers = [(c, p) for c, p in zip(live.counters, bound, strict=True) if counts_in_numpy(c.statistic)]
@@ -284,8 +284,8 @@ def _plan_reads(
         try:
             counter.statistic.check_sources(counter.flats, {role: flats[i].source for role, i in positions.items()})
         except InvalidInputError:
-            # The values of a column have another type than in earlier batches, such as strings instead of integers. The
-            # general path (`count_batch`) raises the error.
+            # The values of a column have a different type than in earlier batches, such as strings instead of integers.
+            # The general path (`count_batch`) raises the error.
             return None
         bound.append(positions)
     return reads, flats, bound
@@ -319,7 +319,7 @@ def _make_locators(
     index, locators = live.index, {}
     for path in paths:
         names = [name for name, _ in path]
-        # Leave the first cells of a path, missing columns and columns with two dimensions to the general path
+        # Leave the first cells of a path, missing columns and two-dimensional columns to the general path
         # (`count_batch`), which creates the cells or raises an error.
         if path not in index.levels or not all(n in like and like[n].ndim == 1 for n in names):
             return None
@@ -337,7 +337,7 @@ def _make_locators(
 
 
 def _find_shards(index: Index, path: Any, units: Array) -> Ints | None:
-    """Return the cell of the shard of each unit, such as a user; None if a shard has no cell yet."""
+    """Return the cell of each unit's shard; None if a shard has no cell yet."""
     return index.shards(path, units, SHARD_SALT)
 
 
@@ -357,7 +357,7 @@ def _build_arguments(
     reads : int
         The number of columns that states read.
     locators : sequence of Locator
-        The locators of cells.
+        The locators, which find the cells of the rows.
     stagers : sequence of (counter, positions)
         The counters that store rows, each with the position of the column of each role.
     columns : sequence of array
@@ -420,7 +420,7 @@ def bind_kernels(
             step = Step("checks:mark_rounded_weights", "sample_weight", "front", terms, live.mass, State.rounded)
             steps.append((step, {r: positions[r] for r in ("sample_weight", "front") if r in positions}, counter))
     # Some counting kernels check their own columns, which saves a pass over them. If such a kernel finds an invalid
-    # value, it restores only its own arrays, so no other kernel may have counted rows before. Run it first among the
+    # value, it restores only its own arrays, so it must run before any other kernel counts rows. Run it first among the
     # counting kernels if it counts a single cell. Before that, separate kernels check all other columns.
     if reads is not None:
         steps.sort(key=lambda s: not s[0].checks or bool(s[2].front))

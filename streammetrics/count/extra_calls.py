@@ -36,7 +36,7 @@ def build_kernel_call(name: str, *arguments: Any) -> Callable[[], Any]:
 
 
 def build_rounding_calls(counter: Counter, rows: PreparedRows, fronts: Ints, mass: Array) -> list[Callable[[], Any]]:
-    """Return the call that flags the slices in which a sum must round a weight to a multiple of 2**-60.
+    """Return the calls that flag the slices in which a sum must round a weight to a multiple of 2**-60.
 
     Slices in which the product of a weight and a value is rounded are flagged as well. The list is empty if the rows
     have no weights, or if the state does not round weights.
@@ -70,7 +70,7 @@ def build_rounding_calls(counter: Counter, rows: PreparedRows, fronts: Ints, mas
 
 
 def build_drop_calls(counter: Counter, rows: PreparedRows, front: Ints) -> list[Callable[[], Any]]:
-    """Return the calls that count the rows that were left out, in each slice and by reason.
+    """Return the calls that count the rows that were left out, by slice and reason.
 
     `front` is the slice of each row of the batch; it is empty if there is only one slice.
     """

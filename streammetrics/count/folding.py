@@ -84,8 +84,8 @@ class FoldingCounter(Counter):
     def fold_ahead(self, at: Ints, rows: int, columns: Mapping[str, Any]) -> None:
         """Fold the cells that the rows of a batch would make too large, before the batch is counted.
 
-        The cells then count these rows in buckets, rather than store them exactly and convert them later. `at` is the
-        cell of each row; it is empty if there is only one cell.
+        The cells then count these rows in buckets rather than storing them exactly and converting them later. `at` is
+        the cell of each row; it is empty if there is only one cell.
         """
         if self._is_never_exact or self.exact_rows_limit is None:
             return
