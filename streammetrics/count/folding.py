@@ -198,7 +198,7 @@ class FoldingCounter(Counter):
 
     @property
     def _must_check(self) -> bool:
-        """Whether so many rows have been added since the last check of the cells that the next check is due."""
+        """Whether enough rows have been added since the last check of the cells for the next check to be due."""
         return self._exact.rows_added >= self.next_check  # type: ignore[no-any-return]
 
     def _mark_large_cells(self, *, is_read: bool) -> int:
@@ -299,9 +299,8 @@ class FoldingCounter(Counter):
         if not n:
             return
         taken, rest = chunk, chunk.drop(words)
-        # If all rows of the chunk are moved, which is often the case, do not copy them first. This requires that the
-        # runs are in the order of their high words, which may not be the case after an interrupted call of
-        # `consolidate`.
+        # If all rows of the chunk are moved, which is often the case, do not copy them first. This requires the
+        # runs to be ordered by high word, which may not be the case after an interrupted call to `consolidate`.
         if n == len(chunk.low) and (chunk.first[1:] >= chunk.first[:-1]).all():
             words = np.arange(len(chunk.first))
         else:

@@ -4,7 +4,7 @@ Two things could leave a batch half counted: an invalid value, and an exception 
 Python runs signal handlers between bytecode instructions, never inside a call into C. The commit is therefore a single
 call into C: `next(filter(None, starmap(call, steps)), 0)` calls one compiled kernel after another and stops at the
 first that returns something other than 0. A kernel that finds an invalid value returns 1. Only kernels that check
-columns and the first kernel that counts rows do so. Therefore no counts have changed at this point.
+columns and the first kernel that counts rows do so. No counts have therefore changed at that point.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class ColumnArgument(NamedTuple):
 def import_kernel(name: str) -> Callable[..., Any]:
     """Import the module of a kernel, and return the kernel.
 
-    The name of a kernel of this package is, for example, "score_sums:sum_scores". A kernel of another package has a
-    full name, such as "acme.kernels:count".
+    Kernels of this package have names such as "score_sums:sum_scores". Kernels of other packages have full names, such
+    as "acme.kernels:count".
     """
     module, _, function_name = name.partition(":")
     path = module if "." in module else f"streammetrics.kernels.{module}"
@@ -48,7 +48,7 @@ def import_kernel(name: str) -> Callable[..., Any]:
 def specialize_kernel(name: str, arguments: Sequence[Any], columns: Sequence[Any]) -> Callable[..., Any]:
     """Return the machine code of a kernel for arguments of these types.
 
-    `columns` contains an array for each column, which replaces the `ColumnArgument` with its position. Only the types
+    `columns` contains an array for each column. It replaces the `ColumnArgument` with the same position. Only the types
     of these arrays matter.
     """
     kernel = import_kernel(name)

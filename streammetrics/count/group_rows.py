@@ -36,7 +36,7 @@ Ints = NDArray[np.int64]
 # The smallest and the largest number of rows in a new block. Between these bounds, a new block has space for as many
 # rows as all earlier blocks together.
 FIRST, LARGEST = 1 << 8, 1 << 20
-# The largest number of bytes of a row.
+# The maximum size of a row in bytes.
 WIDEST = 41
 
 
@@ -85,7 +85,7 @@ class KeptRows:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the rows in bytes; rows on disk take none."""
+        """The memory used by the rows, in bytes; rows on disk use none."""
         return self.old_bytes + sum(int(b.used[0]) * b.width for blocks in self.blocks.values() for b in blocks)
 
     @property
@@ -161,10 +161,10 @@ class GroupCounter(Counter):
         Raises
         ------
         InvalidInputError
-            The keys of the groups have a different type from earlier keys (such as strings after integers), or belong
-            to the partition of another worker.
+            If the group keys have a different type from earlier keys (such as strings after integers), or belong to
+            the partition of another worker.
         MemoryLimitError
-            The rows exceed the memory limit, and the setting `spill_dir` does not name a folder to write rows to.
+            If the rows exceed the memory limit, and `spill_dir` is not set.
         """
         if not rows:
             return []
@@ -203,11 +203,11 @@ class GroupCounter(Counter):
 
     @property
     def free_rows(self) -> int:
-        """The number of additional rows that certainly fit into the memory limit, even if their columns are wide."""
+        """The number of additional rows that are certain to fit within the memory limit, however wide their columns."""
         return max(self.statistic.memory_limit - self.nbytes, 0) // WIDEST
 
     def needs_preparation(self, rows: int) -> bool:
-        """Return whether `rows` more rows may exceed the memory limit, which only the general path checks."""
+        """Return whether `rows` more rows may exceed the memory limit. Only the general path checks the limit."""
         return self.free_rows < rows
 
     def _check_partition(self, ids: Array) -> None:
@@ -225,7 +225,7 @@ class GroupCounter(Counter):
                 )
 
     def _reserve_bytes(self, size: int) -> None:
-        """If `size` more bytes exceed the memory limit, write the earlier rows to disk, or raise MemoryLimitError."""
+        """If `size` more bytes would exceed the limit, write the earlier rows to disk, or raise MemoryLimitError."""
         limit, used = self.statistic.memory_limit, self.kept.nbytes + (0 if self.lone else self.before.nbytes)
         if used + size <= limit or self.statistic.sample_rows:
             return
@@ -250,7 +250,7 @@ class GroupCounter(Counter):
         return self.flats["dropped"]
 
     def _thin(self) -> None:
-        """Drop groups from the sample until it has at most `sample_rows` rows.
+        """Drop groups from the sample until it contains at most `sample_rows` rows.
 
         Raising the level of the sample by one drops about half of its groups.
         """

@@ -23,7 +23,7 @@ __all__ = ["Index", "encode_keys", "locate_keys", "rank_keys"]
 Ints = NDArray[np.int64]
 Codes = Callable[[str, Axis], Ints]
 
-# The largest number of elements of a plain table. A level with more possible pairs uses a hash table.
+# The maximum number of elements in a plain table. A level with more possible pairs uses a hash table.
 MAX_TABLE_SIZE = 1 << 23
 # The columns that identify a cell, outermost first, each with its axis.
 Path = tuple[tuple[str, Axis], ...]
@@ -40,7 +40,7 @@ class Level:
     Parameters
     ----------
     words : int
-        The number of int64 numbers in a code: 1, or 2 for the ids of groups.
+        The number of int64 values in a code: 1, or 2 for group IDs.
     """
 
     def __init__(self, words: int = 1) -> None:
@@ -79,7 +79,7 @@ class Level:
 
     def _locate(self, above: Ints, parents: int, codes: Ints | DictionaryCodes, out: Ints) -> int:
         if self.words == 2:
-            # Columns of groups have no dictionary, so the codes are an array.
+            # Group columns have no dictionary, so the codes are an array.
             return self._locate_groups(above, codes, out)  # type: ignore[arg-type]
         distinct, indices = (codes.codes, codes.indices) if isinstance(codes, DictionaryCodes) else (codes, None)
         if self.extent:
@@ -156,7 +156,7 @@ class Level:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the level in bytes."""
+        """The memory used by the level, in bytes."""
         return self.table.nbytes + self.parents.nbytes + self.codes.nbytes
 
 
@@ -190,7 +190,7 @@ class Index:
         codes : callable
             A function that takes an item of the path (a column and its axis), and returns the code of each row.
         cache : dict
-            The cells already found for this batch, by path. Paths with the same beginning share them.
+            The cells already found for this batch, keyed by path. Paths with a common prefix share them.
         """
         if not path:
             return NOTHING
@@ -241,15 +241,15 @@ class Index:
 
     @property
     def total_cells(self) -> int:
-        """The number of cells of all paths together."""
+        """The total number of cells in all paths."""
         return sum(level.count for level in self.levels.values())
 
     def mark(self) -> Any:
-        """Return what `restore` needs: the number of cells of each path, and the type of the keys of each column."""
+        """Return the data that `restore` needs: the number of cells in each path, and the key type of each column."""
         return {p: level.count for p, level in self.levels.items()}, {n: k.kind for n, k in self.keys.items()}
 
     def restore(self, mark: Any) -> None:
-        """Remove all cells that were added after the call of `mark`, and restore the types of keys."""
+        """Remove all cells that have been added since the call to `mark`, and restore the key types."""
         counts, kinds = mark
         for path, level in self.levels.items():
             level.truncate(counts.get(path, 0))
@@ -258,7 +258,7 @@ class Index:
 
     @property
     def nbytes(self) -> int:
-        """The memory of all levels in bytes."""
+        """The memory used by all levels, in bytes."""
         return sum(level.nbytes for level in self.levels.values())
 
 
@@ -267,7 +267,7 @@ def encode_keys(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: I
 
     A negative rank stands for a special key, such as a missing one, and is returned unchanged.
     """
-    # The code of a shard is the number of the shard.
+    # The code of a shard is its number.
     if axis.kind == "shard":
         codes = np.asarray(words.values, np.int64)
         if len(codes):

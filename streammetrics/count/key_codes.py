@@ -1,8 +1,8 @@
 """Integer codes for the keys of columns. Keys get codes in order of first appearance.
 
-Kernels use codes as indices of tables, so they need not compare keys. A finished state contains no codes, because codes
-depend on the order of the rows. Instead, it has a sorted vocabulary of keys, and the ranks of keys in that vocabulary
-(see `KeyCodes.rank_codes`).
+Kernels use codes as table indices, so they need not compare keys. A finished state contains no codes, because codes
+depend on the order of the rows. Instead, it contains a sorted vocabulary of keys, and the ranks of keys in that
+vocabulary (see `KeyCodes.rank_codes`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["DictionaryCodes", "KeyCodes"]
 
 Ints = NDArray[np.int64]
 
-# The number of slots of a new hash table.
+# The number of slots in a new hash table.
 FREE = 1 << 10
 # The first code for integers of 2**63 or more. Such an integer is stored as the int64 with the same bits: 2**64 - 1,
 # for example, as -1. To avoid confusion with negative integers, these integers have a separate table, whose codes
@@ -72,7 +72,7 @@ class KeyTable:
 
 
 class IntegerCodes(KeyTable):
-    """Codes for keys that are int64 numbers."""
+    """Codes for int64 keys."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,12 +102,12 @@ class IntegerCodes(KeyTable):
 
     @property
     def values(self) -> Ints:
-        """The values in the order of their codes."""
+        """The values in code order."""
         return self.stored[: self.count]
 
 
 class TextCodes(KeyTable):
-    """Codes for keys that are byte strings. Keys are compared in full, so hash collisions do no harm."""
+    """Codes for byte-string keys. Keys are compared in full, so hash collisions are harmless."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,12 +153,12 @@ class TextCodes(KeyTable):
 
     @property
     def size(self) -> int:
-        """The total number of bytes of all strings."""
+        """The total length of all strings in bytes."""
         return int(self.offsets[self.count])
 
     @property
     def values(self) -> list[bytes]:
-        """The strings in the order of their codes."""
+        """The strings in code order."""
         text = self.stored[: self.size].tobytes()
         return [text[a:b] for a, b in pairwise(self.offsets[: self.count + 1].tolist())]
 
@@ -194,8 +194,8 @@ class KeyCodes:
     def __init__(self, name: str) -> None:
         self.name, self.kind = name, ""
         self._ints, self._big, self._texts = IntegerCodes(), IntegerCodes(), TextCodes()
-        # The Arrow dictionary of the last batch, its kind, and the codes of its strings. Successive batches often have
-        # the same dictionary, so its strings need not be looked up again.
+        # The Arrow dictionary of the last batch, its kind, and the codes of its strings. Successive batches often share
+        # a dictionary, so its strings need not be looked up again.
         self._last: tuple[Any, str, Ints] | None = None
 
     def encode(self, raw: Any) -> Ints | DictionaryCodes:
@@ -207,7 +207,7 @@ class KeyCodes:
         Raises
         ------
         InvalidInputError
-            The keys are of a different kind from the keys of earlier batches.
+            If the keys are of a different kind from those of earlier batches.
         """
         column, blocks = read_text_blocks(raw, self.name)
         whole = type(column).__name__ == "DictionaryArray" and not column.null_count
@@ -224,8 +224,8 @@ class KeyCodes:
             return self._encode_with_nulls(*content)
         (data, offsets), index, missing = content
         numbers = self._texts.encode(data, offsets[:-1], offsets[1:])
-        # Store the codes only for strings and bytes. Decimals have been converted to strings in another order than the
-        # Arrow dictionary, so their codes do not fit its indices.
+        # Store the codes only for strings and bytes. Decimals have been converted to strings whose order
+        # differs from that of the Arrow dictionary, so their codes do not match its indices.
         if missing is None and whole and kind in ("string", "bytes"):
             self._last = column.dictionary, kind, numbers
         if missing is not None:
@@ -256,7 +256,7 @@ class KeyCodes:
         return self._encode_with_nulls(values, missing)
 
     def find_integer_table(self, kind: str) -> IntegerCodes | None:
-        """Return the table of integer keys; None if keys have another kind, or if the table must be rebuilt first."""
+        """Return the table of integer keys; None if keys have a different kind, or the table must be rebuilt first."""
         return None if self.kind != kind or self._ints.is_stale else self._ints
 
     def _encode_with_nulls(self, values: NDArray[Any], missing: Any) -> Ints:
@@ -316,7 +316,7 @@ class KeyCodes:
         return vocabulary, out
 
     def add_vocabulary(self, vocabulary: Vocabulary) -> Ints:
-        """Give codes to the keys of a vocabulary, and return these codes in the order of the vocabulary."""
+        """Assign codes to the keys of a vocabulary, and return these codes in vocabulary order."""
         if not len(vocabulary):
             return np.zeros(0, np.int64)
         self.kind = vocabulary.kind
@@ -341,13 +341,13 @@ def _sort_distinct(values: Ints) -> Ints:
 
     `np.unique` does the same with a hash table, which takes ten times as long for a million distinct values.
     """
-    # Repeated values are dropped before sorting, too. This saves time if, for example, rows are in order of time and
+    # Repeated values are dropped before sorting, too. This saves time if, for example, rows are in time order and
     # the values are windows, because long runs of values are then equal.
     return _drop_repeated(np.sort(_drop_repeated(values)))
 
 
 def _drop_repeated(values: Ints) -> Ints:
-    """Return the values, without each value that equals the value directly before it."""
+    """Return the values without those that equal the value directly before them."""
     is_first = np.empty(len(values), bool)
     is_first[:1] = True
     np.not_equal(values[1:], values[:-1], out=is_first[1:])
@@ -359,7 +359,7 @@ def _find_distinct(codes: Ints) -> tuple[Ints, Ints]:
     if int(codes.max()) >= 4 * len(codes) + 64:
         used, at = np.unique(codes, return_inverse=True)
         return used, at.reshape(-1)
-    # The codes are small numbers, so a table with a flag for each code is faster than the sort of `np.unique`.
+    # The codes are small numbers, so a table with a flag for each code is faster than the sort in `np.unique`.
     occurs = np.zeros(int(codes.max()) + 1, bool)
     occurs[codes] = True
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]

@@ -22,7 +22,8 @@ from .tallies import LiveExactRows
 
 __all__ = ["KeyCounter"]
 
-# The sample is reduced if it has more than 2 * n + FEW keys, where n is the number of keys after the last reduction.
+# The sample is reduced if it contains more than 2 * n + FEW keys, where n is the number of keys after the last
+# reduction.
 FEW = 1 << 16
 
 
@@ -42,7 +43,7 @@ class KeyCounter(Counter):
         return changed
 
     def _thin(self) -> None:
-        """Drop keys from the sample by raising the level of each cell until the cell has at most `limit` keys."""
+        """Drop keys from the sample by raising the level of each cell until the cell contains at most `limit` keys."""
         old: LiveExactRows = self.tallies["keys"]
         entries, levels = thin_keys(old.consolidate(), self.flats["level"], self.statistic.limit)
         fresh = LiveExactRows(old.shift, lone=self.lone)
@@ -66,8 +67,8 @@ class KeyCounter(Counter):
             live.high[first:end] = cells[kept]
         row_counts = self.flats["rows"] + np.bincount(cells, minlength=len(self.flats["rows"]))
         kind, kinds = kind_number(columns["value"].source, np.zeros(0)), self.flats["kinds"]
-        # For each cell of these rows, store the kind of the keys, such as integers. Skip this if all cells have had
-        # keys of this kind before.
+        # For each cell of these rows, store the kind of the keys, such as integers. Skip this if all cells have
+        # already had keys of this kind.
         if not kinds[:, kind].all():
             kinds = kinds.copy()
             kinds[cells, kind] = 1

@@ -44,7 +44,7 @@ class KnownCells:
         self._cells = np.empty((len(path), 0), np.int64)
 
     def find(self, *keys: NDArray[Any]) -> Ints | None:
-        """Return the cell of each row; None if a key or a cell is new, or if earlier keys have another type."""
+        """Return the cell of each row; None if a key or a cell is new, or if earlier keys have a different type."""
         above, rows = NOTHING, len(keys[0])
         cells = self._cells if self._cells.shape[1] >= rows else np.empty((len(self._steps), rows), np.int64)
         if rows <= MOST_ROWS:
@@ -52,7 +52,7 @@ class KnownCells:
         for i, (level, codes, kind) in enumerate(self._steps):
             values = keys[i]
             table = codes.find_integer_table(kind)
-            # `KeyCodes` keeps integers of 2**63 or more in another table, which the kernel does not search.
+            # `KeyCodes` keeps integers of 2**63 or more in a separate table, which the kernel does not search.
             is_big = values.dtype == np.uint64 and len(values) and values.max() >= 1 << 63
             if table is None or level.is_stale or is_big:
                 return None

@@ -28,9 +28,9 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
-# The buffer may contain this many pairs before they are moved to buckets, even if there are fewer entries in buckets.
+# The buffer can hold at least this many pairs before they are moved to buckets, even if buckets have fewer entries.
 WAIT = 1 << 20
-# The smallest number of pairs for which a buffer has space.
+# The minimum capacity of a buffer, in pairs.
 AHEAD = 1 << 12
 
 
@@ -44,14 +44,14 @@ class WaitingPairs:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the buckets and the buffer in bytes."""
+        """The memory used by the buckets and the buffer, in bytes."""
         return self.entries.nbytes + sum(a.nbytes for a in (self.x, self.y, self.cells, self.weights))
 
     def collect_arguments(self) -> tuple[Any, ...]:
         """Return the arrays to which the kernel writes pairs.
 
         Four arrays contain the first number, the second number, the cell and the weight of each pair. The last array
-        contains a single number: how many pairs there are.
+        contains a single number, the number of pairs.
         """
         return self.x, self.y, self.cells, self.weights, self.used
 

@@ -30,7 +30,7 @@ class Read(NamedTuple):
     ranks : bool, optional
         Whether only the order of the scores matters; None if this is unknown.
     latest : tuple of (axis, Latest)
-        The latest time that a batch may contain, for each axis of event time with such a limit.
+        The latest time that a batch may contain, for each event-time axis with such a limit.
     """
 
     state: State
@@ -40,12 +40,12 @@ class Read(NamedTuple):
 
     @property
     def block_column(self) -> str:
-        """The name of the column of queries (or other blocks), for error messages."""
+        """The name of the column that identifies queries (or other blocks), for error messages."""
         return str(self.binding.column(self.state.block_column or "query"))
 
     @property
     def times(self) -> tuple[tuple[Axis, EventTime], ...]:
-        """The axes of windows (of time or of steps), each with the `EventTime` that converts its column."""
+        """The window axes (of time or steps), each with the `EventTime` that converts its column."""
         latest = dict(self.latest)
         epochs = [a for a in self.state.axes if a.kind in EPOCHS]
         return tuple((a, EventTime(EPOCHS[a.kind], a.size, latest.get(a))) for a in epochs)

@@ -62,7 +62,7 @@ class SortedContent(NamedTuple):
     rows: tuple[int, int] = (0, 0)
 
     def close_groups(self, parts: tuple[RawRows, ...]) -> SortedContent:
-        """Return this content with more closed groups, whose rows are in `parts`, sorted by group."""
+        """Return a copy of this content with more closed groups, whose rows are in `parts`, sorted by group."""
         n = sum(len(p["labels"]) for p in parts)
         if not n:
             return self
@@ -127,7 +127,7 @@ class SortedCounter(Counter):
         Raises
         ------
         InvalidInputError
-            The keys are not integers, or not in ascending order.
+            If the keys are not integers, or are not in ascending order.
         """
         if not rows:
             return []
@@ -146,7 +146,7 @@ class SortedCounter(Counter):
         content, last = self.content, int(ids[-1])
         if content is None:
             content = SortedContent(int(ids[0]), int(ids[0]), (), ())
-        # The first rows of this batch may continue the last group of the earlier batches. `open_end` is their number.
+        # The first rows of this batch may continue the last group of the earlier batches. `open_end` counts these rows.
         open_end = int(np.searchsorted(ids, content.last, "right"))
         if open_end:
             open_rows = copy_rows(fresh, 0, open_end)
@@ -156,7 +156,8 @@ class SortedCounter(Counter):
                 content = content._replace(tail=(*content.tail, open_rows))
         if last == content.last:
             return content
-        # The last group of this batch may continue in the next batch, so it stays open. `last_begin` is its first row.
+        # The last group of this batch may continue in the next batch, so it stays open. `last_begin` is where it
+        # begins.
         last_begin = int(np.searchsorted(ids, last, "left"))
         between = {n: c[open_end:last_begin] for n, c in fresh.items()}
         return content.close_groups((*content.tail, between))._replace(

@@ -25,7 +25,7 @@ class LockedStates(Protocol):
 
 
 class StateChange(NamedTuple):
-    """A change of the states of an updater; the function `how` computes the new states from the current ones."""
+    """A change to the states of an updater; the function `how` computes the new states from the current ones."""
 
     updater: LockedStates
     how: Callable[[tuple[State, ...]], Sequence[State]]
@@ -37,7 +37,7 @@ def merge_log_parts(reads: Sequence[Read], ours: Sequence[State], theirs: Sequen
     Raises
     ------
     IncompatibleStateError
-        The last query of one part is the first query of the other part, or `State.merge` raises this error.
+        If the last query of one part is the first query of the other part, or if `State.merge` raises this error.
     """
     return [
         a.merge(b).with_block_ends(BlockEnds.join([a.block_ends, b.block_ends], read.block_column))
@@ -48,7 +48,7 @@ def merge_log_parts(reads: Sequence[Read], ours: Sequence[State], theirs: Sequen
 def apply_changes(changes: Sequence[StateChange]) -> None:
     """Apply changes to different updaters; if one of them raises an error, none is applied.
 
-    All updaters are locked until all changes are applied. Therefore rows that another thread counts are not lost, and
+    All updaters are locked until all changes are applied. Rows that another thread counts are therefore not lost, and
     no thread sees only some of the changes.
     """
     updaters = [one.updater for one in changes]

@@ -1,4 +1,4 @@
-"""Tallies: histograms to which rows are still added, in forms to which kernels can write fast.
+"""Tallies: histograms to which rows are still added, in forms to which kernels can write quickly.
 
 A place is a possible value of a row, such as a score bucket. A tally counts the rows of each place in each cell (such
 as a slice). A code is an integer that encodes a cell and a place. An entry is a code with its number of rows; a
@@ -8,12 +8,13 @@ finished state has sorted entries. There are four forms:
 - Several cells that have few places in total have an 8-bit counter for each place. When a counter exceeds 255, it
   starts again at 0, and the kernel writes the code to a buffer, where it stands for 256 rows.
 - In all other cases, and for exact rows (`LiveExactRows`), each row is a code in a buffer. When there are about as many
-  codes as entries, the codes are sorted and merged into the entries. So each row is moved only a few times on average.
+  codes as entries, the codes are sorted and merged into the entries. Each row is thus moved only a few times on
+  average.
 - The exact rows of several cells, if these may be converted to buckets, are grouped by cell, and sorted when they are
   read (module `cell_rows`).
 
-`consolidate` returns sorted entries, whose arrays are never written again. A state can therefore use them without a
-copy, while kernels go on writing to the buffers.
+`consolidate` returns sorted entries, whose arrays are never written again. A state can therefore use them without
+copying them, while kernels continue to write to the buffers.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ FEW = 1 << 25
 FEW_WEIGHTED = 1 << 20
 # If a cell has at most this many places, a kernel finds the places that have rows; otherwise numpy does.
 MANY_PLACES = 1 << 20
-# For a single cell, the number of exact rows for which the first buffer has space.
+# The capacity, in rows, of the first buffer for the exact rows of a single cell.
 FEW_ROWS = 1 << 17
 # Fewer codes than this are sorted by numpy, which is then the fastest. A larger buffer in which at most this many codes
 # are distinct is not sorted; its codes are counted in a hash table.
@@ -62,7 +63,7 @@ DENSE = 12
 # Codes are grouped by their high word, which contains the cell, unless the largest high word exceeds about FAR times
 # the number of codes.
 FAR = 64
-# The number of batches for which a new buffer has space.
+# A new buffer has space for this many batches.
 AHEAD = 6
 # The codes in the buffer are not sorted as long as there are at most this many, even if there are fewer entries.
 WAIT = 3 << 20
