@@ -136,9 +136,9 @@ def count_codes(codes: Array) -> tuple[Array, Array]:
 
 
 def narrow_codes(codes: Array) -> Array | None:
-    """Convert codes to 32-bit integers in the same order, which are sorted twice as fast; None if this is impossible.
+    """Convert codes to 32-bit integers, which keep the order and sort twice as fast; None if this is impossible.
 
-    It is possible for float32 scores, for example. If there are fewer than MANY_CODES codes, None is returned as well.
+    It is possible for float32 scores, for example. The result is also None if there are fewer than MANY_CODES codes.
     """
     if codes.dtype != U8 or len(codes) < MANY_CODES:
         return None
@@ -163,9 +163,9 @@ def _sort_by_digits(codes: Array) -> None:
 
 @cache
 def numpy_sorts_quicker() -> bool:
-    """Return whether the sort of numpy is faster than our radix sort, which is measured once in each process.
+    """Return whether numpy's sort is faster than our radix sort, as measured once in each process.
 
-    The sort of numpy is faster on processors for which it is vectorised.
+    numpy's sort is faster on processors for which it is vectorised.
     """
     words = np.arange(8 * FEW_CODES, dtype=U8) * U8(0x9E3779B97F4A7C15)
     return min(_time_sort(np.ndarray.sort, words) for _ in range(3)) < min(
@@ -181,7 +181,7 @@ def _time_sort(sort: Callable[[Array], None], words: Array) -> int:
 
 
 class LiveTally:
-    """A growing histogram of places, whose codes have at most 64 bits.
+    """A growing histogram of places, with codes of at most 64 bits.
 
     The code of a row is its cell, shifted left by `shift` bits, plus its place.
 
@@ -190,7 +190,7 @@ class LiveTally:
     shift : int
         The number of bits of a place (a possible value of a row).
     places : int
-        The number of places of a cell.
+        The number of places in a cell.
     lone : bool
         Whether there is only one cell.
     is_active : bool
@@ -231,7 +231,7 @@ class LiveTally:
         elif self._fits_byte_counters(cells, weighted=entries.excess is not None):
             here = entries.cells * self.places + entries.places.astype(I8)
             low = fields["low"] = allocate_zeros(cells * self.places, U1)
-            # The byte counter of a place gets the lowest byte of its count. The rest of the count becomes an entry,
+            # The byte counter of a place stores the lowest byte of its count. The rest of the count becomes an entry,
             # whose unit is 256 rows.
             low[here] = entries.counts & entries.counts.dtype.type(255)
             fields["excess"] = self._spread_excess(entries, here, len(low))
@@ -253,7 +253,7 @@ class LiveTally:
     # -- room ---------------------------------------------------------------------------------------------------------
 
     def estimate_bytes(self, cells: int, rows: int) -> int:
-        """Return an upper bound on the memory in bytes after adding `rows` more rows, if there are `cells` cells."""
+        """Return an upper bound on the memory in bytes for `cells` cells after adding `rows` rows."""
         if not self.is_active:
             return 0
         if self.dense or self._fits_byte_counters(cells, weighted=False):
@@ -261,7 +261,7 @@ class LiveTally:
         return self.nbytes + 8 * rows
 
     def count_free_rows(self, cells: int) -> int:
-        """Return the number of rows that can be added to `cells` cells without another call of `reserve`."""
+        """Return the number of rows that can be added to `cells` cells without another call to `reserve`."""
         if self.dense or not self.is_active:
             return 1 << 62
         fits_counters = not len(self.low) or cells * self.places <= len(self.low)
@@ -393,12 +393,12 @@ class LiveTally:
         return entries
 
     def _find_occupied_places(self) -> tuple[Array, Array]:
-        """Return the places of a single cell that have rows, and the number of rows of each."""
+        """Return the places of a single cell that have rows, and the number of rows in each."""
         n = -1
         if len(self.rows) <= MANY_PLACES:
             codes, counts = np.empty(len(self.rows), U4), np.empty(len(self.rows), U4)
             n = tally_codes.collect_counters(self.rows, codes, counts)
-        # Use numpy if there are too many places for the kernel, or if a count does not fit into 32 bits.
+        # Use numpy if there are too many places for the kernel, or if a count does not fit in 32 bits.
         if n < 0:
             places = np.flatnonzero(self.rows)
             counts = self.rows[places]
@@ -448,7 +448,7 @@ class LiveExactRows:
         return int(self.consolidated_rows) + int(self.used[0])
 
     def count_free_rows(self, most: int | None) -> int:
-        """Return how many rows can be added to a single cell without another call of `reserve`.
+        """Return how many rows can be added to a single cell without another call to `reserve`.
 
         `most` is the largest number of rows that the cell keeps exactly; None if there is no limit.
         """

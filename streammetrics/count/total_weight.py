@@ -18,7 +18,7 @@ Array = NDArray[Any]
 
 
 def collect_weights(prepared: Sequence[PreparedRows]) -> list[Array]:
-    """Return each distinct column of weights once, even if several states read it.
+    """Return each distinct weight column once, even if several states read it.
 
     A column may be a matrix with a weight for each label. It is then replaced by the largest weight of each row.
     """
@@ -42,5 +42,5 @@ def overflow_error() -> CounterOverflowError:
 
 
 def max_weight(states: Sequence[State]) -> float:
-    """Return the largest total weight that any of these states may have (an upper bound)."""
+    """Return an upper bound on the total weight of any of these states."""
     return max((s.weight_bound() for s in states), default=0.0)

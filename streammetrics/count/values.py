@@ -50,8 +50,8 @@ U4, U8 = np.uint32, np.uint64
 # Windows (arrays of counters for frequent values) are created after this many rows. If a batch has more rows, a sample
 # of this many rows determines the range of each window.
 FEWEST = 1 << 10
-# Without windows, levels (bucket widths) are adapted when there are more entries and buffered codes than a threshold.
-# The threshold grows with the number of cells, from FEW to MANY.
+# Without windows, levels (bucket widths) are adapted when the number of entries and buffered codes exceeds a
+# threshold. The threshold grows with the number of cells, from FEW to MANY.
 FEW, MANY = 1 << 18, 1 << 22
 # If the sample from which a window is created has at most this many distinct numbers, the window has a counter for each
 # of them.
@@ -62,9 +62,9 @@ KNOWN, SLOT_BITS = 2, 12
 SLOTS = 1 << SLOT_BITS
 MULTIPLIERS = [(0x9E3779B97F4A7C15 * (2 * k + 1)) % (1 << 64) for k in range(8)]
 NOT_A_NUMBER = np.int64(-1)
-# The largest number of outputs for which a state uses windows.
+# A state uses windows only if it has at most this many outputs.
 WINDOWS = 64
-# The first windows are replaced when more than this many values lie outside of them, and therefore have no counter.
+# The first windows are replaced when more than this many values lie outside them, and therefore have no counter.
 FEWEST_OUTSIDE = 1 << 13
 # Windows are replaced at the latest when the number of values without a counter exceeds both this number and twice the
 # number of entries.
@@ -126,7 +126,7 @@ class LiveValues(LiveExactRows):
             else:
                 windows[i] = _window(entries, level, bits, min(MOST, MOST_OF_ALL // outputs))
         by_hash = windows[:, 1] == KNOWN
-        # Add a counter to each window, which the kernel increments for all values outside of the window.
+        # Add to each window a counter that the kernel increments for all values outside the window.
         room = 1 + int(np.where(by_hash, SLOTS, 1 + windows[:, [3, 5]].sum(axis=1)).max())
         self.windows, self.counters = windows.reshape(-1), np.zeros(outputs * room, np.int64)
         self.known_numbers = slots.reshape(-1) if by_hash.any() else NO_INTS
@@ -216,7 +216,7 @@ def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ..
     Returns six integers: the level of the window; 1 if this level is higher than the level of the cell, otherwise 0;
     the first bucket and the number of buckets for positive values; and the same two for negative values. There are at
     most `most` buckets. If the sample consists of exact numbers (level 0), the window has a level at which each of
-    these numbers is the edge of a bucket. For integers, for example, the buckets then have integers as edges.
+    these numbers is a bucket edge. For integers, for example, the bucket edges are then integers.
     """
     wide, buckets = level, entries.codes
     if not level:
@@ -236,7 +236,7 @@ def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ..
 def _densest_window(steps: Ints, counts: Array, most: int) -> tuple[int, int]:
     """Return the first bucket and the number of buckets of a window that contains as many rows as possible.
 
-    `steps` contains buckets in ascending order, and `counts` the number of rows of each. The window has at most `most`
+    `steps` contains buckets in ascending order, and `counts` the number of rows in each. The window has at most `most`
     buckets, and those with rows are in its middle.
     """
     if not len(steps):
@@ -304,7 +304,7 @@ class ValueCounter(Counter):
         if not len(live.windows):
             return waiting >= FEWEST
         # Replacing windows takes as much time as counting several thousand values without a counter. For some
-        # distributions, many values are always outside of the window, so raise the threshold after each replacement.
+        # distributions, many values are always outside the window, so raise the threshold after each replacement.
         outside = waiting + len(live.entries) - self.entries_after_fit
         return outside > min(FEWEST_OUTSIDE << (3 * self.fits), max(WAIT, 2 * self.entries_after_fit))
 
@@ -313,9 +313,9 @@ class ValueCounter(Counter):
         return self.lone and self.statistic.outputs <= WINDOWS
 
     def state(self) -> State:
-        """Return the counted rows as a state in canonical form: states of the same rows are equal in every byte."""
+        """Return the counted rows as a state in canonical form: states of the same rows are byte-for-byte equal."""
         # Adapting levels replaces arrays. This is safe only if there are several cells, because each batch then begins
-        # with a check whether arrays were replaced. The arrays of a single cell must not be replaced here: kernels
+        # with a check for replaced arrays. The arrays of a single cell must not be replaced here: kernels
         # write to them without this check as long as there is space.
         if not self.lone and self.tallies["rows"].used[0]:
             self._fit()

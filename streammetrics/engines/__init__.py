@@ -33,7 +33,7 @@ def fold(batches: Iterable[Any], metrics: MetricLike) -> bytes:
     Raises
     ------
     InvalidInputError
-        A batch has invalid values; nothing is returned.
+        If a batch contains invalid values.
 
     Examples
     --------

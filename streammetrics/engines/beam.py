@@ -20,7 +20,7 @@ from .whole_queries import find_query_columns, sort_by_query
 
 __all__ = ["FoldRows", "FoldTables", "GroupQueries", "Merge"]
 
-# The number of partitions of `GroupQueries`. All rows of a partition must fit into the memory of a worker.
+# The number of partitions of `GroupQueries`. All rows of a partition must fit in the memory of one worker.
 PARTS = 256
 
 
@@ -39,7 +39,7 @@ class FoldTables(beam.CombineFn):
     Raises
     ------
     InvalidInputError
-        A table has invalid values, or it has a query column and `assume_grouped` is not set.
+        If a table contains invalid values, or if it has a query column and `assume_grouped` is not set.
 
     Notes
     -----

@@ -34,7 +34,7 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bo
     split_every : int
         The number of states that a single task merges, 2 or more. The states are merged in a tree of such tasks.
     assume_grouped : bool
-        Whether the rows of each query are adjacent already, so that Dask need not shuffle a data frame for ranking
+        Whether the rows of each query are already adjacent, so that Dask need not shuffle a data frame for ranking
         metrics.
 
     Returns
@@ -45,15 +45,15 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bo
     Raises
     ------
     InvalidInputError
-        A batch has invalid values; or the data frame lacks a column; or ranking metrics are computed without a shuffle,
-        and the rows of a query are not adjacent.
+        If a batch contains invalid values, if the data frame lacks a column, or if the rows of a query are not adjacent
+        and ranking metrics are computed without a shuffle.
 
     Notes
     -----
     For ranking metrics such as NDCG, Dask shuffles a data frame by query, so that each partition contains whole queries.
     Bags and other parts are not shuffled: the rows of each query must be adjacent, but a part may end in the middle of
     a query. To check this, the IDs of all queries are sent to the client (8 or 16 bytes each). Alternatively, each row
-    may contain a whole query as lists.
+    can contain a whole query as lists.
 
     Dask identifies data by a hash, which is the same for all slices of one Arrow table, so it confuses such slices. To
     scatter or map them, use ``client.scatter(..., hash=False)`` and ``client.map(..., pure=False)``.
@@ -95,7 +95,7 @@ def _merge_tree(states: Sequence[Delayed], metrics: H, split_every: int) -> H:
 
 
 def _build_tree(states: Sequence[Delayed], split_every: int) -> Sequence[Delayed]:
-    """Merge `states` in a tree of tasks; return the delayed result in a list, which is empty without states."""
+    """Merge `states` in a tree of tasks; return the delayed result in a list, empty if there are no states."""
     merge_delayed = delayed(_merge_bytes)
     while len(states) > 1:
         states = [merge_delayed(states[i : i + split_every]) for i in range(0, len(states), split_every)]
@@ -113,7 +113,7 @@ def states(data: Any, metrics: MetricLike) -> list[Delayed]:
     Notes
     -----
     For ranking metrics, all rows of a query must be in the same partition. Otherwise the query counts as two queries. A
-    merge raises an error only if the query is the last one of a partition and the first one of another.
+    merge raises an error only if the query is the last one in a partition and the first one in another.
     """
     return _count_parts(_split_parts(data, metrics), partial(fold_part, metrics=metrics), "partition {:,}")
 
@@ -121,8 +121,7 @@ def states(data: Any, metrics: MetricLike) -> list[Delayed]:
 def _count_parts(parts: Iterable[Any], count: Callable[[Any], Any], name: str) -> list[Delayed]:
     """Return the delayed result of the function `count` for each part.
 
-    Error messages name the part. `name` is the format string of this name, with a placeholder for the number of the
-    part.
+    `name` is a format string for the name of a part in error messages, with a placeholder for the number of the part.
     """
     task = delayed(_count_part, name="fold", pure=False)
     return [task(part, count, name.format(number)) for number, part in enumerate(parts)]

@@ -35,9 +35,9 @@ def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17, 
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     rows : int
-        The number of rows of a batch.
+        The number of rows in a batch.
     assume_grouped : bool
-        Whether the rows of each query are adjacent already, so that DuckDB need not sort the rows for ranking metrics.
+        Whether the rows of each query are already adjacent, so that DuckDB need not sort the rows for ranking metrics.
 
     Returns
     -------
@@ -47,13 +47,13 @@ def evaluate(data: duckdb.DuckDBPyRelation, metrics: H, *, rows: int = 1 << 17, 
     Raises
     ------
     InvalidInputError
-        A batch has invalid values, the relation lacks a column, or, with `assume_grouped`, the rows of a query are not
-        adjacent.
+        If a batch contains invalid values, if the relation lacks a column, or if the rows of a query are not adjacent
+        although `assume_grouped` is set.
 
     Notes
     -----
     For ranking metrics such as NDCG, DuckDB sorts the rows by query; rows of one query keep their order. The IDs of all
-    queries are kept until the end (8 or 16 bytes each). Alternatively, each row may contain a whole query as lists.
+    queries are kept until the end (8 or 16 bytes each). Alternatively, each row can contain a whole query as lists.
 
     Examples
     --------
@@ -81,7 +81,7 @@ def _sort_by_query(data: duckdb.DuckDBPyRelation, queries: Sequence[str]) -> duc
 
 
 def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, MetricLike]) -> None:
-    """Register SQL functions that compute, merge and read states in a connection.
+    """Register in a connection SQL functions that compute, merge and read states.
 
     For each name there is an aggregate ``smet_NAME_agg(...)``, which returns the state of a group of rows as a BLOB. If
     the object is a single metric, the aggregate ``smet_NAME(...)`` returns its value. Both take the required columns,
@@ -94,8 +94,8 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Metric
     connection : duckdb.DuckDBPyConnection
         The connection in which the macros and functions are created; they are temporary.
     metrics : mapping of str to Metric, MetricCollection or Sliced
-        The metrics by the NAME of their SQL functions; the objects do not change. Weights are read only if a task names
-        their column.
+        The metrics, keyed by the NAME of their SQL functions; the objects do not change. Weights are read only if a
+        task names their column.
 
     Notes
     -----
@@ -134,7 +134,7 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Metric
 
 
 def _create_function(connection: duckdb.DuckDBPyConnection, name: str, function: Any, kind: str) -> None:
-    """Register a Python function of Arrow arrays in DuckDB as `name`, replacing any function of this name.
+    """Register a Python function of Arrow arrays in DuckDB as `name`, replacing any function of that name.
 
     The arrays may have any type and may contain nulls. `kind` is the SQL type of the result, such as "BLOB".
     """

@@ -33,7 +33,7 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
         The metrics to compute; the object itself does not change.
     buckets : int
         The number of parts into which the rows are divided. Flink passes a part to Python as a whole, so a part must
-        fit into memory.
+        fit in memory.
 
     Returns
     -------
@@ -43,14 +43,14 @@ def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
     Raises
     ------
     py4j.protocol.Py4JJavaError
-        A batch has invalid values; the message contains the error message of this library.
+        If a batch contains invalid values; the message contains the error message of this library.
     InvalidInputError
-        The table lacks a column.
+        If the table lacks a column.
 
     Notes
     -----
     Rows are assigned to parts at random. For ranking metrics such as NDCG, the query of a row determines its part, so
-    that each part contains whole queries. Alternatively, each row may contain a whole query as lists.
+    that each part contains whole queries. Alternatively, each row can contain a whole query as lists.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def _merge_bytes(states: Iterable[Any]) -> bytes | None:
 def value() -> Any:
     """Return a SQL function that takes a state and returns the value of a metric.
 
-    The name of the metric is a second argument, which is not needed if the state has only one metric.
+    Its second argument is the name of the metric, which is not needed if the state has only one metric.
     """
     return udf(_read_value, result_type=DataTypes.DOUBLE())
 
@@ -145,7 +145,7 @@ def register(env: TableEnvironment, metrics: Mapping[str, MetricLike]) -> None:
     env : pyflink.table.TableEnvironment
         The environment in which the temporary functions are created.
     metrics : mapping of str to Metric, MetricCollection or Sliced
-        The metrics by the NAME of their SQL function, which takes the required columns, in the order of
+        The metrics, keyed by the NAME of their SQL function, which takes the required columns, in the order of
         `streammetrics.extend.columns_of`.
 
     Examples

@@ -47,12 +47,12 @@ def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, pr
     Raises
     ------
     InvalidInputError
-        A batch has invalid values, in which case the remaining parts are not read; or the metrics are ranking metrics,
-        and the rows of a query are not adjacent.
+        If a batch contains invalid values, in which case the remaining parts are not read, or if the rows of a query
+        are not adjacent (for ranking metrics).
 
     Notes
     -----
-    Parts and batches may end in the middle of a query, because the first and the last query of each part are counted
+    Parts and batches can end in the middle of a query, because the first and the last query of each part are counted
     only after their rows have been joined with those of other parts. The IDs of all queries are kept until the end (8
     or 16 bytes each), to find queries whose rows are not adjacent. If there are any, sort the log by query first, or
     use the command `streammetrics eval`, which sorts it on disk.

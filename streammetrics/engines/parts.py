@@ -21,7 +21,7 @@ __all__ = ["find_read_columns", "fold_part", "iterate_batches", "merge_results",
 H = TypeVar("H", bound=MetricLike)
 R = TypeVar("R")
 
-# A warning is given when the states and query IDs that the workers have sent to the driver exceed this many bytes.
+# A warning is issued when the states and query IDs that the workers have sent to the driver exceed this many bytes.
 DRIVER_BYTES = 1 << 30
 
 
@@ -44,7 +44,7 @@ def fold_part(part: Any, metrics: MetricLike) -> bytes:
     Raises
     ------
     InvalidInputError
-        A batch has invalid values; nothing is returned.
+        If a batch contains invalid values.
     """
     return fold(iterate_batches(part() if callable(part) else part), metrics)
 
@@ -60,8 +60,8 @@ def find_read_columns(metrics: MetricLike, present: Iterable[str]) -> list[str]:
     Raises
     ------
     InvalidInputError
-        A required column is missing. Missing query columns are no error, because a table does not need them if each row
-        contains a whole query as lists.
+        If a required column is missing. Missing query columns are not an error, because a table does not need them if
+        each row contains a whole query as lists.
     """
     check_metrics(metrics)
     names, query, columns = list(present), find_query_column(metrics), columns_of(metrics)
@@ -109,7 +109,7 @@ def read_value(state: bytes, name: str | None = None) -> float:
     Parameters
     ----------
     state : bytes
-        The bytes of `to_bytes`.
+        The bytes returned by `to_bytes`.
     name : str, optional
         The name of the metric; not needed if the state has only one.
 
@@ -121,7 +121,7 @@ def read_value(state: bytes, name: str | None = None) -> float:
     Raises
     ------
     InvalidInputError
-        The state has no metric of this name, or the value of the metric is not a single number.
+        If the state has no metric of that name, or the value of the metric is not a single number.
     """
     metrics = from_bytes(state)
     if not isinstance(metrics, (Metric, MetricCollection)):

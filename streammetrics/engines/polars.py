@@ -28,9 +28,9 @@ def evaluate(data: pl.LazyFrame | pl.DataFrame, metrics: H, *, rows: int = 1 << 
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     rows : int
-        The number of rows of a batch.
+        The number of rows in a batch.
     assume_grouped : bool
-        Whether the rows of each query are adjacent already, so that Polars need not sort the rows for ranking metrics.
+        Whether the rows of each query are already adjacent, so that Polars need not sort the rows for ranking metrics.
 
     Returns
     -------
@@ -40,13 +40,13 @@ def evaluate(data: pl.LazyFrame | pl.DataFrame, metrics: H, *, rows: int = 1 << 
     Raises
     ------
     InvalidInputError
-        A batch has invalid values, the frame lacks a column, or, with `assume_grouped`, the rows of a query are not
-        adjacent.
+        If a batch contains invalid values, if the frame lacks a column, or if the rows of a query are not adjacent
+        although `assume_grouped` is set.
 
     Notes
     -----
     For ranking metrics such as NDCG, Polars sorts the rows by query; rows of one query keep their order. The IDs of all
-    queries are kept until the end (8 or 16 bytes each). Alternatively, each row may contain a whole query as lists.
+    queries are kept until the end (8 or 16 bytes each). Alternatively, each row can contain a whole query as lists.
 
     Examples
     --------
@@ -74,8 +74,8 @@ def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> pl.Expr:
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     columns : iterable of str, optional
-        The columns to read; by default the required ones. The column of weights is required only if a task names it, so
-        otherwise include it here to use weights.
+        The columns to read; by default the required ones. The weight column is required only if a task names it.
+        Otherwise, include it here to use weights.
 
     Returns
     -------

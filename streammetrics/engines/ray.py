@@ -25,7 +25,7 @@ __all__ = ["AggregateMetrics", "evaluate"]
 H = TypeVar("H", bound=MetricLike)
 
 PART = "streammetrics: part"
-# The number of partitions if a dataset is shuffled by query. All rows of a partition must fit into the memory of a task.
+# The number of partitions if a dataset is shuffled by query. All rows of a partition must fit in the memory of a task.
 PARTS = 128
 # The number of states that a single task merges. All states are merged in a tree of such tasks.
 MERGED_STATES = 16
@@ -43,7 +43,7 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H, *, assume_grouped: bool 
     metrics : Metric, MetricCollection or Sliced
         The metrics to compute; the object itself does not change.
     assume_grouped : bool
-        Whether the rows of each query are adjacent already, so that Ray need not shuffle a dataset for ranking metrics.
+        Whether the rows of each query are already adjacent, so that Ray need not shuffle a dataset for ranking metrics.
 
     Returns
     -------
@@ -53,17 +53,17 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H, *, assume_grouped: bool 
     Raises
     ------
     ray.exceptions.RayTaskError
-        A batch has invalid values; the message contains the error message of this library. If `data` is an iterable of
-        parts, the error is also an InvalidInputError.
+        If a batch contains invalid values; the message contains the error message of this library. If `data` is an
+        iterable of parts, the error is also an InvalidInputError.
     InvalidInputError
-        The dataset lacks a column; or ranking metrics are computed without a shuffle, and the rows of a query are not
-        adjacent.
+        If the dataset lacks a column, or if the rows of a query are not adjacent and ranking metrics are computed
+        without a shuffle.
 
     Notes
     -----
     For ranking metrics such as NDCG, Ray shuffles a dataset by query. Parts are not shuffled: the rows of each query must
     be adjacent, but a part may end in the middle of a query. To check this, the IDs of all queries are sent to the
-    driver (8 or 16 bytes each). Alternatively, each row may contain a whole query as lists.
+    driver (8 or 16 bytes each). Alternatively, each row can contain a whole query as lists.
 
     Examples
     --------
@@ -118,7 +118,7 @@ def _read_column(block: pa.Table, name: str) -> list[bytes]:
 
 
 def _add_part(block: pa.Table, queries: list[str]) -> pa.Table:
-    """Add a column with the number of the partition to which the query of each row belongs."""
+    """Add a column that contains the partition number of each row's query."""
     keys = [block.column(name) for name in queries]
     return block.append_column(PART, pa.array(group_partition(keys[0] if len(keys) == 1 else tuple(keys), PARTS)))
 

@@ -19,7 +19,7 @@ def make_empty_metrics(metrics: Any, by: str | Iterable[str] = ()) -> MetricLike
     Raises
     ------
     TypeError
-        `metrics` is a bundle, which cannot be updated.
+        If `metrics` is a bundle, which cannot be updated.
     """
     if isinstance(metrics, Bundle):
         raise TypeError("a bundle cannot be updated: pass metrics, a collection or slices instead")

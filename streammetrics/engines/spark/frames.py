@@ -23,6 +23,6 @@ def select_read_columns(frame: DataFrame, metrics: MetricLike) -> DataFrame:
     Raises
     ------
     InvalidInputError
-        A required column is missing.
+        If a required column is missing.
     """
     return frame.select(*(column(name) for name in find_read_columns(metrics, frame.columns)))

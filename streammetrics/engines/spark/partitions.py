@@ -28,8 +28,8 @@ def choose_partition_count(rows: DataFrame) -> int:
 
 def estimate_bytes(rows: DataFrame) -> float:
     """Return Spark's estimate of the size of a data frame in bytes; infinity if Spark has no estimate."""
-    # Parse the text of the query plan. Both classic sessions and Spark Connect print the estimate there, but offer no
-    # other common way to get it.
+    # Parse the text of the query plan. This is the only way to get the estimate that works both in classic sessions
+    # and in Spark Connect.
     plan = rows.sparkSession.sql("EXPLAIN COST SELECT * FROM {rows}", rows=rows).collect()[0][0]
     match = SIZE.search(plan)
     return float(match[1]) * 1024.0 ** UNITS.index(match[2] or "") if match else float("inf")

@@ -47,8 +47,8 @@ class RowGrouping(NamedTuple):
     has_queries : bool
         Whether the columns identify queries of ranking metrics; all rows of a query must also be in one batch.
     seals : bool
-        Whether the columns identify the groups of metrics such as GroupAUC. Because a task then has all rows of its
-        groups, it can close the groups (`seal`), which reduces their rows to sums over groups.
+        Whether the columns identify the groups of metrics such as GroupAUC. Each task then has all rows of its groups,
+        so it can close the groups (`seal`), which reduces their rows to sums over groups.
     """
 
     columns: Names
@@ -67,15 +67,15 @@ class RowGrouping(NamedTuple):
 
 
 def find_row_grouping(metrics: MetricLike, present: Collection[str]) -> RowGrouping | None:
-    """Return the columns of groups or queries whose rows must be in the same task; None if rows may be in any task.
+    """Return the columns of groups or queries whose rows must be in the same task; None if rows can be in any task.
 
-    A table for ranking metrics may lack the query column. Each row then contains a whole query as lists, so that rows
-    may be in any task.
+    A table for ranking metrics may lack the query column. Each row then contains a whole query as lists, so rows
+    can be in any task.
 
     Raises
     ------
     InvalidInputError
-        Two metrics have different query columns.
+        If two metrics have different query columns.
     """
     query = find_query_column(metrics)
     if query is not None and not {*_as_names(query)} <= {*present}:
@@ -129,7 +129,7 @@ class Evaluated:
 
     @cached_property
     def table(self) -> Table:
-        """A table of values, bounds and counts with a row for each slice and metric, computed on first access."""
+        """A table of values, bounds and counts with one row per slice and metric, computed on first access."""
         state = self.state
         table: Table = Table((), answer_of(state).records()) if isinstance(state, Metric) else state.table()
         return table
@@ -145,7 +145,7 @@ def evaluate(
 ) -> Evaluated:
     """Compute metrics of a data frame, overall or by slice.
 
-    The result equals, bit for bit, that of a single process that reads all rows.
+    The result is bit-for-bit equal to that of a single process that reads all rows.
 
     Parameters
     ----------
@@ -154,14 +154,14 @@ def evaluate(
     metrics : Metric, Task, MetricCollection, Sliced, or list or dict of metrics
         The metrics to compute; the object itself does not change.
     by : str or sequence of str
-        The slicing columns: keys are integers, strings, booleans, dates, timestamps, decimals or null.
+        The slicing columns. Keys can be integers, strings, booleans, dates, timestamps, decimals or null.
     strategy : {"auto", "states", "rows"}
         What Spark shuffles between tasks, if there are slices. With "states", each task computes the states of all its
         slices, and the states are shuffled and merged. With "rows", the rows are shuffled by slice, so that each task
         has all rows of its slices. This is faster if there are so many slices that their states are no smaller than the
         rows. "auto" chooses "rows" if the first 20,000 rows are in more than 15,000 slices, which is typical of logs
         with 35,000 slices or more. Otherwise it chooses "states", for example for most logs that are sorted by slice.
-        With "states", tasks send on the states of their slices before these fill the memory.
+        With "states", tasks send on the states of their slices before they run out of memory.
     partitions : int, optional
         The number of partitions if rows are shuffled, which is the case with "rows", and for ranking metrics and
         GroupAUC. The default for "rows" is `spark.sql.shuffle.partitions`, which adaptive execution may reduce. The
@@ -176,12 +176,12 @@ def evaluate(
     Raises
     ------
     InvalidInputError
-        A column is missing or has an invalid value; the message names the column, the value and the partition.
+        If a column is missing or contains an invalid value; the message names the column, the value and the partition.
     MemoryLimitError
-        There are too many slices, or their states exceed `spark.driver.maxResultSize` (1 GiB by default).
+        If there are too many slices, or their states exceed `spark.driver.maxResultSize` (1 GiB by default).
     StreamMetricsError
-        The workers lack this package or have another version of Python, or a worker raised another error of this
-        library. Its `__cause__` is the error of Spark, which contains the traces of the workers.
+        If the workers lack this package or have a different version of Python, or if a worker raised another error of
+        this library. Its `__cause__` is the Spark error, which contains the tracebacks of the workers.
 
     Notes
     -----
@@ -251,7 +251,7 @@ def _merge_buckets(states: DataFrame) -> DataFrame:
 def _has_many_keys(rows: DataFrame, by: tuple[str, ...]) -> bool:
     """Return whether a log has so many slices that their states would be no smaller than its rows.
 
-    The answer is an estimate, based on the number of different slice keys in the first rows.
+    The answer is an estimate, based on the number of distinct slice keys in the first rows.
     """
     key = f.xxhash64(*(column(name) for name in by)).alias("key")
     keys = [row["key"] for row in rows.select(key).limit(SAMPLE_ROWS).collect()]

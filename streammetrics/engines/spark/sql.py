@@ -19,7 +19,7 @@ from .as_accumulator import make_empty_metrics
 
 __all__ = ["aggregate", "merge_states", "register", "state_value"]
 
-# States are collected until their total size exceeds this number of bytes, and are then merged.
+# States are collected until their total size exceeds this many bytes, and are then merged.
 MAX_BUFFERED_BYTES = 1 << 26
 
 
@@ -34,19 +34,21 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
     session : pyspark.sql.SparkSession
         A classic session, or a Spark Connect session.
     aggregates : mapping of str to metrics, optional
-        Additional aggregates by name: `{"ctr": Task(...)}` registers `smet_ctr_agg`. Its arguments are the columns that
-        the metrics read, in this order: `y_true` and `y_score`, the other required columns, and the optional columns,
-        which may be left out. Columns of the same kind are in the order of `streammetrics.extend.columns_of`.
+        Additional aggregates, keyed by name: `{"ctr": Task(...)}` registers `smet_ctr_agg`. Its arguments are the
+        columns that the metrics read, in this order: `y_true` and `y_score`, the other required columns, and the
+        optional columns, which may be left out. Columns of the same kind are in the order of
+        `streammetrics.extend.columns_of`.
 
     Notes
     -----
-    Spark has some limits for aggregates in Python:
+    Spark imposes some limitations on aggregates written in Python:
 
     - Spark shuffles all rows by the GROUP BY columns. `evaluate` shuffles states instead, which is faster for a large log.
-    - A query that uses such an aggregate cannot also use a built-in one, such as `sum` or `count`; join two results
+    - A SQL query that uses such an aggregate cannot also use a built-in one, such as `sum` or `count`; join two results
       instead.
-    - For an empty table without GROUP BY, the result has no row, whereas a built-in aggregate gives a row with a null.
-    - Ranking metrics raise an error, because the rows of a query may be in several batches.
+    - For an empty table without GROUP BY, the result has no rows, whereas a built-in aggregate returns one row with a
+    null.
+    - Ranking metrics raise an error, because the rows of one ranking may be in several batches.
 
     Raises
     ------
@@ -79,11 +81,12 @@ def aggregate(metrics: Any) -> Callable[..., Any]:
     Raises
     ------
     ValueError
-        The metrics need all rows of a query in one batch, but an aggregate may receive them in several batches.
+        If the metrics need all rows of a ranking in one batch, because an aggregate may receive them in several
+        batches.
 
     Notes
     -----
-    See `register` for the arguments and the limits of such functions.
+    See `register` for the arguments and the limitations of such functions.
 
     Examples
     --------
@@ -117,7 +120,7 @@ def merge_states() -> Callable[..., Any]:
     Raises
     ------
     InvalidInputError
-        A SQL query raises it if a state is null.
+        Raised by a SQL query if a state is null.
     StateFormatError
         A SQL query raises it if a value is not a state.
 
