@@ -22,7 +22,7 @@ __all__ = [
 
 
 class StreamMetricsError(Exception):
-    """Base of every error that streammetrics raises on purpose."""
+    """Base class of every error that streammetrics raises on purpose."""
 
 
 class InvalidInputError(StreamMetricsError, ValueError):

@@ -47,7 +47,7 @@ class PartQueries(NamedTuple):
     edges: list[tuple[tuple[int, ...], list[Rows]]]
 
     def without_state(self) -> PartQueries:
-        """Return a copy without the state, for the driver, if tasks (not the driver) merge the states."""
+        """Return a copy without the state, which the driver does not need if tasks merge the states."""
         return self._replace(state=None)
 
 
@@ -103,8 +103,8 @@ def fold_queries(part: Any, metrics: MetricLike) -> PartQueries:
     if last is not None:
         edges.append((_as_key(last), pending))
     edges = [(key, [_copy_arrow(piece) for piece in pieces]) for key, pieces in edges]
-    # The state records its first and last query as the ends of the log. Remove this record, because the part also has
-    # the queries in `edges`.
+    # The state records its first and last query as the ends of the log. Remove this record, because the part also
+    # contains the queries in `edges`.
     return PartQueries(without_block_ends(copy).to_bytes(), ids, edges)
 
 
@@ -114,7 +114,7 @@ def merge_queries(parts: Iterable[PartQueries], metrics: H) -> H:
     Raises
     ------
     InvalidInputError
-        The log is not grouped by query: a query that seemed complete has more rows elsewhere in the log.
+        If the log is not grouped by query: a query that seemed complete has more rows elsewhere in the log.
     """
     ids, edges = list[Ints](), dict[tuple[int, ...], list[Rows]]()
 

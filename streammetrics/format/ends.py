@@ -1,7 +1,7 @@
-"""Encode the ends of each state of a frame: the first and the last query (or other block) that it has counted.
+"""Encode the ends of each state in a frame: the first and the last query (or other block) that it has counted.
 
-For each state, a u8 is the number of integers in a query ID, or 0 if the state has no ends. The ID of the first and the
-ID of the last query follow, as i64. No digest includes the ends, because they depend on how a log was divided.
+For each state, a u8 gives the number of integers in a query ID, or 0 if the state has no ends. The IDs of the first and
+last queries follow, as i64. No digest includes the ends, because they depend on how a log was divided.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _pack_one(ends: BlockEnds | None) -> bytes:
     if ends is None or not ends.is_single:
         return b"\0"
     (first,), (last,) = ends.firsts, ends.lasts
-    # The IDs have different lengths if the column of queries begins with integers and ends with strings. In that case,
+    # The IDs have different lengths if the query column begins with integers and ends with strings. In that case,
     # encode no ends.
     return struct.pack(f"<B{2 * len(first)}q", len(first), *first, *last) if len(first) == len(last) else b"\0"
 

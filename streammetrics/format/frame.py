@@ -6,12 +6,12 @@ Reading and writing frames needs only the standard library and numpy, not pickle
 
     "SMET" | u16 version | u16 flags | u32 header length | u32 packed length | header | table | bodies | ends | u32 CRC-32
 
-The header is canonical JSON, compressed by deflate with a preset dictionary. Its member "about" describes the object to
-which the states belong, such as a metric or a collection. Its member "sections" contains the schema of each state (see
-`schema`).
+The header is canonical JSON, compressed with deflate and a preset dictionary. Its member "about" describes the object
+to which the states belong, such as a metric or a collection. Its member "sections" contains the schema of each state
+(see `schema`).
 
 The table has one row for each state: u64 uncompressed length | u64 compressed length | digest. The digest is the SHA-256
-of the text of the schema, a zero byte and the uncompressed section. So a state has the same digest in every frame.
+of the text of the schema, a zero byte and the uncompressed section. A state thus has the same digest in every frame.
 
 There is one body for each state: its compressed section, followed by its noise (the bytes that are stored uncompressed,
 because compression would not make them shorter; see `section`).
@@ -177,7 +177,7 @@ class FrameKind:
 
 
 def _inflate(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
-    """Decompress a section with `unpacker`, a zlib decompressor, but at most its first `size` bytes."""
+    """Decompress a section with `unpacker`, a zlib decompressor, into at most `size` bytes."""
     try:
         plain: bytes = unpacker.decompress(data, size)
     except zlib.error as error:
@@ -234,12 +234,12 @@ class Frame:
     data : bytes
         The bytes of the frame, which may be untrusted.
     max_bytes : int
-        The largest number of bytes of memory that the states may take.
+        The maximum memory that the states may take, in bytes.
 
     Raises
     ------
     StateFormatError
-        The bytes are not a frame, or they are damaged, truncated, inconsistent, or written by a newer release.
+        If the bytes are not a frame, or are damaged, truncated, inconsistent, or written by a newer release.
     """
 
     __slots__ = ("_kind", "bodies", "data", "ends", "head", "limit", "size", "table")
@@ -313,7 +313,7 @@ class Frame:
                 self._kind = parse(self.head, self.size, hash_registry())
             except (StateFormatError, MemoryError):
                 raise
-            # Untrusted bytes may cause any exception, all of which are reported in the same way.
+            # Untrusted bytes may cause any exception. All exceptions are reported in the same way.
             except Exception as error:
                 raise StateFormatError(
                     f"the state is corrupt: the header is inconsistent: {_format_error(error)}"
@@ -336,8 +336,8 @@ class Frame:
     def read_section(self, i: int, limit: int | None = None) -> Section:
         """Decompress section `i` and verify its digest.
 
-        If the section is large, first check that decoding it takes at most `limit` bytes of memory. The default of
-        `limit` is the limit of the frame.
+        If the section is large, first check that decoding it takes at most `limit` bytes of memory. By default, `limit`
+        is the limit of the frame.
         """
         size, _, digest = self.table[i]
         begin, end = self.bodies[i]
@@ -357,7 +357,7 @@ class Frame:
         return Section(plain, noise)
 
     def read_state(self, i: int = 0, limit: int | None = None) -> State:
-        """Decode and return state `i`, in at most `limit` bytes of memory (by default, the limit of the frame)."""
+        """Decode and return state `i`, using at most `limit` bytes of memory (by default, the limit of the frame)."""
         limit = self.limit if limit is None else limit
         return unpack_sections(self.kind.sections[i], [self.read_section(i, limit)], limit)[0]
 
@@ -374,7 +374,7 @@ class Frame:
         Raises
         ------
         StateFormatError
-            A section is damaged, or decoding would take more memory than the limit of the frame.
+            If a section is damaged, or decoding would take more memory than the limit of the frame.
         """
         sections: list[Section] = []
         need = 0
@@ -418,18 +418,18 @@ def _format_error(error: Exception) -> str:
 
 
 def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
-    """Decode frames, which must have equal headers, in several passes, each of which decodes the next few frames.
+    """Decode frames, which must have equal headers, in several passes of a few frames each.
 
     Yields
     ------
     list of Sections
-        The result of one pass. Item i contains the states of section i of all frames of this pass.
+        The result of one pass. Item i contains the states of section i of all frames in this pass.
 
     Raises
     ------
     StateFormatError, IncompatibleStateError
-        A frame is damaged, or the keys of two frames have different types, such as integers and strings. The error does
-        not name the frame; to find it, read each frame separately.
+        If a frame is damaged, or the keys of two frames have different types, such as integers and strings. The error
+        does not name the frame; to find it, read each frame separately.
     """
     some: list[Frame] = []
     decompressed: list[list[Section]] = []
@@ -462,21 +462,21 @@ def merge_frames(frames: Iterable[bytes | Frame], max_bytes: int = MAX_BYTES) ->
     frames : iterable of bytes or Frame
         Frames with equal descriptions ("about"), and with states of the same classes and settings in the same order.
     max_bytes : int
-        The largest number of bytes of memory that the states of a single frame may take.
+        The maximum memory that the states of a single frame may take, in bytes.
 
     Returns
     -------
     about : object
-        The description that all frames have; None if there are no frames.
+        The description that all frames share; None if there are no frames.
     states : list of State
         The merged states. Item i is merged from the states at position i of all frames.
 
     Raises
     ------
     StateFormatError
-        A frame is damaged.
+        If a frame is damaged.
     IncompatibleStateError
-        The frames have different descriptions, numbers of states, or settings.
+        If the frames have different descriptions, numbers of states, or settings.
     """
     about, merged = merge_groups(((0, frame) for frame in frames), max_bytes)
     return about, merged.get(0, [])
@@ -492,7 +492,7 @@ def merge_groups(
     Returns
     -------
     about : object
-        The description that all frames have; None if there are no frames.
+        The description that all frames share; None if there are no frames.
     states : dict of int to list of State
         The merged states of each group. The groups are in ascending order.
     """
@@ -508,8 +508,8 @@ def merge_groups(
             earlier = total.get(group)
             if earlier is not None and len(earlier) != len(new):
                 raise IncompatibleStateError("the states have different metrics or settings and cannot be merged")
-            # Add the states of all portions to the total in a single call. Their exact rows are then not sorted in vain
-            # in cells that the total counts in buckets.
+            # Add the states of all portions to the total in a single call. This avoids sorting the exact rows of cells
+            # that the total counts in buckets.
             parts = [section[group] for section in new]
             total[group] = [_merge_states([*([earlier[i]] if earlier else []), *some]) for i, some in enumerate(parts)]
     return None if about is None else json.loads(about), {group: total[group] for group in sorted(total)}
@@ -518,8 +518,8 @@ def merge_groups(
 def _merge_portions(batch: Sequence[Frame], i: int, into: Sequence[int], max_bytes: int) -> dict[int, list[State]]:
     """Decode section `i` of all frames of a batch in portions, and return the merged states of each group.
 
-    `into` contains the group of each frame. The result has, for each group, a list with one merged state for each
-    portion that contains frames of the group.
+    `into` contains the group of each frame. For each group, the result contains a list with one merged state for
+    each portion that contains frames of the group.
     """
     parts: dict[int, list[State]] = {}
     for where, sections in _unpack_portions(batch, i, [max_bytes] * len(batch)):
@@ -534,9 +534,9 @@ def _merge_states(states: Sequence[State]) -> State:
 
 
 def _unpack_portions(frames: Sequence[Frame], i: int, room: Sequence[int]) -> Iterator[tuple[list[int], Sections]]:
-    """Decode section `i` of several frames in portions, to limit the memory.
+    """Decode section `i` of several frames in portions, to limit memory use.
 
-    For each portion, yield the indices of its frames and the states of these frames. All frames of a portion have equal
+    For each portion, yield the indices of its frames and the states of these frames. All frames in a portion have equal
     schemas. `room` contains the memory limit of each frame in bytes.
     """
     kinds: dict[str, tuple[Schema, list[int]]] = {}

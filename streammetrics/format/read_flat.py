@@ -46,7 +46,7 @@ def read_flat(reader: SectionReader, flat: Flat) -> Array:
 def find_reasons(dropped: Array, rows: Any) -> Array:
     """Return a boolean array: element (i, j) says whether section i has rows that were dropped for reason j.
 
-    `dropped` contains the number of dropped rows by cell and reason, and `rows` the number of cells of each section.
+    `dropped` contains the number of dropped rows by cell and reason, and `rows` the number of cells in each section.
     """
     rows = np.atleast_1d(rows)
     out = np.zeros((len(rows), dropped.shape[1]), bool)
@@ -112,9 +112,9 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[A
     at : array, optional
         The gaps between the positions of the numbers in sparse sections; None if no section stores positions.
     counts : tuple of two int64, or int for a single section
-        The number of numbers, and the number of positions, that each section stores.
+        How many numbers and how many positions each section stores.
     whole : int64, or int for a single section
-        The number of numbers of each section, including those that it does not store.
+        The number of numbers in each section, including those that it does not store.
     """
     stored_counts, places, whole = map(np.atleast_1d, (*counts, whole))
     neutral = _is_identity(flat, numbers)
@@ -150,7 +150,7 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[A
 
 
 def _is_ascending(where: Ints, counts: Ints) -> bool:
-    """Return whether the positions ascend within each section; `counts` is the number of positions by section."""
+    """Return whether the positions ascend within each section; `counts` is the number of positions in each section."""
     up = where[1:] > where[:-1]
     begins = np.cumsum(counts)[:-1]
     up[begins[(begins > 0) & (begins < len(where))] - 1] = True
@@ -167,7 +167,7 @@ def is_redundant(state: State, flat: Flat, rows: Any) -> bool:
 
     A section must omit an optional flat if all its numbers are zero or, for some flats, equal to those of another part.
     If all weights are 1, for example, the sums of squared weights equal the numbers of rows. `rows` is the number of
-    cells by section.
+    cells in each section.
     """
     array = state.cells.flats[flat.name]
     if flat.like is None:

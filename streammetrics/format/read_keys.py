@@ -75,7 +75,7 @@ class ColumnVocabulary:
     counts : int64, or int for a single section
         The number of keys in the vocabulary of each section.
     ranks : int64, optional
-        For each key in the vocabularies of the sections, in order of the sections, its position in the common
+        For each key in the vocabularies of the sections, in section order, its position in the common
         vocabulary. None if there is a single section.
     """
 
@@ -85,11 +85,11 @@ class ColumnVocabulary:
     ranks: Ints | None
 
     def rank_keys(self, keys: Ints, column: int, rows: Any) -> Vocabulary:
-        """Replace the ranks in one column of keys by ranks in the common vocabulary; return this vocabulary.
+        """Replace the ranks in one column of keys with ranks in the common vocabulary; return this vocabulary.
 
         `keys` is changed in place. Before the call, each rank refers to the vocabulary of its section. `rows` is the
-        number of keys by section. Raises an error if a rank is outside of the vocabulary of its section, or if a key of
-        this vocabulary does not occur.
+        number of keys in each section. Raises an error if a rank is outside the vocabulary of its section, or if a key
+        of this vocabulary does not occur.
         """
         ranks = keys[:, column]
         marks = ranks < 0
@@ -250,14 +250,14 @@ def read_inner(reader: SectionReader, vocabularies: list[ColumnVocabulary]) -> t
 
 
 def _rank_classes(classes: ColumnVocabulary, inner: Ints, reader: SectionReader) -> None:
-    """Replace the ranks of classes by ranks in the common vocabulary of all sections, in place.
+    """Replace the ranks of classes with ranks in the common vocabulary of all sections, in place.
 
     Before the call, each rank refers to the vocabulary of its section. Raises an error if a rank is negative, which is
     allowed only for slices.
     """
     width = inner.shape[1] - 1
     require(inner[:, 1:].min(initial=0) >= 0, "a class has a negative rank")
-    # All columns of classes have the same vocabulary, so flatten them to a single column. The order of the sections
+    # All class columns have the same vocabulary, so flatten them to a single column. The order of the sections
     # stays the same.
     flat = np.ascontiguousarray(inner[:, 1:].reshape(-1, 1))
     classes.rank_keys(flat, 0, reader.cells * width)

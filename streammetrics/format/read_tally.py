@@ -66,13 +66,13 @@ def _read_narrow(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Ent
     starts = (np.cumsum(entry_counts) - entry_counts)[nonempty]
     wide = find_code_type(len(entry_counts) << shift)
     # The last place of each cell, which must be in range, is computed from the sum of its gaps. Choose a type in which
-    # the sum cannot overflow, if possible the type of the gaps, because otherwise numpy copies the gaps. The type
-    # float64 is exact for every sum in range, because the places of such tallies have at most 48 bits.
+    # the sum cannot overflow. If possible, choose the type of the gaps, because otherwise numpy copies the gaps. The
+    # type float64 is exact for every sum in range, because the places of such tallies have at most 48 bits.
     bound = int(entry_counts.max()) * int(gaps.max())
     kind = np.uint32 if bound < MANY else np.int64 if bound < 1 << 63 else np.float64
     reach = np.add.reduceat(gaps, starts, dtype=kind) + entry_counts[nonempty]
     require(int(reach.max()) <= places, f"{tally.name} has a place out of range")
-    # The following lines change the gaps in place, so copy them if they share their memory with another array.
+    # The following lines change the gaps in place, so copy them if they share memory with another array.
     codes: Array = gaps.astype(wide, copy=gaps.base is not None)
     del gaps
     # A code consists of a cell and a place. Convert the gaps to differences between adjacent codes, and add up these
@@ -124,7 +124,7 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
 def _encode_cells(entry_counts: Ints, shift: int) -> Array:
     """Return the high word of the code of each entry: the index of its cell, shifted to the left by `shift` bits.
 
-    `entry_counts` contains the number of entries of each cell.
+    `entry_counts` contains the number of entries in each cell.
     """
     require(len(entry_counts) << shift < 1 << 32, "there are more cells than the format allows")
     if len(entry_counts) == 1:
@@ -199,8 +199,8 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
 def _is_without_common_zeros(keys: Array, entries: Ints, zeros: Ints) -> bool:
     """Return whether, in every section, the writer removed all trailing zero bits that the places have in common.
 
-    `keys` contains the stored places of all sections, `entries` the number of places by section, and `zeros` the number
-    of bits that the writer removed from each place. If all places of a section are 0, this number must be 0.
+    `keys` contains the stored places of all sections, `entries` the number of places in each section, and `zeros` the
+    number of bits that the writer removed from each place. If all places of a section are 0, this number must be 0.
     """
     nonempty = entries > 0
     union = np.bitwise_or.reduceat(keys, (np.cumsum(entries) - entries)[nonempty])
@@ -211,8 +211,8 @@ def _read_gaps(reader: SectionReader, entries: Any, width: Any, zeros: Any) -> A
     """Read the gaps between the places of a tally from all sections.
 
     A section stores gaps of `width` bytes in planes: the first bytes of all gaps, then the second bytes, and so on. Low
-    planes that would not become shorter by compression are stored separately. How many these are depends on `zeros`,
-    the number of common trailing zero bits that the writer removed from the gaps.
+    planes that compression would not shorten are stored separately. The number of these planes depends on `zeros`, the
+    number of common trailing zero bits that the writer removed from the gaps.
     """
     low = count_noise_planes(width, zeros)
     rest, last = reader.rest.cut((width - low) * entries), reader.noise.cut(low * entries)
@@ -241,7 +241,7 @@ def _read_excess(reader: SectionReader, tally: Tally, decoded: Entries, has_exce
     excess = np.zeros((len(decoded), 2), np.int64)
     is_whole = is_single(has_excess) or has_excess.all()
     index: Any = range(len(decoded)) if is_whole else np.flatnonzero(np.repeat(has_excess > 0, entries))
-    # If there is a single section, read its numbers block by block, so that temporary arrays are small.
+    # If there is a single section, read its numbers block by block to keep temporary arrays small.
     size = BLOCK if is_single(counts) else max(len(index), 1)
     for i in range(0, len(index), size):
         some: Any = index[i : i + size]
@@ -281,7 +281,7 @@ def check_folding(state: State) -> None:
         require(not len(tallies[rows]), "a cell that should keep all rows exactly has buckets")
     elif (many := fine > state.exact_rows_limit).any():
         # For some classes of states, other conditions besides the number of rows decide which cells must have buckets.
-        # Let the class check them; without the class (an `OpaqueState`), there is no check.
+        # Let the class check them. An `OpaqueState`, whose class is unknown, is not checked.
         if not state.folds_by_rows:
             many &= not isinstance(state, OpaqueState) and state.select_folded_cells(tallies[exact], many)
         require(not many.any(), "a cell has too many exact rows")

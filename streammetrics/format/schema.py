@@ -2,8 +2,8 @@
 
 With the schema, a section can be read even if the Python class of its state has not been imported. A schema lists only
 the parts that are present, the settings and options that differ from their defaults, and the reasons for which rows
-were dropped. Therefore the digests of older states stay the same if a later release adds an optional part, a setting or
-a reason.
+were dropped. The digests of older states therefore stay the same if a later release adds an optional part, a setting
+or a reason.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Schema:
     like : State
         A state with the class, settings and axes of the state that the section contains. Its own content is not used.
     parts : mapping of str to Flat or Tally
-        The parts of the state that are present, such as sums and counts, by name and in the order of the section.
+        The parts of the state that are present, such as sums and counts, keyed by name and in section order.
     reasons : tuple of str
         The reasons for which rows were dropped, such as "y_score", sorted.
     head : dict
@@ -146,7 +146,7 @@ def _encode_extent(state: State, axis: int | str) -> Any:
 
 
 def parse_schema(head: Any) -> Schema:
-    """Return the schema that is described by `head`, an element of "sections" in the header of a frame.
+    """Return the schema described by `head`, an element of "sections" in the header of a frame.
 
     If the class of the state has not been imported, the attribute `like` of the schema is an `OpaqueState`. Such a
     state can be merged, but metrics cannot be computed from it.
@@ -154,7 +154,7 @@ def parse_schema(head: Any) -> Schema:
     Raises
     ------
     StateFormatError
-        The header is damaged, or `head` is not in the form in which this release would write it.
+        If the header is damaged, or `head` is not in the form in which this release would write it.
     """
     if not isinstance(head, dict) or not isinstance(head.get("tag"), str):
         raise StateFormatError("the state is corrupt: the header of a section is damaged")

@@ -4,7 +4,7 @@
 
     header              u32 sizes of all variable-length pieces (see `SectionLayout.header_names`)
     small numbers       of all parts, one after the other, in the variable-length encoding of `varint`
-    rest                bytes: strings of keys, IDs of groups, words and low limbs of sums, high bytes of wide places
+    rest                bytes: key strings, group IDs, words and low limbs of sums, high bytes of wide places
     noise               low bytes of wide places, which frames do not compress
 
 A state has one front cell for each slice. It may also have inner cells, one for each group or class within a slice.
@@ -18,7 +18,8 @@ The small numbers are, in this order:
 - for each vocabulary, the gaps between its integers or the lengths of its strings;
 - the number of inner cells of each front cell, and the classes of the inner cells;
 - the flats, cell by cell;
-- for each tally, the number of entries of each cell, the gaps between adjacent places, and the numbers of rows minus one.
+- for each tally, the number of entries in each cell, the gaps between adjacent places, and the numbers of rows minus
+one.
 
 A flat with at least 32 numbers per cell is written sparsely if less than a quarter of its numbers differ from the
 neutral element (0 for sums). Only these numbers and the gaps between their positions are then written.
@@ -84,7 +85,7 @@ MAX_HEADER_NUMBER = (1 << 32) - 1
 
 
 class SectionLayout:
-    """The order and the shapes of the pieces of a section, which are derived from its schema.
+    """The order and the shapes of the pieces of a section, derived from its schema.
 
     Both the writer and the reader of a section use this layout.
     """
@@ -122,7 +123,7 @@ class SectionLayout:
 
     @cached_property
     def regular_sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The number of small numbers, and the number of low limbs, of a cell in all flats except `irregular_flats`.
+        """How many small numbers and how many low limbs a cell has in all flats except `irregular_flats`.
 
         The first pair of numbers is for a front cell (a slice), the second for an inner cell (a group or class).
         """
@@ -136,7 +137,7 @@ class SectionLayout:
 
     @cached_property
     def flat_bytes(self) -> tuple[int, int]:
-        """The bytes of memory that all flats take for each front cell (a slice), and for each inner cell."""
+        """The memory in bytes that all flats take for each front cell (a slice), and for each inner cell."""
         sizes = [0, 0]
         for flat in self.flats:
             numbers = self.extents[flat.name] * max(flat.limbs, 1)
@@ -144,7 +145,7 @@ class SectionLayout:
         return sizes[0], sizes[1]
 
     def read_header(self, section: bytes) -> dict[str, int]:
-        """Return the numbers in the header of a section by name."""
+        """Return the numbers in the header of a section, keyed by name."""
         return dict(zip(self.header_names, self._header_format.unpack_from(section), strict=True))
 
     @cached_property
@@ -173,8 +174,8 @@ class SectionLayout:
 def is_sparse(some: Any, total: Any) -> Any:
     """Return whether less than a quarter of the numbers of a flat must be stored, so that it is written sparsely.
 
-    `some` is the number of numbers that differ from the neutral element, which is 0 for sums. `total` is the number of
-    all numbers.
+    `some` is how many of its numbers differ from the neutral element, which is 0 for sums. `total` is how many numbers
+    it has.
     """
     return 4 * some < total
 
@@ -216,7 +217,7 @@ class Section(NamedTuple):
 class PackedSection:
     """The canonical encoding of a state, which is taken in blocks.
 
-    Each piece of the encoding is freed as soon as its bytes have been taken. This limits the memory: the whole encoding
+    Each piece of the encoding is freed as soon as its bytes have been taken. This limits memory use: the whole encoding
     and its compressed form are never in memory together.
 
     Parameters
@@ -229,7 +230,7 @@ class PackedSection:
     Attributes
     ----------
     size, noise_size : int
-        The number of bytes of the section, and the number of incompressible bytes (noise) at its end.
+        The number of bytes in the section, and the number of incompressible bytes (noise) at its end.
     """
 
     def __init__(self, state: State, schema: Schema | None = None) -> None:
@@ -281,7 +282,7 @@ class _LowLimbs:
     """The low limbs of an array of fixed-point numbers, encoded as five bytes each.
 
     A fixed-point number consists of two integers (limbs). The second, the low limb, is below 2**40. Limbs are encoded
-    only when a slice of this object is taken, so that the bytes of a single block are in memory at a time.
+    only when a slice of this object is taken, so that the bytes of only one block are in memory at a time.
     """
 
     def __init__(self, values: Ints) -> None:
@@ -417,7 +418,7 @@ class _Writer:
     def _encode_wide(self, name: str, e: Entries, begins: Ints) -> Iterator[Array]:
         union = most = 0
         # The gaps are needed twice: to find their size, and to store them. If there are several blocks, compute the
-        # gaps twice rather than keep all of them in memory.
+        # gaps twice rather than keeping all of them in memory.
         blocks = list(_iterate_wide_gaps(e, begins)) if len(e) <= BLOCK else None
         for _, keys, gaps in blocks or _iterate_wide_gaps(e, begins):
             union, most = union | int(np.bitwise_or.reduce(keys)), max(most, int(gaps.max()))

@@ -53,7 +53,7 @@ def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
     """Return an upper bound on the memory in bytes that reading sections takes, not counting the sections.
 
     `header` contains, for each number in the header, its sum over all sections. Reading takes up to twice the memory of
-    the result. A manipulated header may have huge numbers, so the sums are Python integers, which cannot overflow.
+    the result. A manipulated header may contain huge numbers, so the sums are Python integers, which cannot overflow.
     """
     fronts = header["fronts"]
     cells = header["cells"] if layout.has_inner else fronts

@@ -122,7 +122,7 @@ def merge_states() -> Callable[..., Any]:
     InvalidInputError
         Raised by a SQL query if a state is null.
     StateFormatError
-        A SQL query raises it if a value is not a state.
+        Raised by a SQL query if a value is not a state.
 
     Examples
     --------
@@ -151,9 +151,9 @@ def state_value() -> Callable[..., Any]:
     Raises
     ------
     InvalidInputError
-        A SQL query raises it if a state is null, or lacks the metric. The message names the metrics of the state.
+        Raised by a SQL query if a state is null, or lacks the metric. The message names the metrics of the state.
     StateFormatError
-        A SQL query raises it if a value is not a state.
+        Raised by a SQL query if a value is not a state.
 
     Examples
     --------

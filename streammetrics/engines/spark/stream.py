@@ -31,7 +31,7 @@ class Sink:
     Parameters
     ----------
     path : path
-        The file, on the driver. Each stream (each Spark checkpoint) needs a file of its own.
+        The file, on the driver. Each stream (each Spark checkpoint) needs its own file.
     metrics : Metric, Task, MetricCollection, Sliced, or list or dict of metrics
         The metrics to compute.
     by : str or sequence of str
@@ -43,17 +43,18 @@ class Sink:
         another number only if you want to leave out all earlier micro-batches.
     rejected : str, optional
         A folder, as a path or URL for Spark, for micro-batches with invalid rows. Such a micro-batch is written to
-        ``batch=N`` in this folder as Parquet, none of its rows is counted, and the stream goes on. Without a folder,
+        ``batch=N`` in this folder as Parquet, none of its rows are counted, and the stream continues. Without a folder,
         the stream stops. To drop only the invalid rows, pass ``MetricCollection(..., on_invalid="drop")`` as `metrics`.
 
     Raises
     ------
     InvalidInputError
-        The metrics, such as GroupAUC, need all rows of a group in one micro-batch, which a stream cannot guarantee; a
-        row is invalid; the file is missing, although the micro-batch is not the first one of the stream; or the number
-        of a micro-batch neither equals the number of the last one nor follows it, so rows are missing or repeated.
+        If the metrics, such as GroupAUC, need all rows of a group in one micro-batch, which a stream cannot guarantee;
+        if a row is invalid; if the file is missing, although the micro-batch is not the first one of the stream; or if
+        the number of a micro-batch neither equals the number of the last one nor follows it, so rows are missing or
+        repeated.
     StateFormatError
-        The file was not written by a sink.
+        If the file was not written by a sink.
 
     Examples
     --------
@@ -102,8 +103,8 @@ class Sink:
             new = evaluate(frame, self.metrics.copy(), strategy=self.strategy, partitions=self.partitions).state
         except InvalidInputError as error:
             if self.rejected is None:
-                # Raise the error without a cause. Spark prints the traces of all causes, among which the user would not
-                # find the message.
+                # Raise the error without a cause. Spark prints the tracebacks of all causes, which would hide the
+                # message.
                 raise InvalidInputError(
                     f"micro-batch {batch}: {error}; to go on without such micro-batches, pass rejected= to the sink"
                 ) from None

@@ -1,7 +1,7 @@
-"""The functions that Spark runs in tasks: one computes states of rows, and another one merges states.
+"""The functions that Spark runs in tasks: one computes states of rows, and the other merges states.
 
-Both take and yield Arrow record batches. They have no type hints, because Spark would interpret the hints as the types
-of columns.
+Both take and yield Arrow record batches. They have no type hints, because Spark would interpret the hints as column
+types.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def split_between_queries(tables: Iterable[pa.Table], column: str | tuple[str, .
 
 
 PART = "streammetrics: part"
-"""The name of the column with the number of the partition to which a row belongs."""
+"""The name of the column that contains the partition number of each row."""
 STATES = "bucket int, state binary"
 # When the states of a task exceed this size in bytes, the task yields them and continues with empty states.
 MAX_STATE_BYTES = 1 << 28
@@ -139,7 +139,7 @@ def _check_part(rows: pa.Table, previous: int | None) -> int:
     Raises
     ------
     InvalidInputError
-        The task received rows of several partitions. Its groups may then be incomplete and must not be closed.
+        If the task received rows of several partitions. Its groups may then be incomplete and must not be closed.
     """
     parts = rows.column(PART).unique().to_pylist()
     if len({*parts, *([] if previous is None else [previous])}) > 1:

@@ -1,4 +1,4 @@
-"""Convert errors of Spark to one-line errors of this package, without the stack traces of the workers."""
+"""Convert Spark errors to one-line errors of this package, without the stack traces of the workers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ TOO_LARGE = re.compile(r"results of .*\((.+)\) is bigger than \S*maxResultSize")
 
 @contextmanager
 def raise_worker_errors() -> Iterator[None]:
-    """Convert an error of Spark to an error of this package, if its message says what went wrong in a worker.
+    """Convert a Spark error to an error of this package, if its message says what went wrong in a worker.
 
-    The error of Spark becomes the cause of the new error.
+    The Spark error becomes the cause of the new error.
     """
     try:
         yield
@@ -35,7 +35,7 @@ def raise_worker_errors() -> Iterator[None]:
 
 
 def _explain(text: str) -> StreamMetricsError | None:
-    """Return an error of this package for an error message of Spark; None if the message has no known form."""
+    """Return an error of this package for a Spark error message; None if the message has no known form."""
     if match := OWN_ERROR.search(text):
         kind = getattr(errors, match[1], None)
         return None if kind is None else kind(match[2])
