@@ -58,7 +58,7 @@ def split_between_queries(tables: Iterable[pa.Table], column: str | tuple[str, .
 
 
 PART = "streammetrics: part"
-"""The name of the column that contains the partition number of each row."""
+"""The name of the column with the number of the partition to which a row belongs."""
 STATES = "bucket int, state binary"
 # When the states of a task exceed this size in bytes, the task yields them and continues with empty states.
 MAX_STATE_BYTES = 1 << 28
