@@ -1,4 +1,4 @@
-"""Errors and warnings: every error of the package derives from StreamMetricsError."""
+"""Errors and warnings: every error in the package derives from StreamMetricsError."""
 
 from __future__ import annotations
 

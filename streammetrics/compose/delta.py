@@ -1,4 +1,4 @@
-"""Delta: corrections to a total that was counted before, as rows to add and rows to retract."""
+"""Delta: corrections to a previously counted total, as rows to add and rows to retract."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class DeltaDefinition(BundleDefinition):
 
 
 class Delta(Bundle):
-    """Rows to add to a total that was counted before, and rows to retract from it.
+    """Rows to add to a previously counted total, and rows to retract from it.
 
     For example, a click that was counted with label 0 converts days later, or an order is cancelled. A delta counts added
     and retracted rows separately. Deltas can therefore be saved and merged in any order, and applied to the total later.
@@ -139,6 +139,6 @@ DeltaDefinition.public = Delta
 
 
 def _row_count_text(thing: MetricLike) -> str:
-    """Return the number of rows of an object as text."""
+    """Return the number of rows in an object as text."""
     rows = max(int(state.row_counts.sum()) for state in states_of(thing))
     return f"{rows:,} row{'s' if rows != 1 else ''}"

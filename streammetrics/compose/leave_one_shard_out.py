@@ -172,7 +172,7 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
     cells = int(at.max(initial=-1)) + 1 if len(shards.axes) > 1 else 1
     statistic = about_of(metric).pair_statistic
     if statistic is not None and type(shards) is ScoreHistogram:
-        # AUC and similar metrics are ratios of numbers of pairs. One pass over the histogram counts the pairs that
+        # AUC and similar metrics are ratios of pair counts. One pass over the histogram counts the pairs that
         # remain without each shard.
         pairs = count_pairs_without(shards, at, cells)
         if pairs is not None:
@@ -200,7 +200,7 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
 
 
 def _read_numbers(name: str, metric: Any, binding: Any, state: State) -> dict[str, Floats]:
-    """Return the values of a metric in every cell of a state, by name. A state without axes has one cell."""
+    """Return the values of a metric in every cell of a state, keyed by name. A state without axes has one cell."""
     state = binding.correct_state(state)
     return numbers_of(name, CellReadings(metric, state).values if state.axes else [metric.reading(state).value])
 

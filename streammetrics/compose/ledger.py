@@ -91,7 +91,7 @@ class LedgerAccumulator(Accumulator):
         super().__init__(definition, states)
 
     def snapshot(self) -> tuple[str, dict[Any, bytes], Accumulator]:
-        """Return the type name of the IDs, a copy of the digests by ID, and the total, all from the same moment."""
+        """Return the type name of the IDs, a copy of the digests, and the total, all from the same moment."""
         with self._lock:
             kind, digests, total = self.content
             return kind, dict(digests), total
@@ -154,8 +154,8 @@ class LedgerAccumulator(Accumulator):
     def _commit(self, kind: str, new: dict[Any, bytes], total: Accumulator) -> None:
         """Store the digests of new partitions and the new total, without interruption.
 
-        Both steps run in one call of C code, so a signal handler (such as Ctrl-C) cannot run in between. Otherwise a
-        partition could be listed without its rows in the total.
+        Both steps run in one call into C, so a signal handler (such as Ctrl-C) cannot run in between. Otherwise a
+        partition could be listed although its rows are not in the total.
         """
         digests = self.content[1]
         run_without_interrupt(
@@ -337,7 +337,7 @@ before), found 714858656aef...: the rows or the metrics have changed; count the 
 
     @property
     def partitions(self) -> Mapping[Any, str]:
-        """The digest of each partition as a hexadecimal string, by partition ID in ascending order."""
+        """The digest of each partition as a hexadecimal string, keyed by partition ID in ascending order."""
         kind, digests, _ = self._accumulator.snapshot()
         return MappingProxyType({from_stored_key(kind, v): digests[v].hex() for v in sorted(digests)})
 

@@ -331,8 +331,9 @@ class Sharded(MetricContainer):
 
     Notes
     -----
-    Values equal those of the metrics without shards, bit for bit. The memory of shards depends on the rows in them: about
-    100 bytes for sums, and 5 to 8 bytes for each occupied histogram bucket. An interval of an AUC takes about 20 ms.
+    Values are bit-for-bit equal to those of the metrics without shards. The memory used by shards depends on the rows
+    in them: about 100 bytes for sums, and 5 to 8 bytes for each occupied histogram bucket. An interval of an AUC takes
+    about 20 ms.
 
     Let x_k be the value without shard k, on the scale of the metric (logit for areas and proportions, log for ratios).
     The squared standard error is (K - 1) / K * sum (x_k - mean)^2, where mean is the mean of all x_k. The limits use
@@ -450,7 +451,7 @@ def check_inner(inner: Definition) -> None:
 
 
 def _leave_out_each(name: str, metric: Any, binding: Any, shards: State, count: int) -> dict[str, Floats]:
-    """Merge the shards into `count` shards, and return the leave-one-out values of a metric by name."""
+    """Merge the shards into `count` shards, and return the leave-one-out values of a metric, keyed by name."""
     return leave_one_out(name, metric, binding, fold_shards(shards, count), count)
 
 
@@ -461,7 +462,7 @@ def _no_numbers(count: int) -> dict[str, Floats]:
 def _select_number(numbers: Callable[[int], dict[str, Floats]], name: str, cells: int, count: int) -> Floats:
     """Return the leave-one-out values called `name`, of shape (count, cells); NaN if `numbers` does not return them.
 
-    `numbers` is a function that returns all leave-one-out values of a metric for a number of shards.
+    `numbers` is a function that returns all leave-one-out values of a metric for a given number of shards.
     """
     found = numbers(count)
     return found[name] if name in found else np.full((count, cells), np.nan)

@@ -88,8 +88,8 @@ class Sliced(AxisWrapper):
 
     Notes
     -----
-    The memory of a slice depends on its rows: 5 to 8 bytes for each occupied histogram bucket, and about 100 bytes for
-    sums.
+    The memory used by a slice depends on its rows: 5 to 8 bytes for each occupied histogram bucket, and about 100 bytes
+    for sums.
 
     Examples
     --------

@@ -350,7 +350,7 @@ def width_of(axis: Axis) -> str | int:
 
 
 def axis_of(time: Any, width: Any, keep: Any, what: str = "width=") -> Axis:
-    """Return the axis of windows with these settings; raise TypeError or ValueError if a setting is invalid.
+    """Return the window axis with these settings; raise TypeError or ValueError if a setting is invalid.
 
     `what` names the argument `width` in error messages.
     """

@@ -223,13 +223,13 @@ class BatchUpdater:
 
     @property
     def sizes(self) -> list[int]:
-        """The memory of each state in bytes."""
+        """The memory used by each state, in bytes."""
         states, live = self._content
         return [c.nbytes for c in live.counters] if live is not None else [s.nbytes for s in states or ()]
 
     @property
     def nbytes(self) -> int:
-        """The memory of all states in bytes."""
+        """The memory used by all states, in bytes."""
         return sum(self.sizes)
 
     # -- counting batches ---------------------------------------------------------------------------------------------

@@ -84,11 +84,11 @@ class Runs(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The memory of all arrays in bytes."""
+        """The memory used by all arrays, in bytes."""
         return self.low.nbytes + self.weights.nbytes + self.first.nbytes
 
     def count_rows(self, order: Ints) -> Ints:
-        """Return the number of rows of each high word in `order`."""
+        """Return the number of rows with each high word in `order`."""
         counts = pad_zeros(self.last - self.first, int(order.max(initial=-1)) + 1)
         return counts[order]
 
@@ -171,7 +171,7 @@ class LiveCellRows:
     Parameters
     ----------
     shift : int
-        The number of bits of a place (a possible value of a row). The high word of a code contains the cell and all
+        The number of bits in a place (a possible value of a row). The high word of a code contains the cell and all
         but the lowest 64 bits of the place.
     """
 
@@ -194,7 +194,7 @@ class LiveCellRows:
 
     @property
     def nbytes(self) -> int:
-        """The memory of all arrays in bytes."""
+        """The memory used by all arrays, in bytes."""
         # This property is also read without the lock, so it must not use the property `entries`, which may replace the
         # stored entries.
         known = self._entries
@@ -266,7 +266,7 @@ class LiveCellRows:
         return self.high, self.low, self.weights, self.used
 
     def count_rows(self) -> Ints:
-        """Return the number of rows of each cell."""
+        """Return the number of rows in each cell."""
         code_runs.count_high_words(self.high, self.used, self.row_counts)
         if not self.place_bits:
             return self.row_counts

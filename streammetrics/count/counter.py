@@ -52,7 +52,7 @@ class Counter:
     Parameters
     ----------
     state : State
-        The state with which the counter starts.
+        The initial state of the counter.
     index : Index
         Finds the cell of each row. All counters of an updater share it.
     """
@@ -197,7 +197,7 @@ class Counter:
 
     @property
     def nbytes(self) -> int:
-        """The memory of all arrays in bytes."""
+        """The memory used by all arrays, in bytes."""
         return int(sum(a.nbytes for a in self.flats.values()) + sum(h.nbytes for h in self.tallies.values()))
 
     def estimate_bytes(self, rows: int) -> int:
@@ -257,7 +257,7 @@ class Counter:
         return any(any(map(is_not, arrays, self._arrays(name))) for name, arrays in self.bound_arrays.items())
 
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
-        """Raise an error if these rows contradict one another or the rows counted before, so that they cannot be added.
+        """Raise an error if these rows contradict one another or earlier rows, so that they cannot be added.
 
         An example is string keys after integer keys. `columns` contains a column for each role, such as "y_score",
         and `at` the slice of each row. `at` is empty if there is only one slice.
@@ -279,7 +279,7 @@ class Counter:
     def _check_limit(self, rows: int, limit: int) -> None:
         for live in self.tallies.values():
             if isinstance(live, LiveExactRows | LiveCellRows):
-                # Sort the rows, which frees the buffer of unsorted rows, before the memory is estimated.
+                # Before estimating the memory, sort the rows, which frees the buffer of unsorted rows.
                 live.set_entries(live.consolidate())
         if (needed := self.estimate_bytes(rows)) > limit:
             raise MemoryLimitError(
@@ -408,7 +408,7 @@ class Counter:
     def stage_rows(self, columns: Mapping[str, Any], at: Ints, rows: int) -> list[Callable[[], Any]]:
         """Count rows in copies of the arrays, and return functions that replace the arrays with these copies.
 
-        The rows are counted by the method `absorb` of the state, which uses numpy rather than kernels. `at` is the cell
+        The rows are counted by the state's method `absorb`, which uses numpy rather than kernels. `at` is the cell
         of each row; it is empty if there is only one cell.
         """
         statistic, parts = self.statistic, self.parts

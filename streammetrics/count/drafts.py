@@ -85,10 +85,10 @@ class Draft(NamedTuple):
         already been prepared and checked, it instead returns a list of calls that count them, which the caller runs
         together with other calls.
     build_arguments : callable, optional
-        A function that builds the arguments of the commit from the converted columns. It replaces columns of keys, or
-        of units such as users, with the cell of each row. For a counter that stores rows, it also copies the rows to
-        the memory of this counter, where the commit later makes them valid. The function returns None if a row needs a
-        new cell. If `build_arguments` is None, the converted columns are the arguments.
+        A function that builds the arguments of the commit from the converted columns. It replaces key
+        columns, or unit columns such as user IDs, with the cell of each row. For a counter that stores rows, it also
+        copies the rows to the memory of this counter, where the commit later makes them valid. The function returns
+        None if a row needs a new cell. If `build_arguments` is None, the converted columns are the arguments.
     """
 
     converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
@@ -297,7 +297,7 @@ class Locator(NamedTuple):
     Parameters
     ----------
     columns : list of (column, callable or None)
-        The columns of keys or units, each with its conversion if it needs one.
+        The key or unit columns, each with its conversion if it needs one.
     find : callable
         Returns the cells of the rows, given these columns; None if a row needs a new cell.
     """
@@ -312,7 +312,7 @@ def _make_locators(
     """Return the locator of each nonempty path (sequence of key columns); None if a column needs preparation."""
     paths = {c.front: r.binding.unit for r, c in zip(reads_of, live.counters, strict=True) if c.front}
     unit = next(iter(paths.values()), None)
-    # Only one path may consist of shards, because each call of `Index.shards` overwrites the cells that the last call
+    # Only one path can consist of shards, because each call to `Index.shards` overwrites the cells that the last call
     # returned.
     if any(r.binding.unit != unit for r in reads_of) or (unit is not None and len(paths) > 1):
         return None
@@ -359,7 +359,7 @@ def _build_arguments(
     locators : sequence of Locator
         The locators, which find the cells of the rows.
     stagers : sequence of (counter, positions)
-        The counters that store rows, each with the position of the column of each role.
+        The counters that store rows, each with the position of the column for each role.
     columns : sequence of array
         The columns that states read, followed by the columns of each locator.
     """
@@ -389,7 +389,7 @@ def bind_kernels(
     live : LiveCounters
         The counters to whose arrays the kernels write.
     bound : sequence of mappings
-        For each counter, the position of the column of each role.
+        For each counter, the position of the column for each role.
     typed, ndims : sequences
         The type of each column (dtype and source), and its number of dimensions.
     reads : sequence of (name, kind), optional

@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 def build_kernel_call(name: str, *arguments: Any) -> Callable[[], Any]:
     """Return a function that calls the machine code of a kernel with these arguments.
 
-    The call runs no Python code, so no signal handler (such as that of Ctrl-C) interrupts it.
+    The call runs no Python code, so no signal handler (such as the one for Ctrl-C) can interrupt it.
     """
     return partial(load_engine().specialize_kernel(name, arguments, ()), *arguments)
 

@@ -80,7 +80,7 @@ class KeptRows:
         self.old_bytes = sum(a.nbytes for r in old for a in r.values()) + sum(s.nbytes for s in settled)
 
     def raws(self) -> tuple[RawRows, ...]:
-        """Return the rows in memory that are not sorted by group yet."""
+        """Return the rows in memory that are not yet sorted by group."""
         return (*self.old, *(b.rows() for b in itertools.chain(*self.blocks.values()) if b.used[0]))
 
     @property
@@ -108,7 +108,7 @@ class GroupCounter(Counter):
     Parameters
     ----------
     state : GroupRows
-        The state with which the counter starts.
+        The initial state of the counter.
     index : Index
         Finds the slice of each row.
     """

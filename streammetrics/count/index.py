@@ -50,8 +50,8 @@ class Level:
         # the table is a hash table.
         self.low, self.extent = 0, 1 if words == 1 else 0
         self.table = np.full(256, -1, np.int32)
-        # A cache that is used only for shards. The first item is the value of `table` from which the second item, the
-        # cell of each shard, was computed.
+        # A cache that is used only for shards. The second item is the cell of each shard, and the first item is the
+        # `table` from which these cells were computed.
         self.shards: tuple[Any, Ints] = None, self.codes[:0]
 
     def locate(self, above: Ints, parents: int, codes: Ints | DictionaryCodes) -> Ints:
@@ -60,9 +60,9 @@ class Level:
         Parameters
         ----------
         above : int64 array
-            The cell of each row on the level above; an empty array if that level has only one cell.
+            The cell of each row at the level above; an empty array if that level has only one cell.
         parents : int
-            The number of cells on the level above.
+            The number of cells at the level above.
         codes : int64 array or DictionaryCodes
             The code of the key of each row.
         """
@@ -235,7 +235,7 @@ class Index:
         return np.column_stack([self.codes(path[:-1])[level.parents[: level.count]], own])
 
     def parents(self, path: Any) -> Ints:
-        """Return the parent of each cell: its cell on the level above."""
+        """Return the parent of each cell: its cell at the level above."""
         level = self.levels.get(path)
         return np.zeros(0, np.int64) if level is None else level.parents[: level.count]
 
@@ -280,7 +280,7 @@ def encode_keys(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: I
 def locate_keys(index: Index, path: Any, codes: Ints, above: Ints, first: int = 0) -> Ints:
     """Return the cell of each key; column i of `codes` contains the codes for level `first + i` of the path.
 
-    `above` is the cell of each key on the level before `first`; it is ignored if `first` is 0.
+    `above` is the cell of each key at the level before `first`; it is ignored if `first` is 0.
     """
     if len(path) <= first:
         return above

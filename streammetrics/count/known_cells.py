@@ -39,7 +39,7 @@ class KnownCells:
             (index.levels[path[: i + 1]], index.key_codes(name), "bool" if dtypes[i].kind == "b" else "integer")
             for i, (name, _) in enumerate(path)
         ]
-        # The cell of each row on each level; there is one level for each column. `find` returns the last row of this
+        # The cell of each row at each level; there is one level for each column. `find` returns the last row of this
         # array, and the next call overwrites it. For batches of more than MOST_ROWS rows, a temporary array is used.
         self._cells = np.empty((len(path), 0), np.int64)
 

@@ -89,7 +89,7 @@ class SortedCounter(Counter):
     Parameters
     ----------
     state : SortedGroups
-        The state with which the counter starts.
+        The initial state of the counter.
     index : Index
         Finds the cell of each row. This counter has a single cell, and raises an error if there are slices.
     """

@@ -138,7 +138,7 @@ def count_codes(codes: Array) -> tuple[Array, Array]:
 def narrow_codes(codes: Array) -> Array | None:
     """Convert codes to 32-bit integers, which keep the order and sort twice as fast; None if this is impossible.
 
-    It is possible for float32 scores, for example. The result is also None if there are fewer than MANY_CODES codes.
+    This is possible for float32 scores, for example. The result is also None if there are fewer than MANY_CODES codes.
     """
     if codes.dtype != U8 or len(codes) < MANY_CODES:
         return None
@@ -188,7 +188,7 @@ class LiveTally:
     Parameters
     ----------
     shift : int
-        The number of bits of a place (a possible value of a row).
+        The number of bits in a place (a possible value of a row).
     places : int
         The number of places in a cell.
     lone : bool
@@ -212,7 +212,7 @@ class LiveTally:
 
     @property
     def nbytes(self) -> int:
-        """The memory of all arrays in bytes."""
+        """The memory used by all arrays, in bytes."""
         arrays = (self.rows, self.low, self.excess, self.codes, self.weights)
         return self.entries.nbytes + sum(a.nbytes for a in arrays)
 
@@ -415,7 +415,7 @@ class LiveExactRows:
     Parameters
     ----------
     shift : int
-        The number of bits of a place (a possible value of a row).
+        The number of bits in a place (a possible value of a row).
     lone : bool
         Whether there is only one cell. If so, and if places have at most 64 bits, all high words are 0 and are not
         stored.
@@ -434,7 +434,7 @@ class LiveExactRows:
 
     @property
     def nbytes(self) -> int:
-        """The memory of all arrays in bytes."""
+        """The memory used by all arrays, in bytes."""
         return self.entries.nbytes + self.high.nbytes + self.low.nbytes + self.weights.nbytes
 
     def set_entries(self, entries: Entries) -> None:

@@ -23,7 +23,7 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: Table, metrics: H, *, buckets: int = 64) -> H:
-    """Compute metrics of a bounded table on the workers of Flink.
+    """Compute metrics of a bounded table on Flink workers.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def _build_state_function(metrics: MetricLike, names: Sequence[str], queries: Se
 
 
 def _find_bucket(buckets: int) -> Any:
-    """Return a function that takes query columns, and returns the number of the bucket of each query."""
+    """Return a function that takes query columns, and returns the bucket number of each query."""
 
     def place(*keys: Any) -> Any:
         return pd.Series(group_partition(keys[0] if len(keys) == 1 else keys, buckets))

@@ -19,7 +19,7 @@ H = TypeVar("H", bound=MetricLike)
 
 
 def evaluate(data: pl.LazyFrame | pl.DataFrame, metrics: H, *, rows: int = 1 << 17, assume_grouped: bool = False) -> H:
-    """Compute metrics of a frame, which the streaming engine of Polars reads in batches.
+    """Compute metrics of a frame, which the Polars streaming engine reads in batches.
 
     Parameters
     ----------

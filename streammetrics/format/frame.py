@@ -14,7 +14,7 @@ The table has one row for each state: u64 uncompressed length | u64 compressed l
 of the text of the schema, a zero byte and the uncompressed section. A state thus has the same digest in every frame.
 
 There is one body for each state: its compressed section, followed by its noise (the bytes that are stored uncompressed,
-because compression would not make them shorter; see `section`).
+because compression would not shorten them; see `section`).
 
 The ends are the first and the last query of each state (see `ends`). They are present if bit 0 of the flags is set.
 
@@ -447,8 +447,8 @@ def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
 
 
 def _unpack_frames(frames: Sequence[Frame], sections: Sequence[Sequence[Section]], size: int) -> list[Sections]:
-    # `size` is the sum of the memory estimates for the single frames. Decoding frames together may take more, because
-    # all of them get arrays for weights if any of them has weights.
+    # `size` is the sum of the memory estimates for the individual frames. Decoding frames together may take more,
+    # because all of them get arrays for weights if any of them has weights.
     room = 2 * size
     columns = zip(frames[0].kind.sections, zip(*sections, strict=True), strict=True)
     return [unpack_sections(schema, column, room) for schema, column in columns]

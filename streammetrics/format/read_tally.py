@@ -1,8 +1,8 @@
 """Decode the tallies of sections, and check their buckets.
 
-A tally counts the rows of a cell by place, such as a score or a score bucket. Its entries, each of which is a place
-with a number of rows, are sorted by place. In some tallies, the width of the buckets depends on the numbers in the
-cell; it is called the level of the cell.
+A tally counts the rows of a cell by place, such as a score or a score bucket. Its entries are sorted by place;
+each is a place with its number of rows. In some tallies, the width of the buckets depends on the numbers in the cell;
+it is called the level of the cell.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Choose the number of partitions of a shuffle from the size of the input."""
+"""Choose the number of partitions for a shuffle from the size of the input."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class RowGrouping(NamedTuple):
     def gather(self, frame: DataFrame, parts: int) -> DataFrame:
         """Distribute the rows over `parts` partitions, so that rows of the same group or query are in one partition.
 
-        A new column contains the number of the partition. If the columns identify queries, each partition is sorted by
+        A new column contains the partition number. If the columns identify queries, each partition is sorted by
         query.
         """
         keys = [column(name) for name in self.columns]
@@ -96,7 +96,7 @@ def _as_names(column: str | Names) -> Names:
 
 
 def build_part_function(parts: int) -> Callable[..., Column]:
-    """Return a Spark function that takes the columns of groups, and returns the partition of each group.
+    """Return a Spark function that takes group columns and returns the partition of each group.
 
     The partition, a number from 0 to `parts` - 1, is determined by the hash of the group.
     """
@@ -109,7 +109,7 @@ def build_part_function(parts: int) -> Callable[..., Column]:
 
 
 BUCKETS = 64
-# A log is assumed to have many slices if its first 20,000 rows are in more than 15,000 different slices (75 %). If rows
+# A log is assumed to have many slices if its first 20,000 rows are in more than 15,000 distinct slices (75 %). If rows
 # are spread evenly over the slices, such a log has about 35,000 slices or more.
 SAMPLE_ROWS, DISTINCT_SHARE = 20_000, 0.75
 STRATEGIES = ("auto", "states", "rows")

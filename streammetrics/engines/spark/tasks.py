@@ -122,7 +122,7 @@ def merge_task(batches):  # type: ignore[no-untyped-def]
 def _count_rows(counted: Any, rows: pa.Table, first: int, task: int) -> None:
     """Update metrics with some rows of a partition; if a row is invalid, name its partition and row in the error.
 
-    `first` is the index of the first of these rows in the partition, and `task` is the number of the partition.
+    `first` is the index of the first of these rows in the partition, and `task` is the partition number.
     """
     try:
         counted.update(rows)
