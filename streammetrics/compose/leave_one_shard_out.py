@@ -1,7 +1,7 @@
 """Leave-one-shard-out values: a metric computed with each shard left out in turn, for the delete-one-group jackknife.
 
 The total of all shards is computed once and copied for each shard. Each shard is then subtracted from its copy, all in
-one operation. If the states do not support subtraction, the other shards are merged for each shard, which takes longer.
+one operation. If the states do not support subtraction, all other shards are merged instead, which takes longer.
 """
 
 from __future__ import annotations
