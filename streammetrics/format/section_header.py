@@ -73,12 +73,11 @@ def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
 
 
 class SectionReader:
-    """Reads sections with equal schemas together.
+    """Reads several sections with the same schema in one pass.
 
-    The constructor reads the headers. The methods then read the pieces in the order in which they were written.
-    Attributes and arguments that are counts by section are arrays with one element for each section. If there is only
-    one section, they are Python integers instead, because arithmetic with arrays of one element takes twenty times as
-    long.
+    The constructor reads the headers. The methods then read the pieces in the order in which they were written. Counts
+    by section, in attributes and arguments, are arrays with one element per section. If there is only one section, they
+    are Python integers instead, because arithmetic on one-element arrays takes twenty times as long.
     """
 
     def __init__(self, schema: Schema, sections: Sequence[Section], max_bytes: int) -> None:
@@ -102,15 +101,15 @@ class SectionReader:
         self._locate_pieces(size)
 
     def count_rows(self, flat: Flat) -> tuple[Any, int]:
-        """Return the number of cells for which a flat has numbers, both by section and in total.
+        """Return how many cells a flat contains numbers for, by section and in total.
 
-        A flat is a part of the state with the same number of integers for every cell. Some flats have numbers for front
-        cells (slices), others for inner cells (groups or classes within slices).
+        A flat is a part of the state that contains the same number of integers for every cell. Some flats contain
+        numbers for front cells (slices), others for inner cells (groups or classes within slices).
         """
         return (self.fronts, self.front_total) if self.layout.is_by_front(flat) else (self.cells, self.cell_total)
 
     def find_boundaries(self, counts: Any) -> Ints:
-        """Return an array with the index of the first element of each section, and, at its end, the number of elements.
+        """Return the index of the first element of each section, followed by the total number of elements.
 
         `counts` contains the number of elements of each section.
         """
@@ -119,16 +118,16 @@ class SectionReader:
         return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
     def read_numbers(self, counts: Any) -> Array:
-        """Read the next `counts` numbers of the variable-length encoding from every section, as one array.
+        """Read the next `counts` variable-length numbers of every section into one array.
 
         The array may be a view that shares its memory with other arrays.
         """
         return self.numbers.read(counts)
 
     def adds_up(self, numbers: Array, rows: Any, counts: Any) -> bool:
-        """Return whether the numbers of each section add up to the element of `counts` for this section.
+        """Return whether the numbers of each section add up to its element of `counts`.
 
-        `rows` says how many elements of `numbers` belong to each section.
+        `rows` gives the number of elements of `numbers` in each section.
         """
         if self.is_single:
             return bool(sum_up(numbers) == counts)
@@ -143,7 +142,7 @@ class SectionReader:
     def _check_memory(self, header: dict[str, int], max_bytes: int) -> None:
         """Raise an error, before any memory is allocated, if reading would take more than `max_bytes`.
 
-        `header` contains, for each number in the header, its sum over all sections.
+        `header` contains the numbers in the header, each summed over all sections.
         """
         size = estimate_memory(self.layout, header) + sum(section.size for section in self.sections)
         for _, shift, wide in self.layout.places.values():
@@ -216,11 +215,11 @@ class SectionReader:
         self.noise = Pieces(noises, 0 * fronts)
 
     def _is_each(self, sizes: Any, wanted: Iterator[int]) -> bool:
-        """Return whether the size of each section equals the wanted size."""
+        """Return whether each section has the expected size."""
         return bool(sizes == next(wanted)) if self.is_single else sizes.tolist() == list(wanted)
 
     def count_written(self, flat: Flat) -> tuple[Any, Any]:
-        """Return how many numbers of a flat, and how many positions of these numbers, each section stores.
+        """Return how many numbers of a flat, and how many of their positions, each section stores.
 
         If a section stores the flat sparsely (without neutral numbers such as 0), it stores a position for each number.
         Otherwise it stores no positions.

@@ -39,7 +39,7 @@ or of the group of sections that are merged."""
 
 
 class Sections(Sequence[State]):
-    """A sequence with the state of each section. A single joined state stores the cells of all sections.
+    """A sequence of states, one for each section, stored as a single joined state.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Sections(Sequence[State]):
         return (self[i] for i in range(len(self)))
 
     def with_section_axis(self) -> State:
-        """Return one state of all sections, with the index of the section as an additional first axis."""
+        """Return one state for all sections, with the section index as an additional first axis."""
         return self._prepend_axis(np.arange(len(self)), Vocabulary("integer", np.arange(len(self))))
 
     def sum_by_section(self, numbers: NDArray[Any]) -> NDArray[Any]:
@@ -113,9 +113,9 @@ class Sections(Sequence[State]):
         }
 
     def _prepend_axis(self, ranks: Ints, names: Vocabulary) -> State:
-        """Return one state of all sections with an additional first axis.
+        """Return one state for all sections, with an additional first axis.
 
-        The key of section i in this axis is the element `ranks[i]` of the vocabulary `names`.
+        The key of section i on this axis is the element `ranks[i]` of the vocabulary `names`.
         """
         cells = self.joined.cells
         keys = np.column_stack([np.repeat(ranks, np.diff(self.fronts)), cells.keys])
@@ -139,7 +139,7 @@ def unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int 
     Raises
     ------
     StateFormatError
-        A section has other bytes than `pack_state` would write, or reading would take more memory than `max_bytes`.
+        A section contains bytes that `pack_state` would not write, or reading would take more memory than `max_bytes`.
     IncompatibleStateError
         The keys of a column are of different kinds in different sections, such as integers and text.
     """
@@ -178,7 +178,7 @@ def _unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int
     state = like.with_cells(Cells(*table, entries))
     _check_state(state, reader)
     if reader.is_single:
-        # The checks have cached arrays in `state`. Return a new state with the same content and without these arrays.
+        # The checks have cached arrays in `state`. Return a new state with the same content but without these arrays.
         state = like.with_cells(Cells(*table, {n: tallies_.narrow_types(e) for n, e in entries.items()}))
     return Sections(state, reader.find_boundaries(reader.fronts), reader.find_boundaries(reader.cells))
 

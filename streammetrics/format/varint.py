@@ -66,7 +66,7 @@ def encode_tiers(parts: Iterable[Array]) -> tuple[int, int, list[Array]]:
     Returns
     -------
     two, three : int
-        How many numbers there are in the second tier and in the third tier.
+        How many numbers the second and third tiers contain.
     pieces : list of arrays
         The contents of the three tiers, to be concatenated.
     """
@@ -88,7 +88,7 @@ def encode_tiers(parts: Iterable[Array]) -> tuple[int, int, list[Array]]:
 
 
 def cumsum_by_section(steps: Array, counts: Any) -> Array:
-    """Replace steps with their running sums, which start again in each section, and return the array.
+    """Replace steps with their running sums, restarting in each section, and return the array.
 
     `counts` gives the number of steps of each section.
     """
@@ -119,7 +119,7 @@ def is_single(counts: Any) -> bool:
 
 
 def total(counts: Any) -> int:
-    """Return the total over all sections, given a number for each section."""
+    """Return the sum of `counts` over all sections."""
     return counts if is_single(counts) else int(counts.sum())
 
 
@@ -179,7 +179,7 @@ class VarintStreams:
     at : int64, or int for one section
         The offset in each section at which the first tier begins. The other tiers follow; all must lie within the section.
     small, two, three : int64, or int for one section
-        How many numbers the first, the second and the third tier have.
+        How many numbers the first, second and third tiers contain.
     """
 
     def __init__(self, plains: Sequence[bytes], at: Any, small: Any, two: Any, three: Any) -> None:

@@ -1,1 +1,1 @@
-"""The pages of `streammetrics guide`, and tables that list the equivalents of metrics from other libraries."""
+"""The pages of `streammetrics guide`, and tables of equivalents for metrics from other libraries."""

@@ -55,14 +55,14 @@ An abbreviation is not listed if it differs from a name of the package only in c
 
 @dataclass(frozen=True)
 class NameSuggestion:
-    """The suggestion for a name that the package does not have.
+    """A suggestion for a name that the package does not define.
 
     Parameters
     ----------
     ours : tuple of str
         Equivalent expressions without `sm.`, such as "AUC()", the most likely first; empty if there is none.
     library : str
-        Key of another library that has the name, such as "sklearn"; empty if the suggestion comes from no other library.
+        The key of the other library that defines the name, such as "sklearn"; empty if no other library defines it.
     name : str
         The name as that library spells it.
     why : str
@@ -135,7 +135,7 @@ def _find_similar_name(normalized: str, own_names: dict[str, str]) -> NameSugges
 
 
 class MissingNameError(AttributeError):
-    """Raised for a name that the package does not have. The suggestion is looked up only when the message is read.
+    """Raised for a name that the package does not define. The suggestion is looked up only when the message is read.
 
     Parameters
     ----------

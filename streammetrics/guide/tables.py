@@ -1,6 +1,6 @@
 """Metrics of other libraries and their equivalents in this package.
 
-They come from the tables in the folder `peers`, which has one file for each family of metrics.
+They come from the tables in the folder `peers`, which contains one file for each family of metrics.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def load_lines() -> tuple[PeerLine, ...]:
 
 
 def find_peer_lines(peer: str) -> dict[str, list[PeerLine]]:
-    """Return the lines about each metric of one library. The names of the metrics are keys, in alphabetical order."""
+    """Return the lines for one library, keyed by metric name in alphabetical order."""
     lines_by_name: dict[str, list[PeerLine]] = {}
     for line in sorted((line for line in load_lines() if line.peer == peer), key=lambda line: line.name.lower()):
         lines_by_name.setdefault(line.name, []).append(line)

@@ -19,13 +19,13 @@ class RoundScorer:
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to compute. They are copied, so this object does not change.
+        The metrics to compute. They are copied, so the originals do not change.
     link : {"probability", "logit", "log", "identity"}
         The scale of predictions.
     maximize : bool, optional
-        Whether higher values are better, for metrics that do not define it (`About.best`).
+        Whether higher values are better, for metrics that do not define this themselves (`About.best`).
     queries : bool
-        Whether the booster can pass the query of each row, which ranking metrics read.
+        Whether the booster can pass the query of each row, as ranking metrics require.
     name : str, optional
         The name to report for the value, if there is only one; by default the name of the metric.
     build_name : callable
@@ -34,7 +34,7 @@ class RoundScorer:
     Attributes
     ----------
     directions : dict of str to bool
-        Whether higher values are better, by reported name.
+        Whether higher values are better, keyed by reported name.
 
     Raises
     ------
@@ -74,7 +74,7 @@ class RoundScorer:
             )
 
     def _find_known_directions(self, maximize: bool | None) -> dict[str, bool]:
-        """Return whether higher is better, by name of the value; raise ValueError if this is unknown for a value."""
+        """Return whether higher is better for each named value; raise ValueError if this is unknown for any of them."""
         known = find_directions(self._scorer.metrics, maximize)
         directions = {own: known.get(own, maximize) for own in self._scorer.names}
         if unknown := [own for own, is_high in directions.items() if is_high is None]:
@@ -85,7 +85,7 @@ class RoundScorer:
         return {own: bool(is_high) for own, is_high in directions.items()}
 
     def values(self, y_true: Any, predictions: Any, weight: Any, sizes: Any = None) -> dict[str, float]:
-        """Return the values of the metrics by reported name.
+        """Return the values of the metrics, keyed by reported name.
 
         Parameters
         ----------
@@ -123,9 +123,9 @@ class RoundScorer:
 
 
 def mark_builtin_name(name: str, builtin: Collection[str]) -> str:
-    """Insert "_sm" into a name if the booster has a built-in metric of that name ("ndcg@5" becomes "ndcg_sm@5").
+    """Insert "_sm" into a name if the booster has a built-in metric with that name ("ndcg@5" becomes "ndcg_sm@5").
 
-    A booster appends values with equal names to one list, which would then have two values for each round.
+    A booster appends values with equal names to one list, which would then contain two values for each round.
     """
     base, at, cutoff = name.partition("@")
     return f"{base}_sm{at}{cutoff}" if base in builtin else name

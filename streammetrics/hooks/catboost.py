@@ -15,7 +15,7 @@ __all__ = ["eval_metric"]
 
 
 def eval_metric(metrics: MetricLike, *, link: str, maximize: bool | None = None) -> EvalMetric:
-    """Return a metric for the `eval_metric` of `CatBoost`, `CatBoostClassifier` and `CatBoostRegressor`.
+    """Return a metric for the `eval_metric` parameter of `CatBoost`, `CatBoostClassifier` and `CatBoostRegressor`.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def eval_metric(metrics: MetricLike, *, link: str, maximize: bool | None = None)
         The scale of the predictions. CatBoost always passes raw scores: "logit" with the losses `Logloss`, `CrossEntropy`
         and `MultiClass`, "log" with `Poisson` and `Tweedie`, "identity" with other regression and ranking losses.
     maximize : bool, optional
-        Whether higher is better, if the metric does not define it (`About.best`).
+        Whether higher is better, if the metric does not define this itself (`About.best`).
 
     Raises
     ------
@@ -58,7 +58,7 @@ def eval_metric(metrics: MetricLike, *, link: str, maximize: bool | None = None)
 
 
 class EvalMetric:
-    """A custom metric for CatBoost, which calls its methods after each round to show values and to stop early."""
+    """A custom CatBoost metric. CatBoost calls its methods after each round to show values and to stop early."""
 
     # Without this attribute, CatBoost tries to compile the methods with numba, and warns when that fails.
     no_jit = True
@@ -82,7 +82,7 @@ class EvalMetric:
         target : array-like
             The labels.
         weight : array-like or None
-            The weights of rows.
+            The weights of the rows.
         """
         scores = np.column_stack([np.asarray(a) for a in approxes]) if len(approxes) > 1 else np.asarray(approxes[0])
         weights = None if weight is None else np.asarray(weight)

@@ -36,10 +36,10 @@ _compiled: set[tuple[str, str]] = set()
 
 
 def compile_kernels(metrics: MetricLike, dtype: Any = np.float32) -> None:
-    """Compile the kernels with which metrics count small and large batches, with and without weights.
+    """Compile the kernels that metrics use to count small and large batches, with and without weights.
 
     Hooks call this function when they are created. Call it before a loop that updates metrics without a hook. The first
-    call on a machine may take several seconds for each metric. Compiled kernels are cached on disk, and later calls load
+    call on a machine may take several seconds per metric. Compiled kernels are cached on disk, and later calls load
     them.
 
     Parameters
@@ -98,7 +98,7 @@ def _build_columns(metrics: MetricLike, start: int, rows: int, dtypes: Any, *, w
     start, rows : int
         The number of the first row (from which the group keys are computed), and the number of rows.
     dtypes : (dtype, dtype)
-        The dtype of scores and predictions, and that of labels.
+        The dtype of scores and predictions, and the dtype of labels.
     weighted : bool
         Whether the rows have weights.
     """
@@ -120,7 +120,7 @@ def _build_columns(metrics: MetricLike, start: int, rows: int, dtypes: Any, *, w
 
 
 def _build_role_columns(state: State, groups: Any, rng: np.random.Generator, dtypes: Any, *, weighted: bool) -> Columns:
-    """Return the columns of a batch by role, such as "y_true"; `groups` has the group or query number of each row."""
+    """Return the columns of a batch, keyed by role such as "y_true"; `groups` gives the group or query of each row."""
     needs = state.needs()
     columns = sample(needs, rng, len(groups), "plain", weighted=weighted)
     columns |= {need.role: groups for need in needs if isinstance(need.kind, Ids) and need.role in columns}

@@ -85,10 +85,10 @@ _CARRIER_OF_TYPE: dict[type, Carrier | None] = {}
 
 
 class DeferredStep(NamedTuple):
-    """The arguments of one call of `update`.
+    """The arguments of one call to `update`.
 
-    `columns` has the columns by name or position (0 or 1), and `is_table` says whether the caller passed them as a table.
-    `marks` contains (name, carrier, marker) for each column on a device, to detect changes.
+    `columns` maps names or positions (0 or 1) to columns, and `is_table` says whether the caller passed them as a
+    table. `marks` contains (name, carrier, marker) for each column on a device, to detect changes.
     """
 
     number: int
@@ -124,10 +124,10 @@ class StepBatch:
 class Deferred(Generic[H]):
     """Metrics that a training loop updates without waiting for the device.
 
-    `update` only keeps references to the columns of a step (one call of `update`). After every `every` steps, the kept
+    `update` only keeps references to the columns of a step (one call to `update`). After every `every` steps, the kept
     columns are copied to host memory together: from a GPU asynchronously, into pinned memory. When the columns of a
-    step have arrived, its rows are counted. Steps are counted in order, so the state is the same as that of metrics
-    that are updated at every step. `compute` and `flush` wait for the remaining steps.
+    step have arrived, its rows are counted. Steps are counted in order, so the state is the same as if the metrics were
+    updated at every step. `compute` and `flush` wait for the remaining steps.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class Deferred(Generic[H]):
     Creating the object compiles the kernels of the metrics (see `streammetrics.hooks.compilation`), so that no step waits
     for them.
 
-    A call of `update` takes about 3 microseconds; counting takes a few nanoseconds for each row and state.
+    A call to `update` takes about 3 microseconds; counting takes a few nanoseconds per row and state.
 
     Examples
     --------
@@ -203,19 +203,19 @@ class Deferred(Generic[H]):
 
     @property
     def pending(self) -> int:
-        """The number of steps (calls of `update`) that are not counted yet."""
+        """The number of steps (calls to `update`) that have not been counted yet."""
         with self._lock:
             return len(self._waiting) + sum(len(r.steps) - r.next for runs in self._transferring for r in runs)
 
     # -- updating -----------------------------------------------------------------------------------------------------
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
-        """Keep a batch to count it later. The arguments are the same as those of `update` of the metrics.
+        """Store a batch to be counted later. The arguments are those of the metrics' own `update` method.
 
         Parameters
         ----------
         y_true : array-like of shape (n,), or table
-            The labels; or a mapping or table with all columns by name.
+            The labels; or a mapping or table that contains all columns by name.
         y_score : array-like of shape (n,)
             The scores.
         **columns : array-like of shape (n,)
@@ -369,7 +369,7 @@ class Deferred(Generic[H]):
 
         Raises
         ------
-        InvalidInputError, or another error that the `update` of the metrics raises
+        InvalidInputError, or another error raised by the metrics' `update`
             A step had invalid values, or a tensor was changed in place before it was copied. The message gives the
             number of the step, counted from 0 since the last `reset`. All other steps are counted. Each failed step is
             reported once.
@@ -393,7 +393,7 @@ class Deferred(Generic[H]):
             pause = min(2 * pause, 1e-3)
 
     def _find_first_pending(self) -> int:
-        """Return the number of the first step that is not counted yet; if all are counted, the number of the next step."""
+        """Return the number of the first uncounted step or, if all steps are counted, the number of the next step."""
         flying = [r.steps[r.next].number for runs in self._transferring for r in runs if r.next < len(r.steps)]
         return min(flying) if flying else self._waiting[0].number if self._waiting else self._steps
 
@@ -415,34 +415,34 @@ class Deferred(Generic[H]):
     def compute(self) -> Any:
         """Wait until all steps are counted, and return the value over all steps.
 
-        If steps have failed, this method raises the error of `flush`. A second call then returns the value over all other
-        steps.
+        If steps have failed, this method raises the same error as `flush`. A second call then returns the value over
+        all other steps.
         """
         metrics: Any = self.flush()
         return metrics.compute()
 
     def to_bytes(self) -> bytes:
-        """Return the state of the metrics after all steps as bytes, which `streammetrics.from_bytes` reads.
+        """Return the state of the metrics after all steps as bytes that `streammetrics.from_bytes` can read.
 
-        Raises the errors of `flush`.
+        Raises the same errors as `flush`.
         """
         return self.flush().to_bytes()
 
     def digest(self) -> str:
-        """Return the SHA-256 digest of the state after all steps; raises the errors of `flush`."""
+        """Return the SHA-256 digest of the state after all steps; raises the same errors as `flush`."""
         return self.flush().digest()
 
     def merge(self, other: Deferred[H] | H) -> Self:
         """Merge another `Deferred` object, or metrics with the same settings, after all steps of both are counted.
 
-        Raises the errors of `flush` of both objects.
+        Raises the same errors as `flush`, for either object.
         """
         theirs = other.flush() if isinstance(other, Deferred) else other
         self.flush().merge(theirs)
         return self
 
     def copy(self) -> Self:
-        """Return an independent copy, after all steps are counted; raises the errors of `flush`."""
+        """Return an independent copy, after all steps are counted; raises the same errors as `flush`."""
         new = type(self)(
             self.flush().copy(), every=self.every, snapshot=self.snapshot, queue=self.queue, timeout=self.timeout
         )
@@ -497,5 +497,5 @@ def _find_carrier(kind: type) -> Carrier | None:
 
 
 def _copy_column(column: Any) -> Any:
-    """Return a copy of a column that is in host memory, because the caller may change it later."""
+    """Return a copy of a column in host memory, because the caller may change the original later."""
     return column.copy() if type(column) is np.ndarray else copy.deepcopy(column)

@@ -1,9 +1,9 @@
 """Merge the metrics of several processes over any transport of bytes (such as MPI or gloo), in three steps.
 
-A frame is the state of the metrics in the byte format of this library. It stores a histogram as a sparse list of entries:
-the buckets that are not empty. A dense histogram, by contrast, is an array with one counter for each possible bucket.
+A frame is the state of the metrics in the byte format of this library. It stores a histogram as a sparse list of its
+nonempty buckets (entries). A dense histogram, by contrast, is an array with one counter for each possible bucket.
 
-1. All ranks exchange a record of fixed size: the digest of the metric settings, whether the rank has failed, and the
+1. All ranks exchange a fixed-size record: the digest of the metric settings, whether the rank has failed, and the
    length of its frame. If the settings differ or a rank has failed, all ranks learn of this before anything is merged,
    and all raise an error.
 2. Summing dense histograms by an all-reduce can be faster than merging the entries of all ranks. If a rank reports that
@@ -60,16 +60,16 @@ class Transport(Protocol):
     """Whether the transport supports `sum`, an all-reduce whose time hardly grows with the number of ranks."""
 
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> Sequence[bytes | memoryview]:
-        """Send this rank's bytes to all ranks, and return the bytes of every rank; `lengths` has their sizes."""
+        """Send this rank's bytes to all ranks, and return the bytes of every rank; `lengths` gives their sizes."""
         ...
 
     def sum(self, numbers: Ints) -> Ints:
-        """Return the elementwise sum of the arrays of all ranks, which must have equal lengths."""
+        """Return the elementwise sum of all ranks' arrays, which must have equal lengths."""
         ...
 
 
 class RankReport(NamedTuple):
-    """The first message of a rank to all others.
+    """The first message that a rank sends to all others.
 
     `plan` is a digest of the metric settings, `failed` says whether the rank has raised an error, and `length` is the
     length of its frame in bytes. `dense` is true if the rank has a histogram that may be faster to sum as an array of
@@ -107,7 +107,7 @@ def merge_ranks(metrics: H | Deferred[H], transport: Transport) -> H:
     Raises
     ------
     IncompatibleStateError
-        Ranks have different metrics or settings. All ranks raise this error, which names the differences.
+        Ranks have different metrics or settings. All ranks raise this error, and its message lists the differences.
     SyncError
         A rank is gone or stuck, or has failed. All other ranks raise this error.
     """
@@ -131,7 +131,7 @@ def merge_ranks(metrics: H | Deferred[H], transport: Transport) -> H:
 
 
 def _compute_plan(blank: MetricLike) -> bytes:
-    """Return a digest of the metric settings and the layout of counters. Ranks can merge if their digests are equal.
+    """Return a digest of the metric settings and the counter layout. Ranks can merge if their digests are equal.
 
     `blank` is an empty copy of the metrics of this rank.
     """
@@ -143,7 +143,7 @@ def _compute_plan(blank: MetricLike) -> bytes:
 
 
 def _gather_records(transport: Transport, record: bytes) -> list[bytes]:
-    """Send a record of this rank to all ranks, and return the records of all ranks. All must have the same length."""
+    """Send this rank's record to all ranks, and return the records of all ranks, which must have equal lengths."""
     return [bytes(r) for r in transport.gather_uneven(record, [len(record)] * transport.size)]
 
 
@@ -153,7 +153,7 @@ def _exchange_reports(transport: Transport, mine: RankReport) -> list[RankReport
 
 
 def _report_failure(transport: Transport, error: Exception) -> None:
-    """Send an error of this rank to all reachable ranks, so that they do not wait. The caller then raises the error."""
+    """Send this rank's error to all reachable ranks, so that they do not wait. The caller then raises the error."""
     with suppress(SyncError):
         reports = _exchange_reports(transport, RankReport(bytes(32), True, False, 0))
         _gather_texts(transport, reports, f"{type(error).__name__}: {error}"[:MAX_TEXT].encode())
@@ -181,12 +181,12 @@ def _check_reports(transport: Transport, reports: Sequence[RankReport], blank: M
 
 
 def merge_saved(parts: Sequence[bytes]) -> Any:
-    """Return the merged metrics that the ranks have saved as bytes; `parts` has the bytes of each rank.
+    """Merge the metrics that the ranks have saved as bytes; `parts` contains the bytes of each rank.
 
     Raises
     ------
     IncompatibleStateError
-        Ranks have different metrics or settings; the message names the differences and the ranks.
+        Ranks have different metrics or settings; the message lists the differences and the ranks.
     """
     try:
         return merge(parts)
@@ -246,8 +246,8 @@ def format_ranks(ranks: Sequence[int]) -> str:
 def _is_dense_faster(facts: DenseFacts, ranks: int) -> bool:
     """Return whether summing a dense histogram by an all-reduce is faster than merging the entries of all ranks.
 
-    The rule is based on measurements with gloo. `facts` has the number of counters of a histogram (0 if it has no dense
-    form) and the number of its entries.
+    The rule is based on measurements with gloo. `facts` gives the number of counters in the dense histogram (0 if there
+    is no dense form) and the number of its entries.
     """
     return bool(facts.places) and facts.entries * ranks >= facts.places
 
@@ -282,7 +282,7 @@ def _merge_with_sums(transport: Transport, states: Sequence[State]) -> list[Stat
 
 
 def _gather_facts(transport: Transport, states: Sequence[State]) -> list[list[DenseFacts]]:
-    """Exchange facts about histograms, such as their sizes; return for each state the facts of all ranks."""
+    """Exchange facts about histograms, such as their sizes; return the facts of all ranks for each state."""
     mine = b"".join(FACTS.pack(*describe_dense_form(s)) for s in states)
     by_rank = [[DenseFacts(*f) for f in FACTS.iter_unpack(r)] for r in _gather_records(transport, mine)]
     return [list(of) for of in zip(*by_rank, strict=True)]
@@ -300,7 +300,7 @@ def _pack_pieces(pieces: Sequence[bytes]) -> bytes:
 def _unpack_pieces(data: bytes | memoryview, flats: int) -> list[memoryview]:
     """Split the bytes that `_pack_pieces` joined: a frame, then one piece for each state with a dense histogram.
 
-    Each of these pieces has all fields of a state except its histogram; `flats` is the number of these pieces.
+    Each of these pieces contains all fields of a state except its histogram; `flats` is the number of such pieces.
     """
     view, at, out = memoryview(data), (1 + flats) * LENGTH.size, []
     for i in range(1 + flats):

@@ -41,8 +41,8 @@ class IgniteMetric(ignite_metrics.Metric):
 
     Notes
     -----
-    In distributed runs, `compute` merges the states of all processes, so every process gets the values of all rows. The
-    `metrics` of each process still count only the rows of that process.
+    In distributed runs, `compute` merges the states of all processes, so every process gets the values over all rows.
+    The `metrics` of each process still count only the rows of that process.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class IgniteMetric(ignite_metrics.Metric):
         self.update(self._output_transform(engine.state.output))
 
     def update(self, output: Any) -> None:
-        """Update the metrics with a batch, in one of the forms that `output_transform` may return."""
+        """Update the metrics with a batch, in any form that `output_transform` may return."""
         if isinstance(output, Mapping):
             columns = dict(output)
             missing = [name for name in ("y_pred", "y") if name not in columns]
@@ -99,12 +99,12 @@ class IgniteMetric(ignite_metrics.Metric):
         self._scorer.update(output[1], output[0], *output[2:])
 
     def compute(self) -> float | dict[str, float]:
-        """Return the value over the rows of all processes; for a collection, a dict of values by name.
+        """Return the value over the rows of all processes; for a collection, a dict from names to values.
 
         Raises
         ------
         IncompatibleStateError
-            Processes have different metrics or settings; the message names the differences and the ranks.
+            Processes have different metrics or settings; the message lists the differences and the ranks.
         """
         values = read_scores(self._total())
         return values if isinstance(self.metrics, MetricCollection) else values[self.metrics.name]
@@ -114,7 +114,7 @@ class IgniteMetric(ignite_metrics.Metric):
         return OrderedDict(counted=torch.frombuffer(bytearray(self._total().to_bytes()), dtype=torch.uint8))
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Load a checkpoint, which any number of processes may have saved.
+        """Load a checkpoint saved by any number of processes.
 
         Rank 0 loads the merged state, and all other ranks start empty, so that each row is counted once.
 
@@ -123,7 +123,7 @@ class IgniteMetric(ignite_metrics.Metric):
         StateFormatError
             The checkpoint is not a saved state.
         IncompatibleStateError
-            The checkpoint has different metrics or settings.
+            The checkpoint contains different metrics or settings.
         """
         saved = from_bytes(state_dict["counted"].cpu().numpy().tobytes())
         accumulator_of(self.metrics).check_compatible(accumulator_of(saved))

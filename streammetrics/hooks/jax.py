@@ -35,10 +35,10 @@ class ArrayTransfer:
 
 
 class ArrayCarrier:
-    """The `Carrier` of JAX arrays.
+    """The `Carrier` for JAX arrays.
 
-    JAX arrays are immutable. However, JAX deletes an array that the caller donates to a jitted function, which
-    `describe_change` reports.
+    JAX arrays are immutable. However, JAX deletes an array that the caller donates to a jitted function;
+    `describe_change` reports such a deletion.
     """
 
     def keep(self, column: jax.Array) -> tuple[jax.Array, None]:

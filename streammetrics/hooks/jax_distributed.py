@@ -35,8 +35,8 @@ def sync(metrics: H | Deferred[H], timeout: float | timedelta = TIMEOUT) -> H:
     metrics : Metric, MetricCollection, Sliced, Bundle or Deferred
         The metrics of this process. They do not change, so counting can continue.
     timeout : float or timedelta
-        The time limit, in seconds. A process may compile kernels at its first batch with weights, so allow some seconds
-        for this. Hooks such as `Deferred` compile kernels earlier, as does
+        The time limit, in seconds. A process may compile kernels at its first batch with weights, so allow a few
+        seconds for this. Hooks such as `Deferred` compile kernels earlier, as does
         `streammetrics.hooks.compilation.compile_kernels`.
 
     Returns
@@ -47,7 +47,8 @@ def sync(metrics: H | Deferred[H], timeout: float | timedelta = TIMEOUT) -> H:
     Raises
     ------
     IncompatibleStateError
-        Processes have different metrics or settings. All of them raise this error, which names the differences.
+        Processes have different metrics or settings. All of them raise this error, and its message lists the
+        differences.
     SyncTimeoutError
         A process did not answer in time: it is stuck, gone, or has not called this function.
     SyncError
@@ -57,9 +58,9 @@ def sync(metrics: H | Deferred[H], timeout: float | timedelta = TIMEOUT) -> H:
     Notes
     -----
     JAX runs collective operations in order and cannot cancel them. After a timeout, the operations of this function and
-    of the training run keep waiting for the process that did not answer, and later calls raise an error. Restart all
-    processes in this case. A call takes two collective operations and a merge. JAX compiles a collective operation for
-    each data length, so the length is rounded up to a power of two.
+    of the training run keep waiting for the process that did not answer, and later calls raise an error. In this case,
+    restart all processes. A call consists of two collective operations and a merge. JAX compiles a collective operation
+    for each data length, so the length is rounded up to a power of two.
 
     Examples
     --------

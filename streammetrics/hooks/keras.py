@@ -30,7 +30,7 @@ if BACKEND == "tensorflow":
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of a step, in the order of steps, even if the step is compiled."""
+        """Call a Python function with the arrays of a step, in step order, even if the step is compiled."""
         if tf.executing_eagerly():
             function(*arrays)
             return
@@ -63,7 +63,7 @@ elif BACKEND == "jax":
     from jax.experimental import io_callback
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of a step, in the order of steps, even if the step is compiled."""
+        """Call a Python function with the arrays of a step, in step order, even if the step is compiled."""
         io_callback(function, None, *arrays, ordered=True)
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
@@ -105,8 +105,9 @@ Rows = tuple[Any, Any, Any]
 class KerasMetric(keras.metrics.Metric):
     """A Keras metric that computes metrics of this library, for `metrics` and `weighted_metrics` of `compile`.
 
-    It works with the TensorFlow, JAX and torch backends, and also in compiled steps. Keras resets it at the start of each
-    epoch and before validation. The attribute `metrics` is the metric object of this library, for example to read bounds.
+    It works with the TensorFlow, JAX and torch backends, and also in compiled steps. Keras resets it at the start of
+    each epoch and before validation. The attribute `metrics` is the metric object of this library; use it to read
+    bounds, for example.
 
     Parameters
     ----------
@@ -117,7 +118,7 @@ class KerasMetric(keras.metrics.Metric):
         unchanged.
     name : str, optional
         The name in logs; by default the metric's name. For a collection it is a prefix of the names of its values. If a
-        model has several outputs, the default prefix is the name of the output ("click_auc", "buy_auc").
+        model has several outputs, the default prefix is the output name ("click_auc", "buy_auc").
     every : int
         In compiled steps (TensorFlow, JAX), the number of steps after which the value shown during an epoch is computed
         again. The value of an epoch always includes all rows. Each value takes one `compute`, about 1 ms for an AUC.
@@ -126,16 +127,16 @@ class KerasMetric(keras.metrics.Metric):
     ------
     ValueError
         The link does not fit the metrics; or the metrics read columns that Keras does not pass, such as `group` (use
-        `Evaluate` for them); or TensorFlow compiles the step with XLA, which cannot call Python (``jit_compile=True``, or
-        "auto" with a GPU). The first step also raises it if this object is used twice in `compile`, or if two metrics
-        have the same name.
+        `Evaluate` for them); or TensorFlow compiles the step with XLA, which cannot call Python (``jit_compile=True``,
+        or "auto" with a GPU). The first step also raises this error if this object is used twice in `compile`, or if
+        two metrics have the same name.
 
     Notes
     -----
     Import this module before `keras.saving.load_model` loads a model with a `KerasMetric` in another process. Only
     `weighted_metrics` get `sample_weight` and `class_weight`. Masked rows are never counted. A batch with invalid
     values stops training; TensorFlow and JAX wrap the message in an error of their own. With JAX only one device is
-    supported, because only then does JAX call Python in the order of steps.
+    supported, because only then does JAX call Python in step order.
 
     Examples
     --------
@@ -193,7 +194,7 @@ class KerasMetric(keras.metrics.Metric):
         call(count, [keras.ops.convert_to_tensor(a) for a in (y_true, y_pred, *present.values())])
 
     def result(self) -> Any:
-        """Return the value of the metric; for a collection, a dict of values by name."""
+        """Return the value of the metric; for a collection, a dict from names to values."""
         names = self._find_names(_find_caller(CompileMetrics))
         values = read(self._compute_values, self._read_recent_values, len(self._scorer.names))
         is_collection = isinstance(self._scorer.metrics, MetricCollection)
@@ -202,8 +203,8 @@ class KerasMetric(keras.metrics.Metric):
     def _find_names(self, compiled: Any) -> list[str]:
         """Return the names of the values of a collection in logs; `compiled` has all metrics of the model, or is None.
 
-        Keras puts the values of all metrics into one dict, where one of two values with equal names would be lost. This
-        function therefore raises ValueError for equal names.
+        Keras puts the values of all metrics into one dict, so if two values had the same name, one of them would be
+        lost. This function therefore raises ValueError for duplicate names.
         """
         if compiled is None:
             return [self._name_prefix + name for name in self._scorer.names]
@@ -231,7 +232,7 @@ class KerasMetric(keras.metrics.Metric):
         self._steps, self._recent_values = 0, np.zeros(0)
 
     def get_config(self) -> dict[str, Any]:
-        """Return the settings from which `from_config` builds an equal, empty metric; counted rows are left out."""
+        """Return the settings from which `from_config` builds an equivalent empty metric; counted rows are left out."""
         data = base64.b64encode(empty_copy(self._scorer.metrics).to_bytes()).decode()
         return {"metrics": data, "link": self._scorer.link, "name": self.name, "every": self.every}
 
@@ -256,7 +257,7 @@ class KerasMetric(keras.metrics.Metric):
 
 
 class Evaluate(keras.callbacks.Callback):
-    """A callback that evaluates the model at the end of each epoch, and writes the values into the logs of the epoch.
+    """A callback that evaluates the model at the end of each epoch and writes the values to the epoch's logs.
 
     In `callbacks`, list it before callbacks that use these values, such as EarlyStopping, ModelCheckpoint and
     ReduceLROnPlateau. Those callbacks need `mode="max"` or `mode="min"`.
@@ -264,7 +265,7 @@ class Evaluate(keras.callbacks.Callback):
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update in place. They are reset in each epoch.
+        The metrics to update in place. They are reset at each epoch.
     validation_data : (x, y), (x, y, sample_weight), or iterable of such batches; optional
         Arrays, or a data set that `fit` accepts: a `tf.data.Dataset`, `PyDataset` or `DataLoader`. Without it, the
         callback evaluates the rows that your own `train_step` has added to `metrics` during the epoch.
@@ -278,7 +279,7 @@ class Evaluate(keras.callbacks.Callback):
     batch_size : int
         The number of rows in a batch, if the data are arrays.
     prefix : str
-        The prefix of the names in the logs, as in "val_auc".
+        The prefix for names in the logs, as in "val_auc".
 
     Raises
     ------
