@@ -285,7 +285,7 @@ class Deferred(Generic[H]):
             self._count_arrived()
 
     def _start_transfers(self) -> None:
-        """Start copying the first `every` waiting steps. If a tensor has changed, record an error for its step instead."""
+        """Start copying the first `every` waiting steps; record an error for steps whose tensors have changed."""
         good: list[DeferredStep] = []
         bad: list[tuple[DeferredStep, Exception]] = []
         for step in self._waiting[: self.every]:

@@ -86,7 +86,7 @@ elif BACKEND == "jax":
 else:
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a function with the arrays of a step; do nothing while Keras builds a model, when arrays have no data."""
+        """Call a function with the arrays of a step, unless Keras is building a model, when arrays contain no data."""
         if not any(getattr(a, "is_meta", False) for a in arrays):
             function(*arrays)
 
@@ -201,7 +201,7 @@ class KerasMetric(keras.metrics.Metric):
         return {name: values[i] for i, name in enumerate(names)} if is_collection else values[0]
 
     def _find_names(self, compiled: Any) -> list[str]:
-        """Return the names of the values of a collection in logs; `compiled` has all metrics of the model, or is None.
+        """Return the names of the values in logs; `compiled` contains all metrics of the model, or is None.
 
         Keras puts the values of all metrics into one dict, so if two values had the same name, one of them would be
         lost. This function therefore raises ValueError for duplicate names.
@@ -332,7 +332,7 @@ class Evaluate(keras.callbacks.Callback):
         self.metrics.reset()
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        """Evaluate, and write the values into the logs."""
+        """Evaluate the model, and write the values to the logs."""
         settle()
         if self.validation_data is not None:
             self.metrics.reset()
@@ -382,7 +382,7 @@ def _iterate_batches(data: Any, size: int) -> Iterator[Rows]:
 
 
 def _list_shown_names(metric: Any, output: str | None) -> list[str]:
-    """Return the names of the values of a metric in logs; `output` is the name of its model output, or None."""
+    """Return the names of a metric's values in logs; `output` is the name of its model output, or None."""
     prefix = f"{output}_" if output else ""
     if not isinstance(metric, KerasMetric) or not isinstance(metric._scorer.metrics, MetricCollection):
         return [prefix + metric.name]
@@ -398,8 +398,8 @@ def _find_earlier_callbacks(callback: Any) -> list[Any]:
 def _find_caller(kind: type) -> Any:
     """Return the object of class `kind` whose method called this function, directly or indirectly, or None.
 
-    Keras does not tell a callback which other callbacks there are, or a metric which model output it reads. The Keras
-    object that knows this is among the callers, so this function looks for it in the stack frames.
+    Keras does not tell a callback which other callbacks exist, or a metric which model output it reads. The Keras
+    object that knows this is among the callers, so this function searches the stack frames for it.
     """
     frame: Any = sys._getframe()
     while frame is not None:

@@ -32,8 +32,8 @@ UPDATES = Count().make_state()
 class _WindowState(NamedTuple):
     """The state of a `Lifetime`.
 
-    `panes` has the metrics of each part of the window, oldest first; new batches update the last one. `earlier` has the
-    metrics of all updates before the last pane, and `updates` is the number of updates of the last pane.
+    `panes` contains the metrics of each part of the window, oldest first; new batches update the last one. `earlier`
+    contains the metrics of all updates before the last pane, and `updates` is the number of updates in the last pane.
     """
 
     earlier: MetricLike
@@ -47,12 +47,12 @@ class _WindowState(NamedTuple):
 
     def merge_all(self) -> MetricLike:
         """Return the metrics over all updates, as a new object."""
-        # A merge normally fails if one part ends with the query with which the other begins. Leave out the
-        # record of the first and last query to skip this check, because every epoch may count the same queries again.
+        # A merge normally fails if one part ends with the query that the other part begins with. Leave out the record
+        # of the first and last query to skip this check, because every epoch may count the same queries again.
         return self.earlier.copy().merge(without_block_ends(self.panes[-1]))
 
     def add_pane(self) -> _WindowState:
-        """Return a new state: drop the oldest pane, and append an empty one."""
+        """Return a new state without the oldest pane and with a new, empty pane at the end."""
         return _WindowState(self.merge_all(), (*self.panes[1:], with_states(self.earlier, None)), 0)
 
     def merge(self, other: _WindowState) -> _WindowState:
@@ -182,7 +182,7 @@ class LifetimeDefinition(Definition):
         return [*differences, *self.inner.differences(other.inner)]
 
     def split_states(self, states: Sequence[State]) -> Iterator[Sequence[State]]:
-        """Yield groups of states: the state with the number of updates, the states of `earlier`, those of each pane."""
+        """Yield the state with the number of updates, then the states of `earlier`, then the states of each pane."""
         size = len(self.inner.reads)
         yield states[:1]
         for start in range(1, len(states), size):
@@ -208,14 +208,14 @@ class Lifetime(MetricLike):
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to compute. The lifetime starts with their state. This object does not change.
+        The metrics to compute. The lifetime starts with their state. They are copied, so the originals do not change.
     window : int, optional
         The maximum number of updates in the window, a multiple of `panes`. By default, the window consists of all
         updates since the last `compute`.
     panes : int
         The number of equal parts of the window. When the newest part is full, the oldest part is dropped. After the
-        start, the window therefore has more than ``window * (panes - 1) / panes`` updates. With more panes, its size
-        varies less, but it needs more memory.
+        start, the window therefore contains more than ``window * (panes - 1) / panes`` updates. With more panes, its
+        size varies less, but it needs more memory.
 
     Attributes
     ----------
@@ -225,8 +225,8 @@ class Lifetime(MetricLike):
     Notes
     -----
     A `Lifetime` is saved, merged, deferred and synced like a metric. `merge` and `sync` merge the newest updates of one
-    process with the newest ones of the others, so all processes should make the same number of updates. Without `window`,
-    call `compute` on each process after `sync` to begin the next window. Import this module before
+    process with the newest updates of the others, so all processes should make the same number of updates. Without
+    `window`, call `compute` on each process after `sync` to begin the next window. Import this module before
     `streammetrics.from_bytes` reads a saved `Lifetime` in another process.
 
     Examples
@@ -268,7 +268,7 @@ class Lifetime(MetricLike):
         return self._accumulator.window_state.merge_all()
 
     def compute(self) -> dict[str, Any]:
-        """Return the values of every metric over the window and over the lifetime, by name.
+        """Return the values of every metric over the window and over the lifetime, keyed by name.
 
         The names are "window_auc" and "lifetime_auc", for example, or "ctr/window_auc" for the task "ctr".
 
@@ -305,7 +305,7 @@ def _check_window(window: Any, panes: Any) -> None:
 
 
 def _build_updates_state(updates: int) -> State:
-    """Return a state of the metric `Count` that stores a number of updates."""
+    """Return a state of the metric `Count` that stores the number of updates."""
     if not updates:
         return UPDATES
     parts: Any = UPDATES.parts()

@@ -1,4 +1,4 @@
-"""Metrics for LightGBM: for `lightgbm.train(feval=)`, and for the `eval_metric` of its scikit-learn estimators."""
+"""Metrics for LightGBM: for `lightgbm.train(feval=)`, and for `eval_metric` of its scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BUILTIN_NAMES = frozenset([
 
 
 class RoundMetrics:
-    """Computes metrics after each round, and returns them in the form that LightGBM expects from custom metrics."""
+    """Computes metrics after each round and returns them in the form that LightGBM expects of custom metrics."""
 
     def __init__(
         self, metrics: MetricLike, *, link: str, maximize: bool | None = None, name: str | None = None
@@ -64,15 +64,16 @@ class feval(RoundMetrics):  # noqa: N801 - named after the argument that it is p
         `multiclassova`, and "identity" for regression and ranking. With a custom objective LightGBM passes the raw score:
         "logit" for a logistic loss.
     maximize : bool, optional
-        Whether higher is better, for metrics that do not define it (`About.best`). Early stopping uses all metrics.
+        Whether higher is better, for metrics that do not define this themselves (`About.best`). Early stopping uses all
+        metrics.
     name : str, optional
         The name to report for a single metric. By default, the name of the metric, with "_sm" added if LightGBM has a
-        built-in metric of the same name ("auc_sm").
+        built-in metric with the same name ("auc_sm").
 
     Raises
     ------
     ValueError
-        The link does not fit the metrics; the metrics read columns that a Dataset does not have; a metric does not
+        The link does not fit the metrics; the metrics read columns that a Dataset does not contain; a metric does not
         define whether higher is better, and `maximize` is missing; or `name` is the name of a built-in metric.
 
     Notes
@@ -103,7 +104,7 @@ class feval(RoundMetrics):  # noqa: N801 - named after the argument that it is p
 
 
 class eval_metric(RoundMetrics):  # noqa: N801 - named after the argument that it is passed to
-    """Metrics for the argument `eval_metric` of `fit` in `LGBMClassifier`, `LGBMRegressor` and `LGBMRanker`.
+    """Metrics for the `eval_metric` argument of `LGBMClassifier.fit`, `LGBMRegressor.fit` and `LGBMRanker.fit`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Save metrics in the checkpoints of Lightning, and continue from them with any number of processes."""
+"""Save metrics in Lightning checkpoints, and resume from them with any number of processes."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ class MetricCheckpoint(lightning.Callback):
     """A callback that saves each `TorchMetric` of a LightningModule in every checkpoint of the trainer.
 
     A checkpoint in the middle of an epoch contains the merged metrics of all ranks. After ``fit(ckpt_path=)``, rank 0
-    continues from them, and the other ranks start empty, so that each row is counted once. The number of processes
-    may be different. At the end of an epoch, metrics are not saved, because the next epoch starts empty. Metrics of a
-    validation are not saved either, because Lightning repeats the validation. The callback turns off
-    ``persistent(True)``.
+    continues from them, and the other ranks start empty, so that each row is counted once. The number of processes may
+    have changed. At the end of an epoch, metrics are not saved, because the next epoch starts empty. Validation metrics
+    are not saved either, because Lightning repeats the validation. The callback turns off ``persistent(True)``.
 
     Examples
     --------
@@ -36,12 +35,12 @@ class MetricCheckpoint(lightning.Callback):
         self._validated: set[str] = set()
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Leave the metrics out of the state dict of the module, where they would have the rows of one rank only."""
+        """Leave the metrics out of the module's state dict, where they would cover the rows of one rank only."""
         for _, metric in _find_metrics(pl_module):
             metric.persistent(False)
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Record the number of updates of each metric, to find the metrics that the validation updates."""
+        """Record the number of updates of each metric, to find out which metrics the validation updates."""
         self._counts = {name: metric.update_count for name, metric in _find_metrics(pl_module)}
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
@@ -51,7 +50,7 @@ class MetricCheckpoint(lightning.Callback):
         }
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Save the merged metrics of all ranks, unless the epoch is over. Lightning calls this on every rank."""
+        """Save the merged metrics of all ranks, unless the epoch is over. Lightning calls this method on every rank."""
         if trainer.is_last_batch:
             return
         checkpoint[KEY] = {}
@@ -61,7 +60,7 @@ class MetricCheckpoint(lightning.Callback):
                     checkpoint[KEY][name] = {key: state.cpu() for key, state in metric.metric_state.items()}
 
     def on_load_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
-        """Load the saved metrics on rank 0, and empty the metrics of the other ranks.
+        """Load the saved metrics on rank 0, and reset the metrics of the other ranks.
 
         Raises
         ------

@@ -1,7 +1,7 @@
 """Merge the metrics of all ranks of an MPI communicator.
 
-All operations are non-blocking, and are polled until they finish or the time limit is reached. They use a private copy of
-the communicator, so that an operation that was abandoned cannot receive messages of the application.
+All operations are non-blocking, and are polled until they finish or the time limit is reached. They use a private copy
+of the communicator, so that an abandoned operation cannot receive the application's messages.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def sync(metrics: H | Deferred[H], comm: Any = None, timeout: float | timedelta 
     comm : mpi4py.MPI.Intracomm, optional
         The communicator; by default COMM_WORLD.
     timeout : float or timedelta
-        The time limit, in seconds; the same on all ranks. A rank may compile kernels at its first batch with
-        weights, so allow some seconds for this. Hooks such as `Deferred` compile kernels earlier, as does
+        The time limit, in seconds; the same on all ranks. A rank may compile kernels at its first batch with weights,
+        so allow a few seconds for this. Hooks such as `Deferred` compile kernels earlier, as does
         `streammetrics.hooks.compilation.compile_kernels`.
 
     Returns
@@ -55,18 +55,19 @@ def sync(metrics: H | Deferred[H], comm: Any = None, timeout: float | timedelta 
     Raises
     ------
     IncompatibleStateError
-        Ranks have different metrics or settings. All ranks raise this error, which names the differences and the ranks.
+        Ranks have different metrics or settings. All ranks raise this error, and its message lists the differences and
+        the ranks.
     SyncTimeoutError
         A rank did not answer in time: it is stuck, or has not called this function.
     SyncError
         MPI failed; or the metrics of a rank could not be read, for example after a batch with invalid values. In the
-        latter case, all other ranks raise this error, which names that rank.
+        latter case, all other ranks raise this error, and its message names that rank.
 
     Notes
     -----
-    MPI ends the job when a rank is killed. After a timeout, the next call uses a new copy of the communicator, and works
-    if all ranks call it. A rank that never answers keeps MPI_Finalize from returning: end the job with ``comm.Abort()``,
-    or run it with ``python -m mpi4py``, which does that after an error.
+    MPI ends the job when a rank is killed. After a timeout, the next call uses a new copy of the communicator, and
+    works if all ranks call it. A rank that never answers keeps MPI_Finalize from returning: end the job with
+    ``comm.Abort()``, or run it with ``python -m mpi4py``, which does so after an error.
 
     Examples
     --------
@@ -91,7 +92,7 @@ def sync(metrics: H | Deferred[H], comm: Any = None, timeout: float | timedelta 
 
 # The key under which a communicator stores its private copy, as an MPI attribute.
 _COMM_KEY = MPI.Comm.Create_keyval()
-# Unfinished operations with their buffers, which must not be freed because MPI may still write to them.
+# Unfinished operations and their buffers. The buffers must not be freed, because MPI may still write to them.
 _abandoned: list[tuple[Any, ...]] = []
 
 
@@ -122,7 +123,7 @@ def _wait_for(request: Any, deadline: Deadline, buffers: tuple[Any, ...], doing:
     Raises
     ------
     SyncTimeoutError
-        The operation is not finished in time; its buffers are kept alive, as MPI may still write to them.
+        The operation did not finish in time. Its buffers are kept alive, because MPI may still write to them.
     """
     pause = 1e-5
     while not request.Test():
@@ -154,7 +155,7 @@ class _MpiTransport:
         return [p.data for p in parts]
 
     def _broadcast(self, part: NDArray[np.uint8], root: int) -> None:
-        """Send the bytes `part` of the rank `root` to all other ranks, which receive them in their own `part`."""
+        """Send the bytes `part` from the rank `root` to all other ranks, which receive them in their own `part`."""
         for piece in np.split(part, range(MAX_MESSAGE, len(part), MAX_MESSAGE)):
             self._run(lambda piece=piece: self.comm.Ibcast(piece, root), piece)  # type: ignore[misc]
 

@@ -27,7 +27,7 @@ LINKS = ("probability", "logit", "log", "identity")
 
 
 def read_scores(metrics: MetricLike) -> dict[str, float]:
-    """Return the values by name, with NaN for undefined values. Values that are not single numbers are left out."""
+    """Return the values, keyed by name, with NaN for undefined ones. Values that are not single numbers are left out."""
     found = answer_of(metrics).value
     named = found if isinstance(found, dict) else {metrics.name: found}
     return {name: value for name, value in named.items() if isinstance(value, float)}
@@ -79,8 +79,8 @@ class Scorer:
         y_true : array-like of shape (n,), (n, 1) or (n, labels)
             Labels.
         predictions : array-like of shape (n,), (n, 1) or (n, classes)
-            The predictions on the scale of `link`. For metrics of one binary label, two columns are the scores of
-            negatives and positives.
+            The predictions on the scale of `link`. For metrics of one binary label, two columns are interpreted as the
+            scores of negatives and positives.
         sample_weight : array-like of shape (n,), optional
             Weights.
         **columns : array-like of shape (n,)
@@ -103,12 +103,12 @@ class Scorer:
         compile_kernels(self.metrics, np.float64 if self._squash or self.link == "log" else np.float32)
 
     def values(self) -> dict[str, float]:
-        """Return the values by name, with NaN for undefined values. Values that are not single numbers are left out."""
+        """Return the values, keyed by name, with NaN for undefined ones. Values that are not single numbers are left out."""
         return read_scores(self.metrics)
 
     @cached_property
     def names(self) -> list[str]:
-        """The names that `values` returns. They depend only on the settings of the metrics, not on the rows."""
+        """The names in the result of `values`. They depend only on the settings of the metrics, not on the rows."""
         return list(read_scores(empty_copy(self.metrics)))
 
     def _check_columns(self, gives: Iterable[str]) -> None:
@@ -156,7 +156,7 @@ class Scorer:
         return scales
 
     def _find_shape(self) -> tuple[bool, bool]:
-        """Return whether the task is multi-label, and whether a row has one prediction rather than one for each class."""
+        """Return whether the task is multi-label, and whether each row has one prediction rather than one per class."""
         of_labels = any(
             isinstance(k, Matrix) and isinstance(k.kind, (Label, Score)) for k in self._find_kinds("y_true")
         )
@@ -186,7 +186,7 @@ class Scorer:
 
 
 def find_directions(metrics: MetricLike, maximize: bool | None = None) -> dict[str, bool | None]:
-    """Return, by metric name, whether higher values are better; this is `maximize` for metrics that do not define it."""
+    """Return whether higher values are better, by metric name; `maximize` applies where a metric does not say."""
     named = {n: metrics[n] for n in metrics} if isinstance(metrics, MetricCollection) else {metrics.name: metrics}
     best = {name: best_of(thing) for name, thing in named.items()}
     return {name: which == "high" if which in ("high", "low") else maximize for name, which in best.items()}
@@ -207,7 +207,8 @@ def _convert_classes(classes: Any, name: str) -> Any:
 def _softmax(logits: Floats) -> Floats:
     """Return the class probabilities of each row.
 
-    `np.add.accumulate` adds in the same order on every machine, unlike `np.sum`, so the result has the same bits.
+    `np.add.accumulate` adds in the same order on every machine, unlike `np.sum`, so the result is bit-for-bit
+    reproducible.
     """
     powers = elementary.exp(logits - logits.max(axis=1, keepdims=True, initial=-np.inf))
     return np.asarray(powers / np.add.accumulate(powers, axis=1)[:, -1:])

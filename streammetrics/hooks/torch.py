@@ -1,4 +1,4 @@
-"""PyTorch support: asynchronous copies of tensors from a GPU, for `Deferred`, and saving metrics in checkpoints."""
+"""PyTorch support: asynchronous copies of GPU tensors for `Deferred`, and functions to save metrics in checkpoints."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TensorTransfer:
         return self._arrived is None or self._arrived.query()
 
     def to_array(self) -> Any:
-        """Return the rows of all tensors, as a numpy array if numpy has the dtype, otherwise as a tensor on the CPU.
+        """Return the rows of all tensors, as a numpy array if numpy supports the dtype, otherwise as a CPU tensor.
 
         A numpy array is faster to slice.
         """
@@ -78,7 +78,8 @@ class TensorCarrier:
     def find_batch_key(self, column: torch.Tensor) -> Hashable:
         """Return the device, dtype and row shape as a key. Tensors with equal keys are copied together.
 
-        Sparse, nested and scalar tensors have the key None: they are not copied, as the `update` of metrics rejects them.
+        Sparse, nested and scalar tensors have the key None: they are not copied, because `update` of the metrics
+        rejects them.
         """
         if column.layout is not torch.strided or column.is_nested or not column.ndim:
             return None
@@ -98,12 +99,12 @@ def state_dict(metrics: Metrics | Mapping[str, Metrics]) -> dict[str, torch.Tens
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced, Bundle, Lifetime or Deferred, or dict of these
-        The metrics, or a dict of several metrics by name. Deferred steps are counted first.
+        The metrics, or a dict from names to metrics. Deferred steps are counted first.
 
     Returns
     -------
     dict of str to uint8 tensor
-        The bytes of each state by name. `torch.load(..., weights_only=True)` reads the tensors, and
+        The bytes of each state, keyed by name. `torch.load(..., weights_only=True)` reads the tensors, and
         `streammetrics.from_bytes` decodes their bytes without torch.
 
     Raises
@@ -133,9 +134,9 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
         The metrics to load into, with the same settings.
     saved : dict of str to uint8 tensor, or list of these
         The saved states of this process, or a list with the saved states of every rank. With a list, training can
-        continue with a different number of ranks: each rank passes the whole list and loads its share, so that each row is
-        loaded once. Rank and world size come from `torch.distributed`. If that is not initialized, this process loads all
-        states.
+        continue with a different number of ranks: each rank passes the whole list and loads its share, so that each row
+        is loaded once. Rank and world size come from `torch.distributed`. If it is not initialized, this process loads
+        all states.
 
     Returns
     -------
@@ -145,7 +146,7 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
     Raises
     ------
     IncompatibleStateError
-        Names or settings differ; the message names the differences.
+        Names or settings differ; the message lists the differences.
     StateFormatError
         A tensor is not a saved state.
 
@@ -169,7 +170,7 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
 
 
 def _name_metrics(metrics: Any) -> dict[str, Any]:
-    """Return a dict of metrics by name; if the argument is such a dict, return a copy."""
+    """Return a dict from names to metrics; if the argument is already such a dict, return a copy."""
     if isinstance(metrics, Mapping) and not isinstance(metrics, MetricLike):
         return dict(metrics)
     counted = metrics.metrics if isinstance(metrics, Deferred) else metrics
@@ -179,16 +180,16 @@ def _name_metrics(metrics: Any) -> dict[str, Any]:
 
 
 def _select_shares(saved: list[Any]) -> list[Any]:
-    """Return the saved states that this rank loads: every n-th of them for n ranks, or all without torch.distributed."""
+    """Return the saved states that this rank loads: every n-th one for n ranks, or all without torch.distributed."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return saved[torch.distributed.get_rank() :: torch.distributed.get_world_size()]
     return saved
 
 
 def _merge_shares(name: str, metrics: Any, shares: Sequence[Mapping[str, torch.Tensor]]) -> MetricLike:
-    """Return a new metric with the merged states that several ranks have saved under a name.
+    """Return a new metric that merges the states that several ranks have saved under a name.
 
-    `metrics` defines the expected settings, and `shares` has the saved states of each rank.
+    `metrics` defines the expected settings, and `shares` contains the saved states of each rank.
     """
     total: MetricLike = empty_copy(metrics.metrics if isinstance(metrics, Deferred) else metrics)
     for share in shares:

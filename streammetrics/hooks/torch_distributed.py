@@ -33,13 +33,13 @@ H = TypeVar("H", bound=MetricLike)
 
 # The time limit in seconds for telling other ranks, through the store, that a private group is closed.
 CLOSE_SECONDS = 1.0
-# Waiting for other ranks ends this many seconds before the time limit, which leaves time to find out which ranks are
+# Waiting for other ranks ends this many seconds before the time limit, to leave time to find out which ranks are
 # missing.
 REPORT_SECONDS = 0.2
 # The longest pause in seconds between two polls of the store.
 MAX_PAUSE = 0.05
-# A single all-gather sends the data of all ranks, padded to one length. If the padding would exceed
-# the size of all data plus this many bytes for each rank, each rank broadcasts its data instead.
+# A single all-gather sends the data of all ranks, padded to the same length. If the padding would exceed the total size
+# of the data plus this many bytes per rank, each rank broadcasts its data instead.
 MAX_PADDING = 1 << 16
 
 
@@ -56,8 +56,8 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     group : ProcessGroup, optional
         The group of ranks; by default all ranks.
     timeout : float or timedelta
-        The time limit, in seconds; the same on all ranks. A rank may compile kernels at its first batch with
-        weights, so allow some seconds for this. Hooks such as `Deferred` compile kernels earlier, as does
+        The time limit, in seconds; the same on all ranks. A rank may compile kernels at its first batch with weights,
+        so allow a few seconds for this. Hooks such as `Deferred` compile kernels earlier, as does
         `streammetrics.hooks.compilation.compile_kernels`.
 
     Returns
@@ -69,13 +69,14 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     Raises
     ------
     IncompatibleStateError
-        Ranks have different metrics or settings. All ranks raise this error, which names the differences and the ranks.
+        Ranks have different metrics or settings. All ranks raise this error, and its message lists the differences and
+        the ranks.
     SyncTimeoutError
         A rank did not answer in time: it is stuck, gone, or has not called this function.
     SyncError
-        A rank died, or its metrics could not be read, for example after a batch with invalid values: all other ranks
-        raise this error, which names that rank. It is also raised if a launcher has started several processes, but
-        torch.distributed is not initialized.
+        A rank died, or its metrics could not be read, for example after a batch with invalid values. All other ranks
+        raise this error, and its message names that rank. It is also raised if a launcher has started several
+        processes, but torch.distributed is not initialized.
     ValueError
         This rank is not in the group.
 
@@ -83,7 +84,7 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     -----
     The first call creates a gloo group, in about 10 ms. After an error, the next call creates a new one, and works if
     all ranks call it; the training process group does not change. In a call, each rank sends two messages and merges
-    the states. Histograms with many entries are summed as counters (all-reduce); all other states are gathered.
+    the states. Histograms with many entries are summed as counters by an all-reduce; all other states are gathered.
 
     Examples
     --------
@@ -131,7 +132,7 @@ def _check_launcher() -> None:
 
 
 class _SyncGroup(NamedTuple):
-    """A private gloo group. Its number is the count of private groups of the same ranks that were closed before it."""
+    """A private gloo group. Its number counts the private groups of the same ranks that were closed before it."""
 
     gloo: Any
     number: int
@@ -179,7 +180,7 @@ def _join_group(group: Any, rank: int, size: int, deadline: Deadline) -> _SyncGr
 
 
 def _wait_for_ranks(store: Any, number: int, rank: int, size: int, deadline: Deadline) -> Any:
-    """Wait until all ranks have registered in the store, and return a new gloo group of them.
+    """Wait until all ranks have registered in the store, and return a new gloo group of these ranks.
 
     The function polls the store, because a blocking wait would lock it for other threads. `number` is the number of
     private groups that were closed before. The keys in the store begin with this number, so that each group has its own
@@ -201,8 +202,8 @@ def _wait_for_ranks(store: Any, number: int, rank: int, size: int, deadline: Dea
 def _close_group(group: Any, number: int) -> None:
     """Drop the private group with this number, and record in the store that it is closed.
 
-    The record makes other ranks drop the group, too. If the store cannot be reached within a second, nothing is
-    recorded.
+    The record makes other ranks drop the group, too. If the store cannot be reached within a second, the record is
+    skipped.
     """
     _groups.pop(group, None)
     store = _find_store(group)
@@ -217,7 +218,7 @@ def _close_group(group: Any, number: int) -> None:
 
 @contextmanager
 def _translate_errors(deadline: Deadline, doing: str) -> Iterator[None]:
-    """Convert errors of torch to SyncError, or to SyncTimeoutError after the deadline; `doing` names the operation."""
+    """Convert torch errors to SyncError, or to SyncTimeoutError after the deadline; `doing` names the operation."""
     try:
         yield
     except SyncError:
@@ -262,7 +263,7 @@ class _GlooTransport:
         return [memoryview(p.numpy())[:n] for p, n in zip(parts, lengths, strict=True)]
 
     def _broadcast(self, data: bytes, root: int, length: int) -> memoryview:
-        """Send the bytes `data` of the rank `root` to all ranks, and return them; `length` is the number of bytes."""
+        """Send the bytes `data` from the rank `root` to all ranks, and return them; `length` is the number of bytes."""
         tensor, options = torch.empty(length, dtype=torch.uint8), BroadcastOptions()
         if root == self.rank:
             tensor.numpy()[:] = np.frombuffer(data, np.uint8)

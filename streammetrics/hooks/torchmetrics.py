@@ -32,7 +32,7 @@ NAME = "streammetrics_"
 class TorchMetric(torchmetrics.Metric):
     """A torchmetrics metric that computes metrics of this library.
 
-    The values do not depend on how rows are split over ranks: they agree bit for bit.
+    The values do not depend on how rows are split across ranks: they agree bit for bit.
 
     Parameters
     ----------
@@ -44,27 +44,27 @@ class TorchMetric(torchmetrics.Metric):
 
     Notes
     -----
-    Arguments are in the order of torchmetrics: predictions, then labels. Values are float64 tensors on the device of the
-    metric.
+    The argument order is that of torchmetrics: predictions, then labels. Values are float64 tensors on the metric's
+    device.
 
-    Creating the object compiles the kernels of the metrics (see `streammetrics.hooks.compilation`), so that no rank waits
-    for another one that compiles.
+    Creating the object compiles the kernels of the metrics (see `streammetrics.hooks.compilation`), so that no rank has
+    to wait while another one compiles.
 
-    In `compute`, ranks exchange their states once, as byte tensors, with the gather function of torchmetrics. With nccl,
-    the metric must be on the device of the rank, where Lightning puts it.
+    In `compute`, ranks exchange their states once, as byte tensors, with the gather function of torchmetrics. With
+    nccl, the metric must be on the rank's device; Lightning puts it there.
 
-    As in torchmetrics, `state_dict` contains the state only after ``persistent(True)``. The state is one uint8 tensor, and
-    its name contains a digest of the settings. A checkpoint of Lightning contains the state of rank 0 only, also after the
-    end of an epoch, and every rank loads it. Rows would then be counted twice or be lost, so a metric that Lightning loads
-    from a checkpoint stays empty, and warns. To continue in the middle of an epoch, use
+    As in torchmetrics, `state_dict` contains the state only after ``persistent(True)``. The state is one uint8 tensor,
+    and its name contains a digest of the settings. A Lightning checkpoint contains the state of rank 0 only, even after
+    the end of an epoch, and every rank loads it. Rows would then be counted twice or be lost, so a metric that
+    Lightning loads from a checkpoint stays empty and issues a warning. To continue in the middle of an epoch, use
     `streammetrics.hooks.lightning.MetricCheckpoint`.
 
-    In a list of metrics, torchmetrics takes the name of a metric from its class. The class of this object is therefore a
-    subclass that has the name of the metric, such as "auc". ("." becomes "_", because torch allows no dots in names.)
+    In a list of metrics, torchmetrics takes the name of a metric from its class. The class of this object is therefore
+    a subclass that is named after the metric, such as "auc". ("." becomes "_", because torch allows no dots in names.)
 
-    After the first batch, a MetricCollection of torchmetrics shares one state among metrics with equal states; the state
-    of this metric never equals that of another metric. To share one pass over the rows, pass a MetricCollection of this
-    library to one TorchMetric.
+    After the first batch, a torchmetrics MetricCollection shares one state among metrics with equal states. It never
+    does so for this metric, whose state never equals another state. To share one pass over the rows, pass a
+    MetricCollection of this library to one TorchMetric.
 
     Examples
     --------
@@ -93,8 +93,8 @@ class TorchMetric(torchmetrics.Metric):
         # NaN, which is not equal to itself, so the collection never shares it.
         self.add_state(self._key, torch.tensor(float("nan")), dist_reduce_fx=None)
         self._total: MetricLike | None = None
-        # Count the updates here as well, because collections with compute groups overwrite `_update_count`, the count
-        # of the base class. `compute` raises an error if the two counts differ.
+        # Count the updates here as well, because collections with compute groups overwrite `_update_count`, the base
+        # class's own count. `compute` raises an error if the two counts differ.
         self._update_calls = 0
         names = [] if definition_of(inner).is_single else read_scores(empty_copy(inner))
         self._values: Any = torch.nn.ModuleList(TorchMetricValue(self, name) for name in names)
@@ -117,12 +117,12 @@ class TorchMetric(torchmetrics.Metric):
 
     @property
     def _inner(self) -> Any:
-        """The wrapped metric of this library, without waiting for deferred steps, so that it may lack their rows."""
+        """The wrapped metric of this library, without waiting for deferred steps, so it may lack their rows."""
         return self._target.metrics if isinstance(self._target, Deferred) else self._target
 
     @property
     def higher_is_better(self) -> bool | None:
-        """Whether higher values are better; None if the metric does not define it. `MetricTracker` reads this property."""
+        """Whether higher values are better, or None if the metric does not define this. `MetricTracker` reads it."""
         return {"high": True, "low": False}.get(str(best_of(self._inner)))
 
     def update(self, preds: Any = None, target: Any = None, **columns: Any) -> None:
@@ -135,7 +135,7 @@ class TorchMetric(torchmetrics.Metric):
         target : tensor of shape (n,)
             The labels.
         **columns : tensors of shape (n,)
-            The other columns by name: `sample_weight`, `group`, ...
+            The other columns, passed by name: `sample_weight`, `group`, ...
 
         Raises
         ------
@@ -165,7 +165,7 @@ class TorchMetric(torchmetrics.Metric):
     def forward(self, preds: Any = None, target: Any = None, **columns: Any) -> Any:
         """Update the metric with a batch, and return the value of this batch alone; NaN, without a warning, if undefined.
 
-        With `dist_sync_on_step`, the value is that of the current batches of all ranks together.
+        With `dist_sync_on_step`, the value covers the current batches of all ranks.
         """
         if self._is_synced:
             raise TorchMetricsUserError("this metric is synced with all ranks; call unsync() before forward()")
@@ -211,7 +211,7 @@ class TorchMetric(torchmetrics.Metric):
     def _merge_ranks(self, saved: Callable[[], bytes], gather: Callable[..., Any] | None, group: Any) -> Any:
         """Return the merged metrics of all ranks.
 
-        If a deferred step of a rank has failed, the rank sends no bytes, so that all ranks raise an error and none
+        If a deferred step has failed on a rank, the rank sends no bytes, so that all ranks raise an error and none
         waits forever.
 
         Parameters
@@ -241,7 +241,7 @@ class TorchMetric(torchmetrics.Metric):
         return merge_saved(parts)
 
     def unsync(self, should_unsync: bool = True) -> None:
-        """Undo a sync, so that the metric has only the rows of this rank again."""
+        """Undo a sync, so that the metric again covers only the rows of this rank."""
         super().unsync(should_unsync)
         if should_unsync:
             self._total = None
@@ -250,13 +250,13 @@ class TorchMetric(torchmetrics.Metric):
 
     @property
     def metric_state(self) -> dict[str, Any]:
-        """The state of this rank (while synced, of all ranks) as a dict with one uint8 tensor, for `merge_state`."""
+        """The state of this rank (of all ranks while synced) as a dict with one uint8 tensor, for `merge_state`."""
         return {self._key: _to_byte_tensor(self._current.to_bytes(), self.device)}
 
     def state_dict(self, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """Return the state as one uint8 tensor, after ``persistent(True)``.
 
-        It is the state of this rank or, while this metric is synced (in `sync_context`), that of all ranks.
+        It is the state of this rank or, while this metric is synced (in `sync_context`), the state of all ranks.
         """
         state = super().state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
         if prefix + self._key in state:
@@ -269,7 +269,7 @@ class TorchMetric(torchmetrics.Metric):
         Raises
         ------
         IncompatibleStateError
-            The state has different settings; the message names the differences.
+            The state has different settings; the message lists the differences.
         StateFormatError
             The tensor is not a saved state.
         """
@@ -380,7 +380,7 @@ class TorchMetricValue(torchmetrics.Metric):
 
 @cache
 def _build_named_class(name: str) -> Any:
-    """Return a subclass of TorchMetric with this name. Pickle cannot import the class, so `__reduce__` rebuilds it."""
+    """Return a TorchMetric subclass with this name. `__reduce__` rebuilds it, because pickle cannot import it."""
 
     def reduce(self: TorchMetric) -> Any:
         return _rebuild_metric, (name,), self.__getstate__()
@@ -395,7 +395,7 @@ def _rebuild_metric(name: str) -> Any:
 
 
 def _is_lightning_loading() -> bool:
-    """Return whether a trainer of Lightning, rather than the user, has called `load_state_dict` of the module."""
+    """Return whether a Lightning trainer, rather than the user, has called the module's `load_state_dict`."""
     frame: Any = sys._getframe()
     packages = ("torch", "torchmetrics", "streammetrics")
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in packages:

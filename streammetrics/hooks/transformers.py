@@ -18,15 +18,15 @@ __all__ = ["compute_metrics"]
 class compute_metrics:  # noqa: N801 - named after the argument that it is passed to
     """Metrics for `Trainer(compute_metrics=)` with ``TrainingArguments(batch_eval_metrics=True)``.
 
-    Each batch of an evaluation is counted immediately, so predictions are not stored. The call for the last batch returns
-    the values, and the next evaluation starts from zero. Without `batch_eval_metrics`, all rows come in one batch, which
-    also works.
+    Each batch of an evaluation is counted immediately, so predictions are not stored. The call for the last batch
+    returns the values, and the next evaluation starts from zero. Without `batch_eval_metrics`, all rows come in one
+    batch; this works, too.
 
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update in place. If a model has two logits for one binary label, they belong to
-        the negative and the positive class, in this order.
+        The metrics to update in place. If a model has two logits for one binary label, they belong to the negative and
+        the positive class, in that order.
     link : {"logit", "probability", "identity", "log"}
         The scale of the predictions. Models of the transformers library return logits, so use "logit", or "identity" for
         regression.
@@ -35,7 +35,7 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
     columns : callable, optional
         Takes an `EvalPrediction`, and returns the other columns that the metrics read, such as `sample_weight`:
         ``lambda p: {"group": p.inputs["user"]}`` with ``TrainingArguments(include_for_metrics=["inputs"])``. The
-        Trainer does not gather inputs: each process gets only its own. Therefore use them only with a single process.
+        Trainer does not gather inputs: each process gets only its own. Use inputs only with a single process.
 
     Raises
     ------
@@ -74,10 +74,10 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         self._is_finished = False
 
     def __call__(self, pred: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
-        """Count a batch. Return the values by name for the last batch (`compute_result`), otherwise an empty dict."""
+        """Count a batch. Return the values, keyed by name, after the last batch (`compute_result`), otherwise {}."""
         if self._is_finished:
             self.reset()
-        # Set this before the update: if the update raises an error, the evaluation is over, and the next call must
+        # Set this flag before the update: if the update raises an error, the evaluation is over, and the next call must
         # start from an empty state.
         self._is_finished = True
         predictions, labels = pred.predictions, pred.label_ids
@@ -102,8 +102,8 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         y_true = as_array(labels, "y_true", labels.ndim)
         scores = as_array(predictions, "predictions", predictions.ndim)
         if y_true.shape != scores.shape[: y_true.ndim] or y_true.shape == scores.shape != (len(y_true),):
-            # Either this is a multi-label task, and there is no padding, or the shapes are invalid, and `update` will
-            # raise an error.
+            # Either this is a multi-label task, which has no padding, or the shapes are invalid and `update` will raise
+            # an error.
             return {"y_true": y_true, "predictions": scores, **columns}
         keep = y_true != self.ignore_index if y_true.dtype.kind in "iu" else np.full(y_true.shape, True)
         further = {name: as_array(c, name, getattr(c, "ndim", 1)) for name, c in columns.items()}

@@ -1,4 +1,4 @@
-"""Metrics for XGBoost: for `xgboost.train(custom_metric=)`, and for the `eval_metric` of its scikit-learn estimators."""
+"""Metrics for XGBoost: for `xgboost.train(custom_metric=)`, and for `eval_metric` of its scikit-learn estimators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAXIMIZED_PREFIXES = ("auc", "pre", "map", "ndcg")
 
 
 def build_name(name: str, is_high: bool) -> str:
-    """Return a name from which XGBoost infers the direction of a metric, and that no built-in metric has.
+    """Return a name that no built-in metric has and that lets XGBoost infer the direction of the metric.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def build_name(name: str, is_high: bool) -> str:
 
 
 class custom_metric:  # noqa: N801 - named after the argument that it is passed to
-    """Metrics for the `custom_metric` of `xgboost.train` and `xgboost.cv`.
+    """Metrics for the `custom_metric` argument of `xgboost.train` and `xgboost.cv`.
 
     Parameters
     ----------
@@ -50,19 +50,19 @@ class custom_metric:  # noqa: N801 - named after the argument that it is passed 
         `multi:softprob`, "logit" for `binary:logitraw`, and "identity" for regression and ranking. With a custom objective
         (`obj=`), XGBoost passes the margin: "logit" for a logistic loss.
     maximize : bool, optional
-        Whether higher is better, for metrics that do not define it (`About.best`).
+        Whether higher is better, for metrics that do not define this themselves (`About.best`).
     name : str, optional
         The name to report for a single metric. It must fit the rule in the notes.
 
     Attributes
     ----------
     maximize : bool
-        Whether higher is better for the last value, which XGBoost uses for early stopping.
+        Whether higher is better for the last metric. XGBoost uses the last metric for early stopping.
 
     Raises
     ------
     ValueError
-        The link does not fit the metrics; the metrics read columns that a DMatrix does not have; a metric does not
+        The link does not fit the metrics; the metrics read columns that a DMatrix does not contain; a metric does not
         define whether higher is better, and `maximize` is missing; or `name` does not fit the rule.
 
     Notes
@@ -72,9 +72,9 @@ class custom_metric:  # noqa: N801 - named after the argument that it is passed 
     that no built-in metric has. "auc" becomes "auc_sm", and "accuracy" becomes "map_sm_accuracy"; "log_loss" does not
     change. Values are not negated.
 
-    The weights of the DMatrix are used. XGBoost writes values with 6 decimals into `evals_result`. In distributed
-    training, each worker evaluates its rows, and XGBoost shows the mean of the values. The mean of AUCs is not the AUC
-    of all rows.
+    The weights of the DMatrix are used. XGBoost writes values with 6 decimals to `evals_result`. In distributed
+    training, each worker evaluates its own rows, and XGBoost shows the mean of the values. The mean of AUCs is not the
+    AUC of all rows.
 
     Examples
     --------
@@ -112,7 +112,7 @@ class custom_metric:  # noqa: N801 - named after the argument that it is passed 
 
 
 class eval_metric:  # noqa: N801 - named after the argument that it is passed to
-    """A metric for the `eval_metric` of `XGBClassifier` and `XGBRegressor`.
+    """A metric for the `eval_metric` argument of `XGBClassifier` and `XGBRegressor`.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ class eval_metric:  # noqa: N801 - named after the argument that it is passed to
     Raises
     ------
     ValueError
-        The same as for `custom_metric`; or the metric has several values, or it is a ranking metric. (`XGBRanker` calls
+        The same as for `custom_metric`; the metric has several values; or it is a ranking metric. (`XGBRanker` calls
         custom metrics for each query separately.)
 
     Examples

@@ -1,9 +1,9 @@
 """Contrasts that show which of two calibration ratios is closer to 1, the best value.
 
-Let c_a and c_b be the ratios, a = ln c_a and b = ln c_b. The ratio c_a is closer to 1 if |a| < |b|, which holds exactly if
-b - a and b + a have the same sign. Ordinary intervals of these two contrasts therefore show which ratio is better. A
-direct interval for |ln c| would be unreliable, because |ln c| has a kink at c = 1: at nominal 95 %, its jackknife interval
-covers the truth in only 71 to 93 % of cases.
+Let c_a and c_b be the ratios, a = ln c_a and b = ln c_b. The ratio c_a is closer to 1 if |a| < |b|, which holds if and
+only if b - a and b + a have the same sign. Ordinary intervals of these two contrasts therefore show which ratio is
+better. A direct interval for |ln c| would be unreliable, because |ln c| has a kink at c = 1: at nominal 95 %, its
+jackknife interval covers the truth in only 71 to 93 % of cases.
 """
 
 from __future__ import annotations

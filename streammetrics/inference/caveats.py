@@ -18,7 +18,7 @@ from .reasons import has_reason
 
 __all__ = ["Note", "describe_caveats"]
 
-# There is a warning only if the slices that have intervals contain at least this share of all rows. Otherwise, the
+# A metric gets a warning only if the slices that have intervals contain at least this share of all rows. Otherwise, the
 # remaining slices could explain the difference over all rows.
 LEAST_SHARE = 0.9
 
@@ -50,7 +50,7 @@ def describe_caveats(
     Parameters
     ----------
     whole, parts : iterable of MetricDifferences
-        The differences of each metric over all rows, and by slice (empty without slices).
+        The differences of each metric over all rows, and by slice (empty if there are no slices).
     by : sequence of str
         The slice columns.
     names : tuple of str
@@ -63,7 +63,7 @@ def describe_caveats(
     A metric gets a warning (Simpson's paradox) if the interval over all rows and the interval of the average over the
     slices lie on opposite sides of 0. The average weights each slice by its share of the rows of both sides. It
     therefore does not depend on how each side divides its rows among the slices. Both intervals are widened by the
-    certified bounds, which limit the error from bucketing scores. There is a warning only if the slices that have
+    certified bounds, which limit the error from bucketing scores. The warning is given only if the slices that have
     intervals contain at least 90 % of the rows. If there is no difference, an interval rarely excludes 0, and two
     intervals exclude 0 on opposite sides even more rarely. So false warnings are rarer than differences that are
     wrongly called significant.
@@ -86,7 +86,7 @@ def describe_caveats(
 def _describe_covariates(effects: Sequence[tuple[str, float]]) -> list[Note]:
     """Return a list with a note on how much narrower or wider covariates make the intervals; empty without covariates.
 
-    `effects` has the name of each metric, and the share of its variance that the covariates remove.
+    `effects` contains the name of each metric and the share of its variance that the covariates remove.
     """
     if not effects:
         return []
@@ -171,6 +171,6 @@ def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, ND
 
 
 def _half_bounds(differences: MetricDifferences) -> NDArray[np.float64]:
-    """Return the largest error of each difference that bucketing scores can cause: half the width of all bounds."""
+    """Return the largest error that bucketing scores can cause in each difference: half the width of all bounds."""
     a, b = differences.pair.a, differences.pair.b
     return np.asarray(0.5 * ((a.high - a.low) + (b.high - b.low)))

@@ -45,14 +45,14 @@ def compare(
     """Return the difference a - b with its confidence interval and p-value, for every metric and slice.
 
     The two sides `a` and `b` are, for example, two models or two arms of an experiment. If both have the same shards of
-    units (`Sharded`), the standard error comes from the jackknife, which leaves the same shard out on both sides. This is
-    valid for two models of the same rows, for overlapping users and for separate arms. Metrics and slices that only one
-    side has cannot be compared; the result lists them with this reason.
+    units (`Sharded`), the standard error comes from the jackknife, which leaves the same shard out on both sides. This
+    is valid for two models on the same rows, for overlapping users and for separate arms. Metrics and slices that exist
+    on only one side cannot be compared; the result lists them with the reason.
 
     Parameters
     ----------
     a, b : metric, collection, slices or windows
-        The two sides, usually `Sharded`. For two models of one log, pass the tasks of the collection:
+        The two sides, usually `Sharded`. For two models in one log, pass the tasks of the collection:
         ``compare(log["new"], log["old"])``.
     confidence : float
         Nominal coverage of each interval.
@@ -61,7 +61,8 @@ def compare(
         Welch's method. The standard error of each side comes from its own shards. Without shards, it comes from the
         formula of the metric for independent rows.
     relative : bool
-        Whether the p-value and `better` refer to a / b - 1 rather than a - b. The result always has both intervals.
+        Whether the p-value and `better` refer to a / b - 1 rather than a - b. The result always contains both
+        intervals.
     sequential : bool
         Whether intervals and p-values stay valid over all looks together (always-valid); needs `users`.
     planned, users : float, optional
@@ -69,8 +70,8 @@ def compare(
         Without `planned`, always-valid intervals are narrowest at 10,000 users.
     covariates : pair, or list of pairs, optional
         Metrics of the same two arms from before the treatment, for variance reduction (CUPED): a pair (a, b) for each
-        covariate. A metric of a collection is adjusted by the covariates of the same name or, if there are none, by
-        all covariates. A metric may have at most three covariates. The arms must be randomised. A quantile of few
+        covariate. A metric of a collection is adjusted by the covariates with the same name or, if there are none, by
+        all covariates. A metric may have at most three covariates. The arms must be randomised. A quantile with few
         distinct values is not adjusted, and the `method` of its interval says so.
     adjust : {"holm", "bh"}, optional
         Multiplicity correction over all metrics and slices; `better` then also requires that the adjusted p-value is at
@@ -79,8 +80,8 @@ def compare(
     Returns
     -------
     Comparison or Comparisons
-        One comparison for two single metrics; otherwise a mapping by metric name, or by slice keys and name, with
-        `table()`.
+        One comparison for two single metrics; otherwise a mapping keyed by metric name, or by slice keys and metric
+        name, with a method `table()`.
 
     Raises
     ------
@@ -91,23 +92,22 @@ def compare(
     Notes
     -----
     The standard error comes from the delete-one-shard jackknife of d_k = (a without shard k) - (b without shard k), see
-    `Sharded`. Degrees of freedom follow Welch and Satterthwaite: (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB). Each side
-    has the variance v and df = K_eff - 1, where K_eff is the effective number of shards. Relative differences are
+    `Sharded`. Degrees of freedom follow Welch and Satterthwaite: (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB). For each
+    side, v is the variance and df = K_eff - 1, where K_eff is the effective number of shards. Relative differences are
     computed on logarithms. For a metric that may be 0 or negative in one of the slices, such as profit, they are
-    computed by the delta method instead. It needs a control that is clearly above 0.
-    An interval needs at least 50 positives and 50 negatives, or 50 rows for a metric without positives. They must be
-    spread over at least half of the shards.
-    A difference of 0 is certain only if both sides have the same state.
+    computed by the delta method instead, which needs a control value clearly above 0. An interval needs at least 50
+    positives and 50 negatives, or 50 rows for a metric without positives. They must be spread over at least half of the
+    shards. A difference of 0 is certain only if both sides have the same state.
 
-    A quantile of few distinct values, such as whole seconds, jumps from one value to the next. Suppose that one stored
-    value holds more than 15 % of the weight inside the interval of either side (Woodruff 1952). The interval of the
-    difference then consists of all differences between a value in one interval and a value in the other. The p-value
-    comes from the narrowest such set that contains 0. Where both intervals are the same single value, there is no
-    p-value, and `note` contains the change of the share of rows at or below this value.
+    A quantile with few distinct values, such as whole seconds, jumps from one value to the next. Suppose that one
+    stored value holds more than 15 % of the weight inside the interval of either side (Woodruff 1952). The interval of
+    the difference then consists of all differences between a value in one interval and a value in the other. The
+    p-value comes from the narrowest such set that contains 0. Where both intervals are the same single value, there is
+    no p-value, and `note` contains the change in the share of rows at or below this value.
 
     For a ratio whose best value is 1, the side closer to 1 is better. If a and b denote the logarithms of the two
     ratios, a side is better only if the intervals of b - a and b + a both exclude 0. A comparison takes 50 microseconds
-    for each metric and slice, less than reading the states. Sources: CUPED, Deng, Xu, Kohavi, Walker (2013);
+    per metric and slice, less than it takes to read the states. Sources: CUPED, Deng, Xu, Kohavi, Walker (2013);
     always-valid intervals, Waudby-Smith et al. (2021, arXiv 2103.06476); e-BH, Wang, Ramdas (2022).
 
     Examples
@@ -158,7 +158,7 @@ def compare_all(
     pairs, unmatched = pair_samples(*sides[:2])
     if not pairs:
         raise InvalidInputError(_describe_no_overlap(*sides[:2]))
-    # Of each covariate, use only the metrics that both of its arms have.
+    # For each covariate, use only the metrics that both arms contain.
     before = [p for i in range(2, len(sides), 2) for p in pair_samples(*sides[i : i + 2])[0]]
     readings = [
         interpret(compute_differences(p, independent=independent, covariates=select_covariates(p, before)), settings)
@@ -231,7 +231,7 @@ def select_arm_covariates(
 ) -> list[dict[Any, MetricLike]]:
     """Return the covariates of an experiment, each as a dict from arms to metrics.
 
-    If `by` has slice columns, return only the covariates with the same slices; otherwise merge their slices.
+    If `by` contains slice columns, return only the covariates with the same slices; otherwise merge their slices.
     """
     selected = []
     for sides in covariates:
@@ -246,7 +246,7 @@ def select_arm_covariates(
 def collect_arms(
     arms: Mapping[Any, MetricLike], covariates: Sequence[Mapping[Any, MetricLike]] = ()
 ) -> tuple[dict[Any, list[Sample]], list[dict[Any, list[Sample]]]]:
-    """Return the samples of each arm, and for each covariate its samples by arm, all with the same number of shards."""
+    """Return the samples by arm, for the arms and for each covariate, all with the same number of shards."""
     mappings = [arms, *covariates]
     samples = iter(collect_sides(*(side for one in mappings for side in one.values())))
     first, *others = ({arm: next(samples) for arm in one} for one in mappings)

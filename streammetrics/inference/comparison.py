@@ -40,11 +40,11 @@ class Comparison(Plottable):
     a, b : float
         The values of the two sides.
     difference : Interval
-        Interval of a - b.
+        Interval for a - b.
     relative : Interval
-        Interval of a / b - 1.
+        Interval for a / b - 1.
     p_value : float
-        Two-sided p-value of no difference; NaN without an interval. Always-valid if `always` is True.
+        Two-sided p-value for no difference; NaN without an interval. Always-valid if `always` is True.
     adjusted : float
         The p-value after the multiplicity correction `adjust=` over all rows of the table; without a correction, it
         equals `p_value`.
@@ -63,10 +63,10 @@ class Comparison(Plottable):
     metric : Metric, optional
         The metric, which defines whether high or low values are better.
     bound : float
-        The largest shift of the difference that the bucketing of scores may cause: half the width of the certified bounds
-        of both sides together.
+        The largest shift of the difference that the bucketing of scores may cause: half the total width of the
+        certified bounds of both sides.
     rows : int
-        Number of rows of both sides together.
+        Total number of rows on both sides.
     note : str or None
         A sentence that replaces the p-value where the quantiles of both sides are certainly equal.
     """
@@ -209,7 +209,7 @@ def build_comparisons(reading: Interpretation, p: Floats, settings: ComparisonSe
 
 
 class Comparisons(Mapping[Any, Comparison], Plottable):
-    """Comparisons by metric name, or by slice keys and name: ``result["auc"]``, ``result["DE", "auc"]``.
+    """Comparisons keyed by metric name, or by slice keys and name: ``result["auc"]``, ``result["DE", "auc"]``.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
     readings : sequence of Interpretation
         The intervals and p-values of each metric, as arrays with one element for each slice.
     unmatched : sequence of UnmatchedCell
-        Metrics and slices that cannot be compared, such as those that only one side has.
+        Metrics and slices that cannot be compared, such as those that exist on only one side.
     settings : ComparisonSettings
         Confidence level, look and multiplicity correction.
     """
@@ -236,7 +236,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
 
     @cached_property
     def _by_key(self) -> dict[Any, Comparison]:
-        """All comparisons by key, in the order of slices. They are built on first access."""
+        """All comparisons by key, in slice order. They are built on first access."""
         slices: dict[Key, list[Comparison]] = {}
         for reading, p in zip(self.readings, self._adjusted_p_values, strict=True):
             for one in build_comparisons(reading, p, self.settings):
