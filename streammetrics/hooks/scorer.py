@@ -27,7 +27,7 @@ LINKS = ("probability", "logit", "log", "identity")
 
 
 def read_scores(metrics: MetricLike) -> dict[str, float]:
-    """Return the values, keyed by name, with NaN for undefined ones. Values that are not single numbers are left out."""
+    """Return the values, keyed by name; undefined values are NaN. Values other than single numbers are left out."""
     found = answer_of(metrics).value
     named = found if isinstance(found, dict) else {metrics.name: found}
     return {name: value for name, value in named.items() if isinstance(value, float)}
@@ -103,7 +103,7 @@ class Scorer:
         compile_kernels(self.metrics, np.float64 if self._squash or self.link == "log" else np.float32)
 
     def values(self) -> dict[str, float]:
-        """Return the values, keyed by name, with NaN for undefined ones. Values that are not single numbers are left out."""
+        """Return the values, keyed by name; undefined values are NaN. Values other than single numbers are left out."""
         return read_scores(self.metrics)
 
     @cached_property

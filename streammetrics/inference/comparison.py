@@ -261,7 +261,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
     __hash__ = None  # type: ignore[assignment]
 
     def table(self) -> Table:
-        """Return a table with a row for each comparison, followed by the metrics and slices that only one side has."""
+        """Return a table with a row for each comparison, then a row for each metric and slice of only one side."""
         rows = [dict(zip(self.by, c.keys, strict=False)) | c.record() for c in self.values()]
         nothing = dict.fromkeys(COLUMNS, math.nan) | {"better": None, "limited_by": None}
         rows += [
@@ -283,7 +283,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
         return self.table().to_arrow()
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return a dict from the name of each column to the list of its values."""
+        """Return a dict from column names to lists of values."""
         return self.table().to_dict()
 
     def __repr__(self) -> str:

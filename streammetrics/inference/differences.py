@@ -46,8 +46,8 @@ __all__ = [
 Floats = NDArray[np.float64]
 # The best value of a calibration ratio: a ratio is better if it is closer to 1, not if it is higher or lower.
 BEST_RATIO = 1.0
-# A covariate whose difference between the arms has a smaller p-value is rejected. In randomised arms, this happens to
-# one of 10,000 covariates.
+# A covariate is rejected if the p-value of its difference between the arms is below this limit. In randomised arms,
+# this happens to one in 10,000 covariates.
 BALANCE_ALPHA = 1e-4
 
 
@@ -66,8 +66,8 @@ class MetricDifferences:
     reasons : array of str or None, shape (n,)
         Why a cell has no interval, for example too little data.
     share : ScaledEstimate or None
-        For a quantile whose interval is a `QuantileSet` in some cells: the difference a - b of the share of weight at or
-        below the quantile. None for other metrics.
+        For a quantile whose interval is a `QuantileSet` in some cells: the difference a - b in the share of weight at
+        or below the quantile. None for other metrics.
     """
 
     pair: Pair
@@ -79,7 +79,7 @@ class MetricDifferences:
 
     @property
     def relative_reasons(self) -> Reasons:
-        """For each cell, why the relative difference has no interval; if the control is 0, the text says so first."""
+        """Why the relative difference has no interval, for each cell; if the control is 0, the text says so first."""
         reasons = build_reasons(self.reasons, self.reasons.shape)
         for i in np.flatnonzero(self.pair.b.values == 0.0).tolist():
             reasons[i] = f"{ZERO_CONTROL}; {reasons[i] or CURE}"
@@ -104,7 +104,7 @@ def build_replicates(sample: Sample) -> Replicates:
 def build_quantile_function(sample: Sample) -> Callable[[Any], Floats]:
     """Return a function that computes a quantile in each cell.
 
-    Its argument is an array with a probability for each cell. Its result is NaN in cells without a value.
+    The function takes an array with one probability per cell. It returns NaN for cells without a value.
     """
     quantile, known_ones = sample.quantile, np.isfinite(sample.values).tolist()
     assert quantile is not None
@@ -117,15 +117,15 @@ def build_quantile_function(sample: Sample) -> Callable[[Any], Floats]:
 
 
 def find_refusal(metric: Any) -> str | None:
-    """Return why the jackknife gives no standard error for a metric, and what to use instead; None if it gives one."""
+    """Return why a metric has no jackknife standard error, and what to use instead; None if it has one."""
     return sharded_refusal_of(metric) or None
 
 
 def estimate_sample(sample: Sample, scale: str) -> ScaledEstimate:
     """Return the estimate of each cell of one side, with its standard error on a scale such as "log".
 
-    The error comes from the jackknife over shards. Without shards, it comes from the formula of the metric for
-    independent rows.
+    The error comes from the jackknife over shards. Without shards, it comes from the metric's formula for independent
+    rows.
     """
     if sample.shards is not None:
         return jackknife(build_contrast(build_replicates(sample), scale))
@@ -148,13 +148,14 @@ def compute_differences(pair: Pair, *, independent: bool = False, covariates: Se
     """Return the differences of one metric between two sides, with standard errors, in each cell (slice).
 
     Sides with the same shards are compared shard by shard, which is valid for the same rows, for overlapping users and
-    for separate arms. Other sides are compared by Welch's method, if the caller states that they are independent.
+    for separate arms. Other sides are compared by Welch's method, provided that the caller asserts that they are
+    independent.
 
     Raises
     ------
     InvalidInputError
-        If the shards differ and `independent` is False, or if covariates have different shards or belong to two models of
-        the same rows.
+        If the shards differ and `independent` is False, or if covariates have different shards or belong to two models
+        on the same rows.
     """
     a, b = pair.a, pair.b
     if a.shards is not None and b.shards is not None and a.shards.matches(b.shards):
@@ -177,7 +178,7 @@ def compute_differences(pair: Pair, *, independent: bool = False, covariates: Se
 
 
 def _undefine_ratios_to_zero(relative: ScaledEstimate, control: Floats) -> ScaledEstimate:
-    """Return the relative differences with NaN, rather than infinity, in the cells where the control is 0."""
+    """Return the relative differences, with NaN rather than infinity in the cells where the control is 0."""
     zero, reasons = control == 0.0, build_reasons(None, control.shape)
     own = build_reasons(relative.reason, control.shape)
     add_reasons(reasons, zero, lambda i: f"{ZERO_CONTROL}; {CURE}")
@@ -229,7 +230,7 @@ def _find_same_cells(pair: Pair) -> NDArray[np.bool_]:
 
 
 def _build_covariate(pair: Pair, before: Pair) -> Contrast:
-    """Return the difference a - b of a covariate, in the order of the cells of the metric that it adjusts.
+    """Return the difference a - b of a covariate, with cells in the same order as in the metric that it adjusts.
 
     Cells without the covariate are NaN.
 
@@ -296,7 +297,7 @@ def _invert(estimate: ScaledEstimate) -> ScaledEstimate:
 
 
 def _collect_reasons(pair: Pair, a: Shards | None, b: Shards | None) -> Reasons:
-    """Return the reason for each cell that has no interval: too little data, or a metric without a jackknife error."""
+    """Return why each cell without an interval has none: too little data, or a metric without a jackknife error."""
     reasons = build_reasons(find_refusal(pair.metric) if a is not None else None, (len(pair.keys),))
     for name, shards in (("first", a), ("second", b)):
         if shards is not None:

@@ -61,7 +61,7 @@ class Drift(NamedTuple):
     js : float
         Jensen-Shannon divergence, from 0 to log 2.
     word : str
-        Class of `psi`: "stable" below 0.1, "shifted" below 0.25, otherwise "moved"; empty without a value.
+        Class of `psi`: "stable" below 0.1, "shifted" below 0.25, otherwise "moved"; empty if there is no value.
     edges : tuple of float
         The smallest score of every bin except the first.
     shares, reference : tuple of float
@@ -78,15 +78,15 @@ class Drift(NamedTuple):
 
 
 def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int = BINS, floor: float = FLOOR) -> Drift:
-    """Return how far a score distribution has moved from a reference, such as the scores of last month.
+    """Return how far a score distribution has moved from a reference, such as last month's scores.
 
-    Let p and q be the shares of rows in a bin for the scores and the reference. The divergences are sums over
-    bins: KL of p * log(p / q), PSI of (p - q) * log(p / q), and JS of (p * log(p / m) + q * log(q / m)) / 2, with
-    m = (p + q) / 2.
+    Let p and q be the shares of rows in a bin for the scores and the reference. The divergences are sums over bins: KL
+    of p * log(p / q), PSI of (p - q) * log(p / q), and JS of (p * log(p / m) + q * log(q / m)) / 2, with m = (p + q) /
+    2.
 
     Bins are chosen to have equal weight in the reference, and their edges are edges of histogram buckets. A bucket with
-    more than 1 / bins of the weight, such as that of a default score, becomes a separate bin. KL and PSI replace a share
-    below `floor` by `floor`. JS needs no floor.
+    more than 1 / bins of the weight, such as the bucket of a default score, becomes a separate bin. KL and PSI replace
+    a share below `floor` by `floor`. JS needs no floor.
 
     Parameters
     ----------
@@ -95,12 +95,12 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
     bins : int
         Number of bins; with 10, the bins are the deciles of the reference.
     floor : float
-        Smallest share of a bin in KL and PSI, so that an empty bin has a logarithm.
+        Smallest share of a bin in KL and PSI, so that the logarithm is defined for an empty bin.
 
     Returns
     -------
     Drift
-        The three numbers, the bins and their shares.
+        The three divergences, the bins and their shares.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
     -----
     A score with more than 1 / bins of the weight in the reference is a separate bin, so that any change of its share
     counts as drift. The result is not a statistical test: without drift, the index is about (bins - 1) * (1/n + 1/m)
-    for n and m independent rows. Weighted rows count by weight. If each row has a distribution of its own, use
+    for n and m independent rows. Weighted rows count by weight. If each row has its own distribution, use
     `KLDivergence` or `JensenShannonDivergence`.
 
     Examples
@@ -144,12 +144,12 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
 
 
 def population_stability_index(scores: MetricLike | State, reference: MetricLike | State) -> Stability:
-    """Return how far a score distribution has moved from a reference, such as the scores of last month.
+    """Return how far a score distribution has moved from a reference, such as last month's scores.
 
     The index is the sum over bins of (p - q) * ln(p / q), where p and q are the shares of rows in the bin for the
     scores and the reference. Bins are the deciles of the reference, with edges at the edges of histogram buckets. A
-    bucket with more than a tenth of the weight, such as that of a default score, becomes a separate bin. A share below
-    1e-4 counts as 1e-4.
+    bucket with more than a tenth of the weight, such as the bucket of a default score, becomes a separate bin. A share
+    below 1e-4 counts as 1e-4.
 
     Parameters
     ----------
@@ -206,14 +206,14 @@ def _match_buckets(a: ScoreHistogram, b: ScoreHistogram) -> tuple[ScoreHistogram
 
 
 def _read_buckets(state: ScoreHistogram) -> tuple[NDArray[np.int64], list[int]]:
-    """Return the indices of the buckets that are not empty, in ascending order, and the weight of each bucket."""
+    """Return the indices of the nonempty buckets, in ascending order, and the weight of each of these buckets."""
     if not len(state):
         return np.zeros(0, np.int64), []
     return state.distinct_scores.values, state.masses.cells(np.arange(len(state.distinct_scores.values)))
 
 
 def _find_bin_tops(rungs: NDArray[np.int64], mass: list[int], bins: int, buckets: int) -> list[int]:
-    """Return the index of the last bucket of every bin, except for the last bin.
+    """Return the index of the last bucket of every bin except the last bin.
 
     The i-th bin ends at the first bucket where the cumulative weight reaches i / bins. A bucket with more than 1 / bins
     of the weight becomes a separate bin. Otherwise scores could move from it to lower buckets without leaving the bin, and
@@ -222,7 +222,7 @@ def _find_bin_tops(rungs: NDArray[np.int64], mass: list[int], bins: int, buckets
     Parameters
     ----------
     rungs : int64 array
-        The indices of the buckets that are not empty, ascending.
+        The indices of the nonempty buckets, in ascending order.
     mass : list of int
         The weight of each of these buckets.
     bins : int
