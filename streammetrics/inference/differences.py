@@ -209,7 +209,7 @@ def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferenc
 
 
 def _may_be_negative(metric: Any, sides: Iterable[ScaledEstimate]) -> bool:
-    """Return whether the true value of a side may be 0 or less in some cell, so that it may have no logarithm."""
+    """Return whether the true value of a side may be 0 or less in some cell, so it may have no logarithm."""
     least = about_of(metric).value_range[0]
     if least is not None and least >= 0.0:
         return False

@@ -82,7 +82,7 @@ class ScaledEstimate(NamedTuple):
 
     @property
     def is_relative(self) -> bool:
-        """Whether the number is a relative difference, which is written in percent."""
+        """Whether the number is a relative difference, which is shown as a percentage."""
         return self.scale in ("relative", "ratio")
 
     def split_cells(self) -> Iterator[ScaledEstimate]:
@@ -119,7 +119,7 @@ def build_estimate(
     reasons: Reasons,
     reduction: Any = 0.0,
 ) -> ScaledEstimate:
-    """Return a `ScaledEstimate` whose error is NaN in each cell for which `reasons` says why there is no error.
+    """Return a `ScaledEstimate` whose error is NaN in each cell that has an entry in `reasons`.
 
     The parameters are the fields of `ScaledEstimate`; `error` is the standard error on the scale.
     """
@@ -190,7 +190,7 @@ def estimate_from_error(
 def build_interval(estimate: ScaledEstimate, width: Any, confidence: float, method: str) -> Interval:
     """Return the interval from `width` standard errors below the point to `width` above it, on the natural scale.
 
-    `confidence` and `method` only describe the result: the caller has chosen `width` accordingly.
+    `confidence` and `method` only describe the result; the caller has chosen `width` accordingly.
     """
     scale = scale_of(estimate.scale)
     reasons = build_reasons(estimate.reason, np.shape(estimate.value))
@@ -264,7 +264,7 @@ def _iterate_sets(estimate: ScaledEstimate) -> Iterator[tuple[int, Any]]:
 
 
 def p_value(estimate: ScaledEstimate, null: float = 0.0) -> Any:
-    """Return the two-sided p-value P(|T| > |t|) under the null, for one look; NaN without an error.
+    """Return the two-sided p-value P(|T| > |t|) under the null hypothesis, for a single look; NaN without an error.
 
     Examples
     --------
@@ -278,7 +278,7 @@ def p_value(estimate: ScaledEstimate, null: float = 0.0) -> Any:
 
 
 def welch(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
-    """Return a - b of two independent estimates; a / b - 1 if they are on the log scale.
+    """Return a - b for two independent estimates, or a / b - 1 if they are on the log scale.
 
     Parameters
     ----------
@@ -288,9 +288,9 @@ def welch(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
     Returns
     -------
     ScaledEstimate
-        The difference with variance v_a + v_b and (v_a + v_b)^2 / (v_a^2 / df_a + v_b^2 / df_b) degrees of freedom (Welch
-        1947). Do not use it for two models of one log: they are not independent, and the interval would be about twice as
-        wide as necessary.
+        The difference with variance v_a + v_b and (v_a + v_b)^2 / (v_a^2 / df_a + v_b^2 / df_b) degrees of freedom
+        (Welch 1947). Do not use this function for two models on the same rows: they are not independent, and the
+        interval would be about twice as wide as necessary.
 
     Raises
     ------
@@ -320,10 +320,10 @@ def welch(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
 
 
 def divide(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
-    """Return a / b - 1 of two independent estimates on the scale "natural", whose values need not be positive.
+    """Return a / b - 1 for two independent estimates on the scale "natural", whose values need not be positive.
 
     The standard error comes from the delta method: it is the standard error of a - r * b, divided by b. Here r is the
-    observed ratio a / b, which counts as a constant.
+    observed ratio a / b, which is treated as a constant.
 
     Examples
     --------
@@ -345,7 +345,7 @@ def divide(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
 
 
 def find_unclear_controls(control: ScaledEstimate) -> Reasons:
-    """Return, for each cell whose control is not clearly above 0, the reason why it has no relative difference.
+    """Return why a cell has no relative difference, for each cell whose control is not clearly above 0.
 
     A control is clearly above 0 if its whole 95 % interval is above 0.
     """
@@ -359,7 +359,7 @@ def find_unclear_controls(control: ScaledEstimate) -> Reasons:
 def satterthwaite(va: Any, df_a: Any, vb: Any, df_b: Any) -> Any:
     """Return the Welch-Satterthwaite degrees of freedom of the variance va + vb.
 
-    The degrees of freedom `df_a` and `df_b` are inf for variances that are known. If both are inf, so is the result.
+    The degrees of freedom `df_a` and `df_b` are inf for known variances. If both are inf, so is the result.
     """
     variance = va + vb
     # Suppress warnings about a variance of 0 or NaN.

@@ -39,9 +39,10 @@ Floats = NDArray[np.float64]
 class Interpretation:
     """The intervals and p-values of one metric, as arrays with one element for each cell (slice).
 
-    `differences` has the estimates from which they were computed, and `difference` and `relative` have the intervals of
-    a - b and a / b - 1. `effect` has the same estimates in the form that a verdict needs. `notes` are sentences that
-    replace the p-value in cells where the quantiles of both sides are certainly equal; None in other cells.
+    `differences` contains the estimates from which they were computed, and `difference` and `relative` contain the
+    intervals for a - b and a / b - 1. `effect` contains the same estimates in the form that a verdict needs. `notes`
+    contains a sentence that replaces the p-value in each cell where the quantiles of both sides are certainly equal,
+    and None in all other cells.
     """
 
     differences: MetricDifferences
@@ -75,14 +76,14 @@ class ComparisonSettings:
     adjust: str | None = None
 
     def compute_interval(self, estimate: ScaledEstimate) -> Interval:
-        """Return the always-valid interval if the settings have a `look`, otherwise the interval for a single look."""
+        """Return the always-valid interval if `look` is set, otherwise the interval for a single look."""
         if self.look is None:
             return interval(estimate, self.confidence)
         return always_valid(estimate, self.look, self.confidence)
 
     @property
     def progress(self) -> Progress:
-        """The numbers of users so far and planned, in the form that the functions of the `verdict` module take."""
+        """The current and planned numbers of users, in the form that the functions of the `verdict` module expect."""
         look = self.look
         return (
             Progress()
@@ -116,8 +117,8 @@ class ComparisonSettings:
         # discoveries would grow with the number of metrics.
         sizes, margin_of = [r.p_values.size for r in readings], margins or [None] * len(readings)
         evidence_values = _concatenate([self.compute_evidence(r, m) for r, m in zip(readings, margin_of, strict=True)])
-        # For a sequential comparison, "bh" is e-BH and "holm" uses always-valid p-values. Both are valid for tests that
-        # depend on one another in any way.
+        # For a sequential comparison, "bh" is e-BH and "holm" uses always-valid p-values. Both are valid under
+        # arbitrary dependence between the tests.
         if self.look is not None and self.adjust == "bh":
             p_values = e_benjamini_hochberg(evidence_values)
         else:
@@ -131,7 +132,7 @@ def _concatenate(parts: Sequence[Floats]) -> Floats:
 
 
 def interpret(differences: MetricDifferences, settings: ComparisonSettings) -> Interpretation:
-    """Return the intervals and p-values of differences. They are NaN in cells with too little data."""
+    """Return the intervals and p-values for differences. They are NaN in cells with too little data."""
     difference = _withhold_errors(differences.difference, differences.reasons)
     relative = _withhold_errors(differences.relative, differences.relative_reasons)
     chosen = relative if settings.relative else difference
@@ -147,9 +148,9 @@ def _describe_equal_quantiles(
 ) -> Reasons:
     """Return a sentence for each cell in which a quantile is certainly equal on both sides; None for other cells.
 
-    The quantile is certainly equal if the intervals of both sides consist of one and the same value. In that case, the
-    difference is 0 and has no p-value. The sentence says by how much the share of weight at or below this value
-    changes, because this share can change although the quantile does not.
+    The quantile is certainly equal if the intervals of both sides consist of the same single value. In that case, the
+    difference is 0 and has no p-value. The sentence says how much the share of weight at or below this value changes,
+    because this share can change even though the quantile does not.
     """
     notes = build_reasons(None, differences.reasons.shape)
     if differences.share is None:
@@ -173,7 +174,7 @@ def is_exact(sample: Any) -> Any:
 def build_effect(
     differences: MetricDifferences, relative: bool, better: str | None = None, margin: float | None = None
 ) -> MetricEffect:
-    """Return the effect of a treatment on one metric, for a verdict. Its arrays have one element for each cell.
+    """Return the effect of a treatment on one metric, for a verdict. Its arrays have one element per cell.
 
     Parameters
     ----------
@@ -182,8 +183,8 @@ def build_effect(
     relative : bool
         Whether to use the relative difference.
     better : {"high", "low", "one"}, optional
-        Which values are better: high values, low values, or those close to 1. By default what the metric defines or, if
-        it defines nothing, "high".
+        Which values are better: high values, low values, or those close to 1. By default, the direction that the metric
+        defines or, if it defines none, "high".
     margin : float, optional
         For a guardrail, how much worse the metric may be.
     """
@@ -191,9 +192,10 @@ def build_effect(
     of_both = differences.contrasts is not None and better in (None, "one")
     change: Any = differences.contrasts if of_both else differences.relative if relative else differences.difference
     side = "one" if of_both else better or ("low" if differences.pair.metric.about.best == "low" else "high")
-    # Bucketing scores may make the estimate too high or too low. The certified bounds of both sides limit each error.
+    # Bucketing scores may make the estimate too high or too low. The certified bounds of both sides limit the error in
+    # each direction.
     slack: tuple[Any, ...]
-    # Suppress warnings about a control of 0, NaN, and values without a logarithm.
+    # Suppress warnings about controls of 0, NaN values and values without a logarithm.
     with np.errstate(all="ignore"):
         if of_both:
             usable = [(s.low > 0.0) & np.isfinite(s.high) for s in (a, b)]
@@ -214,7 +216,7 @@ def build_effect(
 
 
 def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstimate:
-    """Return the estimate with an error of NaN in each cell with a reason in `reasons`, such as too little data."""
+    """Return the estimate with its error set to NaN in each cell that has an entry in `reasons`."""
     all_reasons = build_reasons(reasons, reasons.shape)
     own = build_reasons(estimate.reason, reasons.shape)
     add_reasons(all_reasons, has_reason(own), lambda i: str(own[i]))
@@ -254,8 +256,8 @@ def find_better_side(reading: Interpretation, p: Floats, settings: ComparisonSet
 def find_limiting_error(reading: Interpretation) -> NDArray[Any]:
     """Return which error is larger in each cell; None in cells without an interval.
 
-    The result is "certified bound" if the certified bounds of both sides together are wider than the interval, otherwise
-    "sampling".
+    The result is "certified bound" if the total width of both sides' certified bounds exceeds the width of the
+    interval, otherwise "sampling".
     """
     a, b = reading.differences.pair.a, reading.differences.pair.b
     difference = reading.difference

@@ -1,11 +1,12 @@
 """Standard errors by the delete-one-shard jackknife.
 
-All rows of a unit (user) are hashed to the same shard. Shards are therefore independent and identically distributed, even
-if the rows of a user are correlated. The weight W of a shard is the sum of the weights of its rows. Heavy users make these
-weights uneven. The standard error is then only as precise as one from K_eff = (sum W)^2 / sum W^2 shards of equal weight.
+All rows of a unit (user) are hashed to the same shard. Shards are therefore independent and identically distributed,
+even if the rows of a user are correlated. The weight W of a shard is the sum of its row weights. Heavy users make these
+weights uneven. The standard error is then only as precise as a standard error from K_eff = (sum W)^2 / sum W^2 shards
+of equal weight.
 
-The first axis of an array has K shards. The second axis, if there is one, has n cells (such as slices). Each
-element of an array result equals the scalar result bit for bit.
+Arrays have shape (K,) for K shards, or (K, n) for K shards and n cells (such as slices). Each element of an array
+result equals the scalar result bit for bit.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Replicates:
-    """The value of a metric, and its values with each of K shards left out; or both for each of n cells.
+    """The value of a metric and its values with each of K shards left out, for one cell or for each of n cells.
 
     Parameters
     ----------
@@ -85,9 +86,9 @@ class Replicates:
 
 @dataclass(frozen=True, eq=False)
 class Contrast:
-    """The input of the jackknife: a value, or the difference of two values, with its leave-one-out values.
+    """The input to the jackknife: a value, or the difference of two values, with its leave-one-out values.
 
-    All values are on a scale, such as "log", on which they are close to normally distributed.
+    All values are on a scale, such as "log", where they are approximately normally distributed.
 
     Parameters
     ----------
@@ -122,15 +123,16 @@ def sum_shards(values: Any) -> Any:
     """Return the sum over shards (the first axis), added from first to last."""
     if not len(values):
         return np.zeros(values.shape[1:])[()]
-    # For a single column, `np.add.reduce` would add in a different order than for several columns. Accumulation adds from
-    # first to last, so the sum of a cell has the same bits whether it is computed alone or with other cells.
+    # `np.add.reduce` would add a single column in a different order than it adds several columns. Accumulation adds
+    # from first to last, so the sum of a cell is the same, bit for bit, whether it is computed alone or with other
+    # cells.
     if values.ndim == 1 or values.shape[1] == 1:
         return np.add.accumulate(values, axis=0)[-1]
     return np.add.reduce(np.ascontiguousarray(values), axis=0)
 
 
 def effective_shards(weights: ArrayLike) -> Any:
-    """Return (sum W)^2 / sum W^2, the number of equally heavy shards that would give the same precision; 0 without weight.
+    """Return (sum W)^2 / sum W^2, the number of equal shards that would give the same precision; 0 without weight.
 
     Examples
     --------
@@ -148,7 +150,7 @@ def effective_shards(weights: ArrayLike) -> Any:
 def describe_shortage(
     events: ArrayLike, fewest: int = MIN_EVENTS, shards: int | None = None, what: ArrayLike = "positives"
 ) -> Any:
-    """Return why there are too few events for a reliable interval, or None if there are enough; an array for n cells.
+    """Return why there are too few events for a reliable interval, or None; for n cells, return an array.
 
     Parameters
     ----------
@@ -159,7 +161,7 @@ def describe_shortage(
     shards : int, optional
         Smallest sufficient number of shards with events; by default half of the shards.
     what : str or array of str, shape (n,)
-        What the reason calls the events.
+        The name of the events in the returned text.
 
     Examples
     --------
@@ -175,8 +177,8 @@ def describe_shortage(
         count, occupied = event_count.reshape(-1)[i], shards_with_events.reshape(-1)[i]
         name = names[i].removesuffix("s") if count == 1.0 else names[i]
         summary = f"{count:g} {name} in {occupied} of {len(counts)} groups of units"
-        # Counting with FEW_SHARDS shards helps only if there are enough events, and at least FEW_SHARDS / 2 shards have
-        # some of them.
+        # Counting with FEW_SHARDS shards helps only if there are enough events and at least FEW_SHARDS / 2 shards
+        # contain events.
         is_enough = count >= fewest and occupied >= FEW_SHARDS // 2
         cure = f"{MORE_UNITS}, or count with shards={FEW_SHARDS}" if is_enough else MORE_UNITS
         return f"too few: {summary}; {fewest} {names[i]} in {needed} groups are needed; {cure}"
@@ -187,7 +189,7 @@ def describe_shortage(
 
 
 def build_contrast(replicates: Replicates, scale: str = "natural") -> Contrast:
-    """Return the replicates of one side on a scale, with a reason for each cell without a jackknife error."""
+    """Return the replicates of one side on a scale, with a reason for each cell that has no jackknife error."""
     link = scale_of(scale)
     occupied = replicates.weights > 0.0
     effective = np.asarray(effective_shards(replicates.weights))
@@ -203,7 +205,7 @@ def build_contrast(replicates: Replicates, scale: str = "natural") -> Contrast:
 
 
 def _collect_reasons(replicates: Replicates, occupied: NDArray[np.bool_], effective: Floats, scale: str) -> Reasons:
-    """Return why each cell has no jackknife error; None where it has one.
+    """Return the reason why a cell has no jackknife error, or None if it has one, for each cell.
 
     `occupied` says which shards have rows, and `effective` is the effective number of shards of each cell.
     """
@@ -267,7 +269,7 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
         )
     scale = "log" if relative else "natural"
     # Shard k has the same units on both sides. The difference of the leave-one-out values therefore reflects the
-    # covariance of the sides, whether the sides share all units, some or none.
+    # covariance between the sides, whether they share all, some or no units.
     first, second = build_contrast(a, scale), build_contrast(b, scale)
     occupied = first.occupied | second.occupied
     reasons = build_reasons(None, first.leave_one_out.shape[1:])
@@ -275,7 +277,7 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
         side_reasons = build_reasons(contrast.reason, reasons.shape)
         texts = side_reasons.reshape(-1)
         add_reasons(reasons, has_reason(side_reasons), lambda i, side=side, texts=texts: f"the {side} side: {texts[i]}")  # type: ignore[misc]
-    # Suppress warnings about cells without a valid result, which may be infinite. They already have a reason.
+    # Suppress warnings about cells with an infinite value. These cells already have a reason.
     with np.errstate(invalid="ignore"):
         points, point = first.leave_one_out + sign * second.leave_one_out, first.point + sign * second.point
     # If a shard is empty on one side only, that side may have no leave-one-out value for it. The cell then gets a
@@ -303,14 +305,14 @@ def _format_shape(replicates: Replicates) -> str:
 
 
 def _degrees_of_freedom(a: Contrast, b: Contrast, shards: Any) -> Any:
-    """Return the Welch-Satterthwaite degrees of freedom of a sum or difference, limited to the number of shards - 1."""
+    """Return the Welch-Satterthwaite degrees of freedom of a sum or difference, at most the number of shards - 1."""
     return np.minimum(satterthwaite(jackknife_variance(a), a.df, jackknife_variance(b), b.df), shards - 1.0)
 
 
 def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False) -> Contrast:
     """Return a - b, or log a - log b, with shard k left out on both sides.
 
-    Both sides must hash the same units to the same shards. The result is then valid for two models of the same rows,
+    Both sides must hash the same units to the same shards. The result is then valid for two models on the same rows,
     for overlapping users and for separate arms.
 
     Parameters
@@ -331,8 +333,9 @@ def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False)
 def divide_replicates(a: Replicates, b: Replicates) -> Contrast:
     """Return a / b - 1 on the scale "ratio", with shard k left out on both sides, for values that need not be positive.
 
-    Let a_k and b_k be the values without shard k. By the delta method, (a_k - b_k * a / b) / b replaces a_k / b_k. A
-    relative difference to a control b that is not clearly above 0 has no meaning, so such cells get a reason.
+    Let a_k and b_k be the values without shard k, and r = a / b. The delta method replaces a_k / b_k - 1 by r - 1 +
+    (a_k - r * b_k) / b. A relative difference from a control b that is not clearly above 0 has no meaning, so such
+    cells get a reason.
     """
     reasons = find_unclear_controls(jackknife(b))
     control = np.where(has_reason(reasons), 1.0, b.value)
@@ -357,8 +360,8 @@ def add_replicates(a: Replicates, b: Replicates) -> Contrast:
 def _centre(points: Floats, occupied: NDArray[np.bool_]) -> Floats:
     """Return the values of occupied shards minus their mean, and 0 for empty shards."""
     count = np.maximum(np.count_nonzero(occupied, axis=0), 1)
-    # Subtract the mean twice, because its rounding error remains after the first time. Suppress warnings about cells
-    # without a valid result, which may be infinite.
+    # Subtract the mean twice, because the first subtraction leaves its rounding error. Suppress warnings about cells
+    # with infinite values.
     with np.errstate(invalid="ignore"):
         for _ in range(2):
             kept = np.where(occupied, points, 0.0)
@@ -367,7 +370,7 @@ def _centre(points: Floats, occupied: NDArray[np.bool_]) -> Floats:
 
 
 def _sum_products(x: Floats, y: Floats) -> Any:
-    # Suppress warnings about cells without a valid result, which may overflow.
+    # Suppress warnings about cells that overflow, because they have no valid result.
     with np.errstate(all="ignore"):
         return sum_shards(x * y)
 
@@ -394,11 +397,12 @@ def jackknife(
         The result of `subtract_replicates` or `build_contrast`; or the replicates of one side.
     covariates : sequence of Contrast
         At most three differences between the same arms from before the treatment (CUPED). Use them only for randomised
-        arms, because such a difference between two models of one log is not 0 on average.
+        arms, because between two models on the same rows, such a difference is not 0 on average.
     scale : str
         Scale for the replicates of one side: "logit" for areas and proportions, "log" for ratios.
     same : bool or array of shape (n,)
-        Whether both sides of a difference have the same state. Only then is a difference without variation certain.
+        Whether both sides of a difference have the same state. Only in that case is a difference without variation
+        certain.
 
     Returns
     -------
@@ -416,11 +420,11 @@ def jackknife(
 
     Notes
     -----
-    At nominal 95 %, the coverage of intervals is 94.4 to 95.4 % if users have similar numbers of rows, and 93.2 to 96.0 %
-    if the numbers of rows follow a power law (`python -m benchmarks.coverage`). This holds for single numbers and for
-    differences. With a few heavy users, most intervals of single numbers that miss the truth miss it on the same side: a
-    sample without the heaviest users has a different value, and too small an error. For 10,000 cells, the function takes
-    5 microseconds per cell.
+    At nominal 95 %, the coverage of intervals is 94.4 to 95.4 % if users have similar numbers of rows, and 93.2 to 96.0
+    % if the numbers of rows follow a power law (`python -m benchmarks.coverage`). This holds for single numbers and for
+    differences. If there are a few heavy users, most intervals for single numbers that miss the truth miss it on the
+    same side: a sample without the heaviest users has a different value, and an error that is too small. For 10,000
+    cells, the function takes 5 microseconds per cell.
 
     Examples
     --------
@@ -431,16 +435,16 @@ def jackknife(
     (0.0195, 0.0692, 19.0)
     """
     points = build_contrast(contrast, scale) if isinstance(contrast, Replicates) else contrast
-    # Take the value on its natural scale from the input. Mapping the point back from the other scale would change the
-    # last bits.
+    # Take the value on its natural scale from the input, because mapping the point back from another scale would change
+    # the last bits.
     value = contrast.value
     method = f"jackknife over {len(points.leave_one_out)} shards" + (f", {DELTA}" if points.scale == "ratio" else "")
     reasons = build_reasons(points.reason, points.leave_one_out.shape[1:])
     variance = jackknife_variance(points)
     if covariates:
         return _adjust_for_covariates(points, covariates, variance, reasons)
-    # If no replicate differs from the others, the error is unknown: two arms without any failure, for example, may
-    # still have different failure rates. A difference of 0 is certain only if both sides have the same state.
+    # If all replicates are equal, the error is unknown: two arms without any failures, for example, may still have
+    # different failure rates. A difference of 0 is certain only if both sides have the same state.
     add_reasons(reasons, (variance == 0.0) & ~np.asarray(same), lambda i: CONSTANT)
     return build_estimate(value, points.point, np.sqrt(variance), points.df, points.scale, method, reasons=reasons)
 
@@ -448,7 +452,7 @@ def jackknife(
 def _adjust_for_covariates(
     contrast: Contrast, covariates: Sequence[Contrast], before: Any, reasons: Reasons
 ) -> ScaledEstimate:
-    """Return a difference, adjusted by regression on covariates (CUPED), with its error; each shard is one observation.
+    """Return a difference adjusted by regression on covariates (CUPED), with its error. Each shard is one observation.
 
     `before` is the variance without covariates. The result contains the share of this variance that the covariates
     remove.
@@ -468,7 +472,7 @@ def _adjust_for_covariates(
         covariate_reasons = build_reasons(covariate.reason, reasons.shape)
         texts = covariate_reasons.reshape(-1)
         add_reasons(reasons, has_reason(covariate_reasons), lambda i, texts=texts: f"a covariate: {texts[i]}")  # type: ignore[misc]
-    # Regress the difference on the covariates by least squares, with one observation for each shard. CUPED is defined for
+    # Regress the difference on the covariates by least squares, with one observation per shard. CUPED is defined for
     # pseudo-values, but these are linear in the leave-one-out values, so the slopes are equal.
     shards = np.count_nonzero(occupied, axis=0)
     y = _centre(contrast.leave_one_out, occupied)
@@ -483,7 +487,7 @@ def _adjust_for_covariates(
     theta, degenerate = solve_cholesky([[_sum_products(u, v) for v in x] for u in x], [_sum_products(u, y) for u in x])
     add_reasons(reasons, degenerate, lambda i: "the covariates are collinear or constant; leave one out")
     residuals, point = y, contrast.point
-    # Suppress numpy warnings about cells that already have a reason: their numbers may be invalid, and are not used.
+    # Suppress numpy warnings about cells that already have a reason: their numbers may be invalid but are not used.
     with np.errstate(all="ignore"):
         for slope, covariate, values in zip(theta, covariates, x, strict=True):
             residuals = residuals - slope * values

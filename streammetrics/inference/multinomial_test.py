@@ -1,4 +1,4 @@
-"""Test at one look whether counts by arm fit the planned shares, by an exact multinomial or a chi-square test."""
+"""Test at a single look whether counts by arm fit the planned shares, by an exact multinomial or chi-square test."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Floats = NDArray[np.float64]
 
 
 def multinomial_p_value(counts: Sequence[float], shares: Sequence[float]) -> float:
-    """Return the p-value of `counts` by arm for the hypothesis that `shares` are the probabilities of the arms.
+    """Return the p-value of the arm counts `counts` under the hypothesis that `shares` are the arm probabilities.
 
     An outcome is a list of counts by arm with the same total as `counts`. If there are at most `MAX_OUTCOMES` possible
     outcomes, the test is the exact multinomial test: the p-value is the total probability of all outcomes that are at
-    most as probable as `counts`. Otherwise, and for counts that are not whole numbers, it is the chi-square test.
+    most as probable as `counts`. Otherwise, and for counts that are not whole numbers, the test is the chi-square test.
     """
     total = math.fsum(counts)
     is_whole = all(count == math.floor(count) for count in counts)
@@ -38,12 +38,12 @@ def multinomial_p_value(counts: Sequence[float], shares: Sequence[float]) -> flo
 
 def _exact_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
     total = sum(counts)
-    # Element n is the logarithm of n factorial.
+    # Element n is the logarithm of n! (n factorial).
     factorials = np.concatenate([[0.0], np.add.accumulate(log(np.arange(1.0, total + 1.0)))])
     logs = [float(log(np.float64(share))) for share in shares]
     # List all possible counts of users, one arm after the other. For each combination of counts in the arms so far,
-    # `left` has the number of users that remain for the other arms. `odds` has the logarithm of the factors that these
-    # counts contribute to the probability.
+    # `left` contains the number of users that remain for the other arms. `odds` contains the logarithm of the factors
+    # that these counts contribute to the probability.
     left, odds = np.array([total]), factorials[-1:]
     for share in logs[:-1]:
         before = np.repeat(np.arange(len(left)), left + 1)

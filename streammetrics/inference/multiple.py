@@ -1,6 +1,6 @@
 """Multiplicity corrections: of p-values by Holm or Benjamini and Hochberg, and of e-values by Wang and Ramdas (e-BH).
 
-A comparison without a p-value or e-value has NaN in its place. The NaN stays, and does not count as a test.
+A comparison without a p-value or e-value has NaN in its place. The NaN is kept and does not count as a test.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SLICE_CORRECTION = "bh"
 
 
 def _read_p_values(p: ArrayLike) -> tuple[Floats, NDArray[np.bool_]]:
-    """Return the p-values as floats, and a mask of those that are not NaN; raise an error for any outside [0, 1]."""
+    """Return the p-values as floats, and a mask of the non-NaN ones; raise an error if any lies outside [0, 1]."""
     values = np.array(p, np.float64)
     present = ~np.isnan(values)
     if not ((values[present] >= 0.0) & (values[present] <= 1.0)).all():
@@ -80,10 +80,10 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
 def e_benjamini_hochberg(e: ArrayLike) -> Floats:
     """Convert e-values to adjusted p-values by e-BH (Wang, Ramdas 2022), which controls the false discovery rate.
 
-    e-BH rejects the k largest of m e-values, for the largest k with e_(k) >= m / (alpha * k), where e_(k) is
-    the k-th largest e-value. This is the rule of Benjamini and Hochberg for the p-values 1 / e, and it is valid for
-    e-values that depend on one another in any way.
-    All e-values must be from the same look at the data. The maximum of an e-value over several looks is not valid.
+    e-BH rejects the k largest of m e-values, for the largest k with e_(k) >= m / (alpha * k), where e_(k) is the k-th
+    largest e-value. This is the rule of Benjamini and Hochberg for the p-values 1 / e, and it is valid under arbitrary
+    dependence between the e-values. All e-values must be from the same look at the data. The maximum of an e-value over
+    several looks is not valid.
 
     Parameters
     ----------

@@ -13,7 +13,7 @@ LARGE = 1e12  # numbers from here on are shown with an exponent
 
 
 class DifferenceFormat(NamedTuple):
-    """Formats differences as text, with a number of decimals and optionally in percent: "+0.0049" or "+5.7 %"."""
+    """Formats differences as text, with a fixed number of decimals, optionally in percent: "+0.0049" or "+5.7 %"."""
 
     decimals: int
     percent: bool
@@ -29,7 +29,7 @@ class DifferenceFormat(NamedTuple):
 
 
 def choose_format(interval: Interval, percent: bool) -> DifferenceFormat:
-    """Return the format of a difference, whose digits depend on the width of its interval.
+    """Return the format for a difference. The number of digits depends on the width of its interval.
 
     Without a finite interval, the format has 4 decimals, or 1 if it is in percent.
     """
@@ -43,7 +43,7 @@ def choose_format(interval: Interval, percent: bool) -> DifferenceFormat:
 
 
 def format_interval(interval: Interval, percent: bool, always: bool = False) -> str:
-    """Return a difference with its interval, such as "+5.7 % (95 % +3.8 % to +7.6 %)"; without one, the difference alone.
+    """Return a difference with its interval, if it has one: "+5.7 % (95 % +3.8 % to +7.6 %)".
 
     With `percent`, the numbers are percentages. With `always`, the interval is marked as always-valid:
     "(95 % always +3.8 % to +7.6 %)".

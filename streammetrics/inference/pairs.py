@@ -1,6 +1,6 @@
 """Match the metrics and cells (slices) of the two sides of a comparison by metric name and slice key.
 
-A `Sample` has the values of one metric in all its cells on one side.
+A `Sample` contains the values of one metric in all its cells on one side.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """One metric on both sides of a comparison, in the cells (slices) that both sides have.
+    """One metric on both sides of a comparison, in the cells (slices) that exist on both sides.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class UnmatchedCell(NamedTuple):
     key : tuple
         Key of the cell.
     reason : str
-        Which side has no such cell, or how the metrics differ.
+        Which side lacks the cell, or how the metrics differ.
     """
 
     name: str
@@ -67,7 +67,7 @@ class UnmatchedCell(NamedTuple):
 
 
 def select_cells(sample: Sample, index: Ints) -> Sample:
-    """Return a sample with only the cells at these positions, in this order."""
+    """Return a sample that contains only the cells at the positions `index`, in that order."""
     places = index.tolist()
 
     def estimates() -> Any:
@@ -107,9 +107,9 @@ def _select_shard_cells(shards: Shards, index: Ints) -> Shards:
 
 
 def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:
-    """Return the cells of a sample that have these keys, in the order of the keys.
+    """Return the cells of a sample that have the given keys, in the order of `keys`.
 
-    Also return the positions in `keys` of the keys that the sample has.
+    Also return the positions in `keys` of the keys that the sample contains.
     """
     if list(sample.keys) == list(keys):
         return sample, np.arange(len(keys))
@@ -121,7 +121,7 @@ def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:
 
 
 def pair_samples(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[list[Pair], list[UnmatchedCell]]:
-    """Return a `Pair` for each metric that both sides have, and the cells that cannot be compared, with the reason."""
+    """Return a `Pair` for each metric of both sides, and the cells that cannot be compared, with the reasons."""
     ours, theirs = {s.name: s for s in a}, {s.name: s for s in b}
     pairs, unmatched = [], []
     for name in dict.fromkeys([*ours, *theirs]):

@@ -3,10 +3,11 @@
 For a single look at the end, the usual rule holds: the detectable difference is t_(1 - alpha/2) + t_power standard errors.
 
 With repeated looks, the estimate is modelled as a Brownian motion whose drift is the true difference. A difference is
-detected when the motion crosses the boundary of the always-valid interval before the planned end. The module searches for
-the drift at which the probability of crossing equals the requested power. This probability comes from the integral
-equation of the first passage time. A motion that is observed only at some looks crosses less often than a continuous one.
-Siegmund's correction accounts for this by raising the boundary by 0.583 standard deviations of the change between looks.
+detected when the motion crosses the boundary of the always-valid interval before the planned end. The module searches
+for the drift at which the probability of crossing equals the requested power. This probability comes from the integral
+equation of the first passage time. A motion that is observed only at discrete looks crosses less often than one that is
+observed continuously. Siegmund's correction accounts for this by raising the boundary by 0.583 standard deviations of
+the change between looks.
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ EVEN = (0.5, 0.5)
 # The number of grid points for the integral equation. With 64, the number of users has an error below 0.1 %.
 STEPS = 64
 HALVINGS = 40
-# Siegmund's correction: a process that is observed only at some looks crosses the boundary less often than one that is
-# observed all the time. Raising the boundary by this many standard deviations of the change between two looks has the
-# same effect.
+# Siegmund's correction: a process that is observed only at discrete looks crosses the boundary less often than one that
+# is observed continuously. Raising the boundary by this many standard deviations of the change between two looks has
+# the same effect.
 OVERSHOOT = 0.5826
 ROOT_2_PI = 2.5066282746310005024
-# If an experiment needs more than this multiple of its current number of users, the number is reported as inf.
+# If an experiment needs more than this multiple of its current number of users, the number needed is reported as inf.
 MAX_MULTIPLE = 1e9
 
 
@@ -63,9 +64,8 @@ class PowerPlan(NamedTuple):
     Parameters
     ----------
     users : float
-        Number of users in both arms together.
-    mean_users : float
-        Mean number of users if the experiment stops at the first look that shows the difference.
+        Total number of users in both arms. mean_users : float Mean number of users if the experiment stops at the first
+        look that shows the difference.
     relative : float
         The detectable relative difference.
     power : float
@@ -105,7 +105,7 @@ def power(
     Parameters
     ----------
     holder : metric or collection, usually Sharded
-        Metric of one population that will be split into two arms, for example the log of the last weeks.
+        Metric of one population that will be split into two arms, for example the log of the past few weeks.
     metric : str, optional
         Name of the metric, if `holder` has several.
     relative : float
@@ -114,7 +114,7 @@ def power(
         Number of units (users) in the data. For metrics without shards, the units are rows, queries or groups, and the
         default is the number of rows.
     planned : float, optional
-        Planned number of users in both arms together. If it is passed, the function returns the smallest increase that
+        Planned total number of users in both arms. If it is passed, the function returns the smallest increase that
         this number can detect, and `relative` is not used.
     power, confidence : float
         Probability that the interval excludes 0 if the difference exists, and nominal coverage of the interval.
@@ -129,14 +129,14 @@ def power(
     Returns
     -------
     PowerPlan
-        Users in both arms together, mean users if the experiment stops at the first look that shows the difference, the
-        relative difference, and the power.
+        The total number of users in both arms, the mean number of users if the experiment stops at the first look that
+        shows the difference, the relative difference, and the power.
 
     Raises
     ------
     InvalidInputError
-        If there is no such metric, it has no standard error, `users` is missing, or the difference would take the metric
-        above its maximum, such as an AUC above 1.
+        If the metric does not exist or has no standard error, `users` is missing, or the difference would take the
+        metric above its maximum, such as an AUC above 1.
 
     Notes
     -----
@@ -178,7 +178,7 @@ def power(
 
 
 def read_estimate(sample: Sample, users: float | None) -> tuple[ScaledEstimate, float]:
-    """Return the estimate of a metric on the scale "log", and the number of units (users) from which it was computed.
+    """Return the estimate of a metric on the scale "log", and the number of units (users) that it was computed from.
 
     `users` is the number of units. It may be None for a metric without shards, whose units are rows, queries or groups.
     """
@@ -197,7 +197,7 @@ def read_estimate(sample: Sample, users: float | None) -> tuple[ScaledEstimate, 
 def check_range(sample: Sample, relative: float, subject: str, remedy: str) -> None:
     """Raise InvalidInputError if a relative difference takes the value of a metric above its maximum.
 
-    The message begins with `subject`, and ends with `remedy`, an argument that the user should pass.
+    The message begins with `subject` and ends with `remedy`, an argument that the user should pass.
     """
     value, most = float(sample.values[0]), about_of(sample.metric).value_range[1]
     if most is not None and value * (1.0 + relative) > most:
@@ -223,9 +223,9 @@ def users_needed(
     ----------
     estimate : ScaledEstimate
         Either the metric of one population that will be split into arms, on the scale "log"; or an observed difference
-        of two arms, on the scale "relative".
+        between two arms, on the scale "relative".
     users : float
-        Number of users from whom the estimate was computed; for a difference, in both arms together.
+        Number of users that the estimate was computed from; for a difference, the total of both arms.
     relative : float
         The relative difference to detect: 0.01 is 1 % more, -0.01 is 1 % less.
     power : float
@@ -244,8 +244,8 @@ def users_needed(
 
     Notes
     -----
-    At 80 % power, a sequential experiment needs 1.6 to 1.8 times the users of one look, and stops after 1.0 to 1.2 times
-    as many on average.
+    At 80 % power, a sequential experiment needs 1.6 to 1.8 times as many users as a single look, and stops after 1.0 to
+    1.2 times as many on average.
 
     Examples
     --------
@@ -322,9 +322,7 @@ def smallest_effect(
     Parameters
     ----------
     planned : float
-        Planned number of users in both arms together.
-
-    Examples
+        Planned total number of users in both arms. Examples
     --------
     >>> ctr = ScaledEstimate(0.02, -3.912, 0.01, df=63, scale="log")
     >>> round(smallest_effect(ctr, 100_000, 826_027).relative, 4)
@@ -338,7 +336,7 @@ def smallest_effect(
 
 
 def days_to_go(users: float, planned: float, per_day: float) -> float:
-    """Return the days until the planned number of users is reached, with `per_day` new users a day; inf means never.
+    """Return the number of days until `planned` users are reached, with `per_day` new users a day; inf means never.
 
     Examples
     --------
@@ -353,18 +351,18 @@ def days_to_go(users: float, planned: float, per_day: float) -> float:
 def users_to_decide(
     estimate: ScaledEstimate, users: float, null: float = 0.0, *, planned: float | None = None, confidence: float = 0.95
 ) -> float:
-    """Return the total number of users at which the interval would exclude the null, if the estimate stays the same.
+    """Return the total number of users at which the interval would exclude the null if the estimate stayed the same.
 
     Parameters
     ----------
     estimate : ScaledEstimate
         The current estimate of the difference.
     users : float
-        Number of users so far, from whom the estimate was computed.
+        Number of users so far, which the estimate was computed from.
     null : float
         The value that the interval must exclude: 0, or the change at which a guardrail is breached.
     planned : float, optional
-        Planned number of users, for the always-valid interval; by default the interval for one look is used.
+        Planned number of users, for the always-valid interval; by default, the interval for a single look is used.
     confidence : float
         Nominal coverage of the interval.
 
@@ -410,10 +408,10 @@ def users_to_decide(
 
 
 def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[float, float]) -> float:
-    """Return the variance of log a - log b, times the number of users of the experiment (both arms).
+    """Return the variance of log a - log b, times the total number of users in the experiment.
 
     a and b are the values of the metric in the two arms. To get the variance for an experiment of another size, divide
-    the result by its number of users. `users` is the number of users from which the estimate was computed, and `shares`
+    the result by its number of users. `users` is the number of users that the estimate was computed from, and `shares`
     contains the share of users in each arm.
     """
     if estimate.reason:
