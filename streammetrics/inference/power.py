@@ -438,8 +438,8 @@ def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[flo
 def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tuple[float, float]:
     """Return the detectable difference, in standard errors at the planned end, and the mean stopping time.
 
-    The mean stopping time of the experiment is a share of the planned users; it is 1 for a single look (`looks` is
-    None). `df` is the number of degrees of freedom.
+    The mean stopping time is expressed as a share of the planned users; it is 1 for a single look (`looks` is None).
+    `df` is the number of degrees of freedom.
     """
     if not alpha / 2.0 < power < 1.0:
         raise InvalidInputError(f"power must be between {alpha / 2.0:g} (half of 1 - confidence) and 1, not {power!r}")
@@ -448,8 +448,8 @@ def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tup
         return once, 1.0
     if looks < 1:
         raise InvalidInputError(f"looks must be 1 or more, not {looks}")
-    # The sequential drift assumes that the standard error is known. Multiply the drift by the ratio of t and normal
-    # quantiles to account for few degrees of freedom.
+    # The sequential drift assumes that the standard error is known. To account for few degrees of freedom, multiply the
+    # drift by the ratio of the t quantiles to the normal quantiles.
     drift, stop = _find_sequential_drift(alpha, power, looks)
     return drift * once / (normal_quantile(1.0 - alpha / 2.0) + normal_quantile(power)), stop
 
@@ -475,7 +475,7 @@ def crossing_probability(drift: float, alpha: float, looks: int) -> tuple[float,
     drift : float
         The true difference, in units of the standard error at the planned end.
     alpha : float
-        1 - nominal coverage of the interval.
+        One minus the nominal coverage of the interval.
     looks : int
         Number of evenly spaced looks until the end.
 
@@ -517,8 +517,8 @@ def crossing_probability(drift: float, alpha: float, looks: int) -> tuple[float,
 
 def normal_tail(z: Floats) -> Floats:
     """Return the upper tail P(Z > z) of the normal distribution for each element, with an error below 1e-12."""
-    # Use the series of the distribution function below 3, where it converges fast, and the continued fraction of the tail
-    # above 3.
+    # Below 3, use the series of the distribution function, which converges fast there. Above 3, use the continued
+    # fraction of the tail.
     size = np.abs(z)
     density = exp(-0.5 * size * size) / ROOT_2_PI
     near = np.minimum(size, 3.0)

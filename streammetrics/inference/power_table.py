@@ -1,4 +1,4 @@
-"""A table of the users that an experiment needs, for several effects, metrics and guardrails."""
+"""A table of the number of users that an experiment needs, for several effects, metrics and guardrails."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def power_table(
     sequential: bool = False,
     looks: int = 100,
 ) -> Table:
-    """Return the users that an experiment needs, for each effect and metric and for each guardrail.
+    """Return the number of users that an experiment needs, for each effect and metric and for each guardrail.
 
     Parameters
     ----------
     holder : metric or collection, usually Sharded
-        Metrics of one population that will be split into two arms, for example the log of the last weeks.
+        Metrics of one population that will be split into two arms, for example the log of the past few weeks.
     users : float, optional
         Number of units (users) in the data, as for `power`.
     metrics : sequence of str, optional
@@ -53,9 +53,9 @@ def power_table(
     guardrails : dict of str to float, optional
         Metrics that must not become worse by more than a relative margin, as for `scorecard`.
     better : dict of str to {"high", "low"}, optional
-        Which values are better, for guardrails whose metric does not define it.
+        Which values are better, for guardrails whose metric does not define this.
     per_day : float, optional
-        New users per day in both arms together, from which the table gets the number of days.
+        Total number of new users per day in both arms, used to compute the number of days.
     power : float
         Probability of detecting the effect if it exists, and of meeting the guardrail if the metric does not change.
     confidence, shares, sequential, looks
@@ -65,17 +65,17 @@ def power_table(
     -------
     Table
         A row for each effect and metric (`goal` is "detect"), and for each guardrail (`goal` is "hold"). The columns
-        are `metric`, `goal`, `relative` (the effect, or the margin with the sign of a worse value), `users` (in both
-        arms together), `mean_users` (if the experiment stops as soon as the goal is reached), `days`, and `reason` (why
-        there is no number of users).
+        are `metric`, `goal`, `relative` (the effect, or the margin with the sign of a change for the worse), `users`
+        (the total of both arms), `mean_users` (if the experiment stops as soon as the goal is reached), `days`, and
+        `reason` (why there is no number of users).
 
     Notes
     -----
     A guardrail is met if the interval of the difference excludes a value that is worse by the margin. If the metric
     does not change, the interval lies around 0, at a distance of one margin from this value. An effect as large as the
-    margin is equally far from 0, so detecting it takes the same number of users. A guardrail of a calibration ratio
-    needs more, because its interval has the confidence (1 + `confidence`) / 2. Every guardrail must be met, so plan
-    for the largest number of users in the table.
+    margin is equally far from 0, so detecting it takes the same number of users. A guardrail on a calibration ratio
+    needs more users, because its interval has the confidence level (1 + `confidence`) / 2. Every guardrail must be met,
+    so plan for the largest number of users in the table.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def power_table(
         _build_row(samples[name], DETECT, relative, users, per_day, options) for relative in effects for name in names
     ]
     for question in questions:
-        # Give the margin the sign of a change for the worse. A calibration ratio may become worse in both directions,
+        # Give the margin the sign of a change for the worse. A calibration ratio can become worse in either direction,
         # so its margin stays positive.
         margin = -margins[question.name] if question.better == "high" else margins[question.name]
         own = options | {"is_ratio": question.better == "one"}
@@ -113,7 +113,7 @@ def power_table(
 def _build_row(
     sample: Sample, goal: str, relative: float, users: float | None, per_day: float | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return one row of the table; if the number of users is unknown, the row has the reason.
+    """Return one row of the table; if the number of users is unknown, the row contains the reason.
 
     `options` are the remaining arguments of `users_needed` or `users_to_hold`.
     """
@@ -126,7 +126,7 @@ def _build_row(
                 sample, relative, f"a difference of {100.0 * relative:g} % is too large: it", "a smaller effect"
             )
     except InvalidInputError as error:
-        # The other rows of the table have numbers, so this row shows why it has none.
+        # Other rows of the table may have numbers, so do not raise the error: show it as the reason in this row.
         return row | {"users": math.nan, "mean_users": math.nan, "days": math.nan, "reason": str(error)}
     days = math.nan if per_day is None else days_to_go(0.0, plan.users, per_day)
     return row | {"users": plan.users, "mean_users": plan.mean_users, "days": days, "reason": None}

@@ -1,10 +1,10 @@
-"""Differences between the quantiles of two sides, for data in which a single stored value holds much of the weight.
+"""Differences between the quantiles of two sides, for data in which a single stored value has much of the weight.
 
 If the data are whole seconds, or only the values 1 and 2, a quantile jumps from one stored value to the next. Such data
 have no density, so the standard error of `quantile_replicates` is not valid. Instead, the interval of the difference is
 the set of all differences between a value in Woodruff's interval of side a and a value in Woodruff's interval of side
-b. A higher confidence level gives a larger set. The p-value belongs to the lowest level at which the set contains the
-difference that the null hypothesis states.
+b. A higher confidence level gives a larger set. The p-value is 1 minus the lowest level at which the set contains the
+difference stated by the null hypothesis.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ USUAL_DEVIATE = float(critical_value(USUAL, INF))
 
 @dataclass(frozen=True, eq=False)
 class QuantileSteps:
-    """The buckets of one side, with the half width that the interval of the quantile needs to include each of them.
+    """The buckets of one side, with the half width at which the interval of the quantile includes each bucket.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class QuantileSteps:
 
 @dataclass(frozen=True, eq=False)
 class QuantileSet:
-    """All differences, or relative differences, between a value in side a's interval and one in side b's interval."""
+    """All differences, or relative differences, between values in side a's interval and values in side b's interval."""
 
     a: QuantileSteps
     b: QuantileSteps
@@ -106,7 +106,7 @@ def _find_reach(upper: QuantileSteps, lower: QuantileSteps, shift: Callable[[Flo
     """Return the smallest half width at which the interval of `upper` reaches down to the interval of `lower`.
 
     Both intervals have this half width. Before the comparison, `shift` changes the values of `lower`. For example, it
-    adds the difference that the null hypothesis claims.
+    adds the difference stated by the null hypothesis.
     """
     place = np.searchsorted(shift(lower.high), upper.low)
     return float(np.maximum(upper.down, np.append(lower.up, INF)[place]).min())
@@ -115,7 +115,7 @@ def _find_reach(upper: QuantileSteps, lower: QuantileSteps, shift: Callable[[Flo
 def insert_quantile_sets(
     pair: Pair, difference: ScaledEstimate, relative: ScaledEstimate, reasons: Reasons, *, covariates: bool = False
 ) -> tuple[ScaledEstimate, ScaledEstimate, Reasons, ScaledEstimate | None]:
-    """Return the differences of a quantile, with a `QuantileSet` in each cell where one stored value has much weight.
+    """Return the differences of a quantile, with a `QuantileSet` in each cell where one stored value is heavy.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def insert_quantile_sets(
     Returns
     -------
     tuple of four
-        The new difference; the new relative difference; the new reasons; and the difference a - b of the share of
+        The new difference; the new relative difference; the new reasons; and the difference a - b in the share of
         weight at or below the stored value at the quantile, or None if no cell has a `QuantileSet`.
     """
     a, b = _QuantileSide(pair.a), _QuantileSide(pair.b)
@@ -155,10 +155,10 @@ def insert_quantile_sets(
 
 
 class _QuantileSide:
-    """Two standard errors of one side, from which the limits of the interval of a quantile follow.
+    """The two standard errors of one side that determine the interval of a quantile.
 
-    One is the standard error of the share of weight below the stored value at the quantile; the other is that of the
-    share up to and including this value. The arrays have one element for each cell.
+    One is the standard error of the share of weight below the stored value at the quantile; the other is the standard
+    error of the share up to and including this value. The arrays have one element for each cell.
     """
 
     def __init__(self, sample: Sample) -> None:
@@ -168,8 +168,8 @@ class _QuantileSide:
         self.df: Any = np.full(rows.shape, INF)
         self.reasons = build_reasons(None if 0.0 < self.q < 1.0 else "an end of the data", sample.values.shape)
         add_reasons(self.reasons, np.isnan(sample.values), lambda i: "the value is undefined")
-        # Rows of one unit vary together, so the error is never below that of independent rows. Without this bound, the
-        # error would be 0 if all rows have the same value.
+        # Rows of the same unit vary together, so the error is never below the error for independent rows. Without this
+        # bound, the error would be 0 if all rows had the same value.
         least = np.sqrt(self.q * (1.0 - self.q) / rows)
         if sample.shards is None:
             estimates = sample.estimates()
@@ -188,7 +188,7 @@ class _QuantileSide:
             self._low_shares, self._high_shares = LOGIT.value(centre - reach[0]), LOGIT.value(centre + reach[1])
 
     def limits(self, cell: int, buckets: BucketWeights) -> tuple[float, float]:
-        """Return the 95 % limits of the quantile in a cell, which decide whether a `QuantileSet` is used."""
+        """Return the 95 % limits for the quantile in a cell. They decide whether a `QuantileSet` is used."""
         below = _sum_below(buckets.weights)
         first = np.searchsorted(below[1:], self._low_shares[cell])
         last = np.searchsorted(below[:-1], self._high_shares[cell], "right") - 1
@@ -200,7 +200,7 @@ class _QuantileSide:
         buckets = [self.sample.buckets(i) for i in cells]
         sizes = [len(one.low) for one in buckets]
         below = [_sum_below(one.weights) for one in buckets]
-        # Compute the deviates of all cells together, because each call of the functions takes almost a millisecond.
+        # Compute the deviates of all cells together, because each call to the functions takes almost a millisecond.
         reaches = []
         for errors, sign, part in zip(self.errors, (-1.0, 1.0), (slice(1, None), slice(None, -1)), strict=True):
             points = sign * (LOGIT.point(np.concatenate([x[part] for x in below])) - LOGIT.point(self.q))
@@ -228,9 +228,9 @@ def _is_single(buckets: BucketWeights) -> NDArray[np.bool_]:
 
 
 def _has_step(a: _QuantileSide, b: _QuantileSide, cell: int) -> bool:
-    """Return whether one stored value has more than STEP_SHARE of the weight inside the interval of a or of b.
+    """Return whether one stored value has more than STEP_SHARE of the weight inside the interval of side a or b.
 
-    The weight is the sum of the weights on both sides.
+    Weights are added up over both sides.
     """
     both = [(side, side.sample.buckets(cell)) for side in (a, b) if side.sample.buckets is not None]
     low, high, weights = (np.concatenate(x) for x in zip(*(buckets for _, buckets in both), strict=True))
@@ -238,7 +238,7 @@ def _has_step(a: _QuantileSide, b: _QuantileSide, cell: int) -> bool:
     for side, buckets in both:
         least, most = side.limits(cell, buckets)
         inside = (low >= least) & (high <= most)
-        # A value may be stored on both sides, so add up its weights.
+        # A value may be stored on both sides, so add up its two weights.
         _, places = np.unique(low[inside], return_inverse=True)
         by_value = np.bincount(places, np.where(single, weights, 0.0)[inside], 1)
         if by_value.max() > STEP_SHARE * sum_shards(weights[inside]):
@@ -255,7 +255,7 @@ def _insert_sets(
     *,
     relative: bool,
 ) -> ScaledEstimate:
-    """Return the estimate with a `QuantileSet` as the interval in the cells that are the keys of `steps`.
+    """Return the estimate with a `QuantileSet` as the interval in each cell that is a key of `steps`.
 
     `method` is the name of the method in these cells, and `relative` says whether the estimate is a / b - 1.
     """
@@ -284,7 +284,7 @@ def _insert_sets(
 
 
 def _compare_shares(a: _QuantileSide, b: _QuantileSide) -> ScaledEstimate:
-    """Return the difference a - b of the share of weight at or below the stored value at the quantile."""
+    """Return the difference a - b in the share of weight at or below the stored value at the quantile."""
     sides = a.sample.shards, b.sample.shards
     if sides[0] is not None and sides[1] is not None and sides[0].matches(sides[1]):
         first, second = (compute_share(s.edges[1], s.weights) for s in sides if s is not None and s.edges is not None)

@@ -1,8 +1,8 @@
-"""Confidence intervals of quantiles after Woodruff (1952).
+"""Confidence intervals for quantiles by the method of Woodruff (1952).
 
 The jackknife is not valid for a quantile itself, because a quantile jumps when a shard is left out. The share of weight
-below a fixed value changes smoothly. The interval of this share is therefore computed, and its limits are mapped to values
-by the quantile function of the full histogram.
+below a fixed value changes smoothly. The interval for this share is therefore computed, and its limits are mapped to
+values by the quantile function of the full histogram.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def compute_share(below: ArrayLike, weights: ArrayLike) -> Replicates:
 
 
 def _compute_limits(q: float, share: Contrast, confidence: float) -> tuple[Any, Any, NDArray[Any]]:
-    """Return an interval around q that has the width of the confidence interval of the share, on the logit scale.
+    """Return an interval around q, as wide as the confidence interval for the share on the logit scale.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def _compute_limits(q: float, share: Contrast, confidence: float) -> tuple[Any, 
 def quantile_interval(
     q: float, below: ArrayLike, weights: ArrayLike, quantile: Callable[[Any], Any], confidence: float = 0.95
 ) -> Interval:
-    """Return the interval of a quantile after Woodruff (1952), with an error from shards of units.
+    """Return the interval for a quantile by the method of Woodruff (1952), with an error from shards of units.
 
     Parameters
     ----------
@@ -80,16 +80,16 @@ def quantile_interval(
     weights : array_like, of the same shape
         The weight of all values, in each shard (and cell).
     quantile : callable
-        The quantile function over all shards: it takes a probability and returns the quantile. For several cells, it takes
-        an array with a probability for each cell.
+        The quantile function over all shards: it takes a probability and returns the quantile. For several cells, it
+        takes an array with one probability per cell.
     confidence : float
         Nominal coverage.
 
     Returns
     -------
     Interval
-        The limits are quantile(q -+ t * se), where se is the jackknife error of the share of weight below the estimate,
-        and t has K_eff - 1 degrees of freedom (K_eff is the effective number of shards). The limits q -+ t * se are
+        The limits are quantile(q ± t * se), where se is the jackknife error of the share of weight below the estimate,
+        and t has K_eff - 1 degrees of freedom (K_eff is the effective number of shards). The limits q ± t * se are
         computed on the logit scale, so that they stay between 0 and 1.
 
     Raises
@@ -117,7 +117,7 @@ def quantile_interval(
 
 
 def quantile_replicates(q: float, below: ArrayLike, weights: ArrayLike, quantile: Callable[[Any], Any]) -> Replicates:
-    """Return approximate leave-one-shard-out values of a quantile, for differences of quantiles between arms.
+    """Return approximate leave-one-shard-out values of a quantile, for differences in quantiles between arms.
 
     Leaving out a shard changes the share of weight below the quantile by a small amount. The quantile changes by about
     this amount divided by the density, which is estimated from the width of Woodruff's 95 % interval. The parameters are

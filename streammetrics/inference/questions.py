@@ -1,4 +1,4 @@
-"""The questions of an experiment: which metrics decide, which must not become worse, and which values are better."""
+"""The questions in an experiment: which metrics decide, which must not become worse, and which values are better."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def build_question(
     Raises
     ------
     InvalidInputError
-        There is no such metric, or neither the metric nor `better` defines which values are better.
+        The metric does not exist, or neither the metric nor `better` defines which values are better.
     """
     if name not in metrics:
         raise InvalidInputError(f"there is no metric {name!r}; the metrics are {', '.join(metrics)}")

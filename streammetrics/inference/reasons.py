@@ -1,6 +1,6 @@
-"""Arrays with the reason why each cell (slice) has no result: a string, or None if it has a result.
+"""Arrays with the reason why a cell (slice) has no result: a string, or None if it has a result.
 
-If there are several reasons for a cell, the first one that was added is kept.
+If several reasons are added for a cell, the first one is kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tests for sample ratio mismatch, which check that users are split between the arms as planned.
+"""Tests for sample ratio mismatch. They check that users are split between the arms as planned.
 
 A mismatch means that some users are missing from an arm, and probably not at random. In that case, differences between
 the arms cannot be trusted.
@@ -29,12 +29,12 @@ ALARM = 100.0
 """The e-value at which a test for repeated looks raises an alarm."""
 P_ALARM = 0.001
 """The p-value below which a test for one look raises an alarm."""
-# The concentrations of the Dirichlet priors, as numbers of users. The test averages the e-values of these priors; the
-# average is again an e-value. Small concentrations detect large mismatches among few users, and the large concentration
+# The concentrations of the Dirichlet priors, as numbers of users. The test averages the e-values for these priors,
+# which gives another e-value. Small concentrations detect large mismatches among few users, and the large concentration
 # detects small mismatches among many users.
 PRIORS = (30.0, 300.0, 1e4)
-# The split counts as planned only if the 99 % interval of the share of each arm contains the planned share and is at
-# most 2 percentage points wide.
+# The split is confirmed only if the 99 % interval for the share of each arm contains the planned share and is at most 2
+# percentage points wide.
 CONFIDENCE, MAX_WIDTH = 0.99, 0.02
 # The maximum logarithm of an e-value; an e-value above exp(700) is reported as inf.
 MAX_EXPONENT = 700.0
@@ -48,18 +48,19 @@ class SampleRatio(NamedTuple):
     e_value : float
         Evidence against the planned shares: larger values are stronger evidence.
     alarm : bool
-        Whether the e-value has reached 100, or, if the test is for one look, the p-value is below 0.001.
+        Whether the e-value has reached 100 or, for a test at a single look, whether the p-value is below 0.001.
     users : dict
-        Number of users in each arm: exact, or estimated from a sample. If the users are known by their IDs, a user in
-        more than one arm counts in none of them.
+        Number of users in each arm: exact, or estimated from a sample. If user IDs are known, a user in more than one
+        arm counts in none of them.
     planned : dict
         Planned share of each arm; the shares add up to 1.
     several : float, optional
         Number of users in more than one arm; None if unknown.
     share : float
-        The share of all users that the test has counted: 1 for exact counts, less if `users` is a sample.
+        The share of all users that the test has counted: 1 for exact counts, less than 1 if `users` comes from a
+        sample.
     p_value : float, optional
-        The p-value of the test for one look; None if the test is for repeated looks.
+        The p-value of the test for a single look; None if the test is for repeated looks.
     """
 
     e_value: float
@@ -78,14 +79,18 @@ class SampleRatio(NamedTuple):
 
     @property
     def intervals(self) -> dict[Any, tuple[float, float]]:
-        """The 99 % Wilson interval of the share of each arm; NaN if there are no users."""
+        """The 99 % Wilson interval for the share of each arm; NaN if there are no users."""
         counted = math.fsum(self.users.values()) * self.share
         z = float(normal_quantile((1.0 + CONFIDENCE) / 2.0))
         return {arm: _wilson_interval(share, counted, z) for arm, share in self.shares.items()}
 
     @property
     def is_as_planned(self) -> bool:
-        """Whether the 99 % interval of each share contains the planned share and is at most 2 percentage points wide."""
+        """Whether the test confirms the planned split.
+
+        This requires that there is no alarm, and that the 99 % interval for each share contains the planned share and
+        is at most 2 percentage points wide.
+        """
         limits = ((*pair, self.planned[arm]) for arm, pair in self.intervals.items())
         return not self.alarm and all(low <= p <= high and high - low <= MAX_WIDTH for low, high, p in limits)
 
@@ -99,7 +104,7 @@ class SampleRatio(NamedTuple):
 
     @property
     def smallest_mismatch(self) -> float:
-        """The smallest difference between the share of an arm and its planned share that the test is likely to detect.
+        """The smallest difference between an arm's share and its planned share that the test is likely to detect.
 
         It is the difference at which the test raises an alarm with the current number of users, plus 0.84 standard
         errors, which gives 80 % power. It is computed for the arm whose planned share is closest to 0.5, where a
@@ -152,21 +157,21 @@ def sample_ratio_mismatch(
     sample: MetricLike | None = None,
     sequential: bool = True,
 ) -> SampleRatio:
-    """Test whether the numbers of users in each arm agree with the planned shares.
+    """Test whether the number of users in each arm agrees with the planned shares.
 
     Parameters
     ----------
     users : mapping of arm to int, or metric
-        Number of distinct users in each arm, for example from exposure rows (one for each user and arm). Alternatively, a
+        Number of distinct users in each arm, for example from exposure rows (one per user and arm). Alternatively, a
         metric sliced by arm: `PerUnit`, which counts exposures, or a `DistinctSample` of the users.
     planned : mapping of arm to float, optional
         Planned split, in any unit: {"a": 50, "b": 50}; even by default. A planned arm without rows counts as 0 users.
     sample : metric, optional
         `DistinctSample` of the users, sliced by arm, to estimate how many users are in more than one arm.
     sequential : bool
-        Whether the test is valid at repeated looks, for example every day. If False, the test is for one look: the
-        exact multinomial test if there are at most 1,048,576 possible outcomes (for two arms, about one for each user),
-        otherwise the chi-square test, with an alarm at p < 0.001.
+        Whether the test is valid at repeated looks, for example every day. If False, the test is for a single look,
+        with an alarm at p < 0.001. It is the exact multinomial test if there are at most 1,048,576 possible outcomes
+        (with two arms, one more than there are users), otherwise the chi-square test.
 
     Returns
     -------
@@ -178,17 +183,18 @@ def sample_ratio_mismatch(
     Raises
     ------
     InvalidInputError
-        If the arms differ, there is only one, a count is negative, a share is not positive, or `users` counts no users.
+        If `users` and `planned` have different arms, there is only one arm, a count is negative, a share is not
+        positive, or `users` is a metric that counts no users.
 
     Notes
     -----
-    For exact counts of users, the false alarm rate of repeated looks is proven: under the planned shares e is a
+    For exact counts of users, the false alarm rate under repeated looks is guaranteed: under the planned shares, e is a
     martingale with mean 1, so it reaches 100 with probability at most 1 % over any number of looks (Ville's
     inequality). With counts from samples, the e-value reaches 100 in 1.0 to 1.4 % of runs. The test then has less
-    power, because only the sampled users are evidence (see `SampleRatio.smallest_mismatch`). A chi-square test with an
-    alarm at p < 0.001, repeated 500 times, raises a false alarm in 2.3 % of runs. Therefore use `sequential=False` only
-    for a single look. Do not test counts of `DistinctCount`: their error of about 1 % in each arm would look like a
-    mismatch.
+    power, because only the sampled users count as evidence (see `SampleRatio.smallest_mismatch`). A chi-square test
+    with an alarm at p < 0.001, repeated 500 times, raises a false alarm in 2.3 % of runs. Therefore use
+    `sequential=False` only for a single look. Do not test counts from `DistinctCount`: their error of about 1 % in each
+    arm would look like a mismatch.
 
     Examples
     --------
@@ -220,7 +226,7 @@ def sample_ratio_mismatch(
 
 
 def _check_shares(users: Mapping[Any, float], planned: Mapping[Any, float] | None) -> dict[Any, float]:
-    """Return the planned share of each arm, scaled to a sum of 1; raise an error if shares or users are invalid."""
+    """Return the planned share of each arm, scaled to sum to 1; raise an error if shares or users are invalid."""
     planned = dict.fromkeys(users, 1.0) if planned is None else planned
     if set(users) != set(planned) or len(users) < 2:
         raise InvalidInputError(
@@ -235,7 +241,7 @@ def _check_shares(users: Mapping[Any, float], planned: Mapping[Any, float] | Non
 
 
 def _test_counts(counts: list[float], shares: list[float], sequential: bool) -> tuple[float, float | None, bool]:
-    """Return the e-value, the p-value of a test for one look (None if `sequential`), and whether there is an alarm.
+    """Return the e-value, the p-value for a single look (None if `sequential`), and whether there is an alarm.
 
     The hypothesis is that the users in `counts` are split according to the planned `shares`.
     """
@@ -245,7 +251,7 @@ def _test_counts(counts: list[float], shares: list[float], sequential: bool) -> 
 
 
 def _compute_e_value(counts: list[float], shares: list[float]) -> float:
-    """Return the average of the e-values of all priors; inf if it is above exp(700)."""
+    """Return the average of the e-values for all priors; inf if it is above exp(700)."""
     logs = [_log_e_value(counts, shares, prior) for prior in PRIORS]
     largest = max(logs)
     average = largest + float(log(math.fsum(exp(np.array(logs) - largest)) / len(PRIORS)))
@@ -253,7 +259,7 @@ def _compute_e_value(counts: list[float], shares: list[float]) -> float:
 
 
 def _wilson_interval(share: float, users: float, z: float) -> tuple[float, float]:
-    """Return the Wilson interval of a share of `users` users; `z` is the normal quantile of its confidence level."""
+    """Return the Wilson interval for a share of `users` users; `z` is the normal quantile of its confidence level."""
     if not users:
         return math.nan, math.nan
     scale = 1.0 + z * z / users
@@ -273,7 +279,7 @@ def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
 
 
 def _find_user_state(source: MetricLike, kinds: tuple[type[State], ...]) -> State:
-    """Return the first state of one of these kinds that is sliced by one column, the arm; else raise an error."""
+    """Return the first state of one of these kinds that is sliced by a single column, the arm; else raise an error."""
     for state in states_of(source):
         if isinstance(state, kinds) and [(a.kind, len(a.names)) for a in state.axes] == [("key", 1)]:
             return state
@@ -291,8 +297,8 @@ def _read_arms(state: State) -> list[Any]:
 def _read_sample(state: State) -> tuple[float, dict[Any, float], int]:
     """Return how the users of a sample are split between the arms.
 
-    The result has the share of all users that are in the sample, the number of sampled users of each arm who are in no
-    other arm, and the number of sampled users in more than one arm.
+    The result contains the share of all users that are in the sample, the number of sampled users who are in this arm
+    only (for each arm), and the number of sampled users in more than one arm.
     """
     cells: Sequence[Any] = list(state.iterate_cells())
     share, hashes = hashes_at_one_level(cells)
@@ -306,7 +312,7 @@ def _read_sample(state: State) -> tuple[float, dict[Any, float], int]:
 
 
 def _log_e_value(counts: list[float], shares: list[float], prior: float) -> float:
-    """Return the logarithm of the e-value of one prior, given the number of users and the planned share of each arm.
+    """Return the logarithm of the e-value for one prior, given the number of users and the planned share of each arm.
 
     The direct formula with log gamma functions would lose most digits at 1e12 users. Therefore the log gamma functions
     are replaced by Stirling's formula, and terms that cancel are left out. The result is

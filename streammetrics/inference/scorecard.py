@@ -51,7 +51,7 @@ from .verdict import (
 
 __all__ = ["Scorecard", "scorecard"]
 
-# The exit code of a scorecard with a breached guardrail, for scripts that stop an experiment in this case.
+# The exit code if a guardrail is breached, for scripts that then stop the experiment.
 BREACHED_EXIT_CODE = 3
 WAYS_OF_LOOKING = (
     "For a decision, state how you look: planned (once, at a planned number of users), final (once, after the experiment) "
@@ -77,8 +77,7 @@ class ScorecardOptions(NamedTuple):
     independent : bool
         Whether arms without common shards are assumed to have no unit in common.
     guardrail_count : int
-        Number of guardrails of the whole experiment, if `questions` does not contain all of them, because some have no
-        data yet.
+        Number of guardrails in the whole experiment, if `questions` lacks some of them because they have no data yet.
     """
 
     questions: tuple[Question, ...]
@@ -114,7 +113,7 @@ class Scorecard(Plottable):
     covariates : tuple of mappings
         The same arms before the treatment, for variance reduction (CUPED).
     covariate_totals : sequence of mappings
-        For each covariate, its samples by arm, with all slices merged.
+        The samples of each covariate by arm, with all slices merged.
     users : mapping or None
         The number of users of each arm; None if unknown.
     """
@@ -136,7 +135,7 @@ class Scorecard(Plottable):
 
     @cached_property
     def verdicts(self) -> dict[Any, Verdict]:
-        """The verdict on each treatment, by arm, from the metrics with all slices merged."""
+        """The verdict on each treatment, keyed by arm, from the metrics with all slices merged."""
         verdicts = {}
         for arm, progress in self.progress.items():
             changes, _ = self.changes[arm]
@@ -160,19 +159,19 @@ class Scorecard(Plottable):
     def sentences(self) -> list[str]:
         """The sentences of the verdicts, followed by advice on how to get a decision if a verdict is only "one look".
 
-        A sentence that holds for all treatments, such as one about a sample ratio mismatch, occurs once.
+        A sentence that applies to all treatments, such as one about a sample ratio mismatch, appears only once.
         """
         hints = [WAYS_OF_LOOKING for v in self.verdicts.values() if v.decision == "one look"]
         return list(dict.fromkeys([*(v.sentence for v in self.verdicts.values()), *hints]))
 
     @cached_property
     def notes(self) -> dict[Any, list[Note]]:
-        """Notes about each treatment, by arm: the effect of covariates, and metrics with Simpson's paradox."""
+        """Notes on each treatment, keyed by arm: the effect of covariates, and metrics with Simpson's paradox."""
         by = collect_slice_columns(self.arms[self.control])
         return self.build_notes(by, collect_arms(self.arms)[0] if by else {})
 
     def build_notes(self, by: tuple[str, ...], samples: SamplesByArm) -> dict[Any, list[Note]]:
-        """Return notes about each treatment, by arm, from its comparison with the control over all rows and by slice.
+        """Return notes on each treatment, by arm, from its comparison with the control over all rows and by slice.
 
         Parameters
         ----------
@@ -232,7 +231,7 @@ class Scorecard(Plottable):
         ----------
         adjust : {"holm", "bh"}, optional
             Multiplicity correction over all rows of a treatment. The words "better", "worse" and "breached" then
-            require that both the interval and the adjusted p-value support them.
+            require support from both the interval and the adjusted p-value.
         """
         return self._slice_table(self.arms, adjust)
 
@@ -244,12 +243,12 @@ class Scorecard(Plottable):
     def compute_changes(self, samples: SamplesByArm, covariates: Sequence[SamplesByArm] = ()) -> Changes:
         """Return the differences of each treatment from the control.
 
-        `samples` are the samples of each arm, and `covariates` are, for each covariate, its samples by arm.
+        `samples` contains the samples of each arm, and `covariates` contains the samples of each covariate by arm.
         """
         return {arm: self._compute_differences(arm, samples, covariates) for arm in self.progress}
 
     def build_table(self, by: tuple[str, ...], changes: Changes, adjust: str | None = None) -> Table:
-        """Return a table of the changes from control to each treatment.
+        """Return a table of the changes from the control to each treatment.
 
         Parameters
         ----------
@@ -271,9 +270,9 @@ class Scorecard(Plottable):
     def _compute_differences(
         self, treatment: Any, samples: SamplesByArm, covariates: Sequence[SamplesByArm]
     ) -> tuple[dict[str, MetricDifferences], list[UnmatchedCell]]:
-        """Return the differences of each metric of the scorecard, and the cells that only one arm has.
+        """Return the differences of each metric in the scorecard, and the cells that exist in only one arm.
 
-        `samples` are the samples of each arm, and `covariates` are, for each covariate, its samples by arm.
+        `samples` contains the samples of each arm, and `covariates` contains the samples of each covariate by arm.
         """
         names, control = {q.name for q in self.options.questions}, samples[self.control]
         pairs, unmatched = pair_samples(
@@ -288,9 +287,9 @@ class Scorecard(Plottable):
         if missing := [q.name for q in self.options.questions if q.name not in differences]:
             available = ", ".join(dict.fromkeys(s.name for s in control))
             raise InvalidInputError(f"expected the metric {missing[0]!r} in both arms; the control has {available}")
-        # Compare the shares of users with an event only with all slices merged, because the numbers of users by slice
-        # are unknown. Do not compare them in a sequential experiment, because their interval is valid only for a single
-        # look.
+        # Compare the shares of users with an event only if all slices are merged, because the number of users in each
+        # slice is unknown. Do not compare them in a sequential experiment, because their interval is valid only for a
+        # single look.
         counts, progress = self.users or {}, self.progress[treatment]
         if counts and samples is self.totals and not progress.sequential and max(counts.values()) <= MOST_USERS:
             users, share = (counts[treatment], counts[self.control]), self._build_settings(progress).confidence
@@ -300,7 +299,7 @@ class Scorecard(Plottable):
     def _build_rows(
         self, changes: dict[str, MetricDifferences], progress: Progress, adjust: str | None
     ) -> Iterable[Any]:
-        """Yield (slice key, row of the table) for each metric of a treatment and each cell (slice)."""
+        """Yield (slice key, table row) for each metric of a treatment and each cell (slice)."""
         settings = self._build_settings(progress, adjust)
         readings = [self._interpret(q, changes[q.name], settings) for q in self.options.questions]
         margins = [q.margin or 0.0 if q.role == GUARDRAIL else None for q in self.options.questions]
@@ -345,7 +344,7 @@ class Scorecard(Plottable):
     def _interpret(
         self, question: Question, changes: MetricDifferences, settings: ComparisonSettings
     ) -> Interpretation:
-        """Return the intervals and p-values of a metric; its effect has the direction and margin of the question."""
+        """Return the intervals and p-values of a metric, interpreted with the direction and margin of the question."""
         reading = interpret(changes, settings)
         effect = build_effect(changes, settings.relative, question.better, question.margin)
         return replace(reading, effect=effect._replace(note=reading.notes))
@@ -353,7 +352,7 @@ class Scorecard(Plottable):
     def _choose_words(
         self, question: Question, reading: Interpretation, p: Floats, progress: Progress, settings: ComparisonSettings
     ) -> list[str]:
-        """Return a word such as "better" or "held" for each cell (slice), by the rules of the verdict.
+        """Return a word such as "better" or "held" for each cell (slice), by the same rules as the verdict.
 
         Parameters
         ----------
@@ -479,41 +478,41 @@ def scorecard(
     primary : str
         The deciding metric.
     guardrails : dict of str to float, optional
-        Metrics that must not become worse by more than a margin, as a dict from name to margin. A margin of 0.02 is 2 % of
-        the control or, with `relative=False`, 0.02 units of the metric. For a calibration ratio, the margin is how much
-        farther from 1 it may be.
+        Metrics that must not become worse by more than a margin, as a dict from name to margin. A margin of 0.02 is 2 %
+        of the control or, with `relative=False`, 0.02 units of the metric. For a calibration ratio, the margin is how
+        much farther from 1 the ratio may be.
     secondary : iterable of str
         Metrics that are shown but do not decide.
     better : dict of str to {"high", "low"}, optional
-        Which values are better, for metrics that do not define it, such as a click rate or a quantile of latency.
+        Which values are better, for metrics that do not define this, such as a click rate or a latency quantile.
     planned : float, optional
         Planned number of users in the two compared arms; needs `users`. Without `sequential`, there is no decision
         until this number is reached, and only the first look after that is valid.
     users : float, or dict by arm, optional
-        Number of users so far, in the two compared arms together or in each arm.
+        Number of users so far, in total over the two compared arms or by arm.
     per_day : float, optional
         New users per day in the two compared arms, to estimate the number of days to go.
     final : bool
-        Whether the experiment is over, so no more users will come. The intervals are for this single look. If you have
-        looked at the experiment before, pass `sequential`, too; the intervals are then always-valid.
+        Whether the experiment is over, so that no more users will be added. The intervals are for this single look. If
+        you have looked at the experiment before, pass `sequential`, too; the intervals are then always-valid.
     sequential : bool
         Whether to use always-valid intervals, for repeated looks; needs `users`. They are about 1.6 times as wide as
-        intervals for one look if the experiment ends at `planned` users. Without `planned`, they are narrowest at 10,000
-        users: 30 % wider than with `planned` if the experiment has 1,000 users, and 7 % wider if it has 100,000.
+        intervals for a single look if the experiment ends at `planned` users. Without `planned`, they are narrowest at
+        10,000 users: 30 % wider than with `planned` if the experiment has 1,000 users, and 7 % wider if it has 100,000.
     confidence : float
         Nominal confidence over all treatments together: the error rate of 1 - confidence is divided among them.
     relative : bool
-        Whether changes and margins are relative (treatment / control - 1) rather than absolute differences. There are
-        no relative changes if the control is not clearly above 0.
+        Whether changes and margins are relative (treatment / control - 1) rather than absolute differences. A relative
+        change is not computed unless the control is clearly above 0.
     independent : bool
         See `compare`.
     sample_ratio : SampleRatio, or dict by arm, optional
-        Result of `sample_ratio_mismatch`, or the planned shares if `users` is given by arm. If the test raises an alarm,
-        verdicts are withheld.
+        Result of `sample_ratio_mismatch`, or the planned shares if `users` is a dict by arm. If the test raises an
+        alarm, verdicts are withheld.
     covariates : Sliced by arm or dict, or list of these, optional
         The metrics of the same arms before the treatment, each in the form of `arms`, for variance reduction (CUPED) as
-        in `compare`. Slices are adjusted only by covariates with the same slices. The conclusion about a calibration
-        ratio is not adjusted.
+        in `compare`. Slices are adjusted only by covariates with the same slices. Conclusions about calibration ratios
+        are not adjusted.
 
     Returns
     -------
@@ -525,15 +524,15 @@ def scorecard(
     Raises
     ------
     InvalidInputError
-        If there is no such arm or metric, `better` is missing for a metric, `users` is missing, `planned` and `final`
+        If an arm or metric does not exist, `better` is missing for a metric, `users` is missing, `planned` and `final`
         contradict each other, or `compare` would raise an error.
 
     Notes
     -----
     "Ship" needs all conditions to hold, so it is wrong with probability at most (1 - confidence) / 2 for any number of
-    guardrails (intersection-union test, Berger 1982). "Do not ship" needs any one condition: each guardrail is tested at
-    (1 - confidence) / number of guardrails. Several treatments share 1 - confidence. Each metric and treatment is one
-    comparison (see `compare`).
+    guardrails (intersection-union test, Berger 1982). "Do not ship" needs only one of its conditions to hold, so each
+    guardrail is tested at (1 - confidence) / number of guardrails. With several treatments, 1 - confidence is divided
+    among them. Each metric and treatment is one comparison (see `compare`).
 
     Examples
     --------
@@ -575,7 +574,7 @@ def scorecard(
 
 
 def count_users(users: Any, control: Any, arm: Any) -> float | None:
-    """Return the number of users of an arm and the control together; None if `users` is None."""
+    """Return the total number of users in an arm and the control; None if `users` is None."""
     if users is None or not isinstance(users, Mapping):
         return None if users is None else float(users)
     if missing := [a for a in (control, arm) if a not in users]:
@@ -586,7 +585,8 @@ def count_users(users: Any, control: Any, arm: Any) -> float | None:
 def build_sample_ratio(ratio: Any, users: Any) -> SampleRatio | None:
     """Return the result of the sample ratio test, or None if `ratio` is None.
 
-    `ratio` is the result itself, or the planned shares of the arms, against which `users` is tested.
+    `ratio` is either this result, or the planned shares of the arms. In the latter case, `users` is tested against
+    them.
     """
     if ratio is None or isinstance(ratio, SampleRatio):
         return ratio

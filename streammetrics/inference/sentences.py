@@ -32,8 +32,8 @@ class NamedComparison(NamedTuple):
     comparisons : Comparisons
         The comparison of every metric, over all rows or by slice.
     primary_name : str or None
-        The metric that decides; by default the first one that defines which values are better, or the first of all if
-        none does.
+        The metric that decides; by default the first one that defines which values are better or, if none does, the
+        first metric.
     """
 
     treatment: str
@@ -121,7 +121,7 @@ def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), 
 
 
 def _list_names(names: Sequence[str]) -> str:
-    """Return the names of metrics as text. Of many names, the text has the first few and the number of the others."""
+    """Return the names of metrics as text; a long list is cut to the first few names and the number of others."""
     if len(names) <= MAX_NAMES:
         return ", ".join(names)
     return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more metrics"

@@ -1,14 +1,14 @@
-"""Always-valid intervals and e-values, which stay valid however often one looks at the data and whenever one stops.
+"""Always-valid intervals and e-values. They stay valid however often you look at the data and whenever you stop.
 
 The intervals are an asymptotic confidence sequence (Waudby-Smith, Arbour, Sinha, Kennedy, Ramdas 2021, arXiv
-2103.06476). The boundary b(x) of the normal mixture is given by b(x)^2 = (1 + 1/x) * (ln(1 + x) + 2 * ln(1/alpha)).
-Here x is the current number of users divided by the planned number, times a constant (`Look.scaled_time`). The
-boundary is for normal deviates, but a standard error from few shards is itself uncertain, and the exponential of a
-squared t statistic has no finite mean. Each t statistic is therefore first mapped to the normal deviate with the same
-tail probability.
+2103.06476). The boundary b(x) of the normal mixture satisfies b(x)^2 = (1 + 1/x) * (ln(1 + x) + 2 * ln(1/alpha)). Here
+x is the current number of users divided by the planned number, times a constant (`Look.scaled_time`). The boundary is
+for normal deviates, but a standard error from few shards is itself uncertain, and the exponential of a squared t
+statistic has no finite mean. Each t statistic is therefore first mapped to the normal deviate with the same tail
+probability.
 
-Every result depends only on the current look. The intersection with the intervals of earlier looks would be narrower, but
-late rows can still change the data of earlier looks.
+Every result depends only on the current look. Intersecting the interval with those of earlier looks would make it
+narrower, but late rows can still change the data of earlier looks.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Look(NamedTuple):
     Parameters
     ----------
     users : float
-        Number of users so far, in the compared arms together.
+        Total number of users so far in the compared arms.
     planned : float
         Planned number of users, fixed before the first look; `TUNED_USERS` if there is no plan. It need not be exact:
         if it is wrong by a factor of 2, the time to a result changes by 2 %.
@@ -78,7 +78,7 @@ class Look(NamedTuple):
 def boundary(x: float, alpha: float) -> float:
     """Return the boundary b(x), the half width of the interval in units of a known standard error; inf for x = 0.
 
-    `x` is `Look.scaled_time`, and `alpha` is 1 - nominal coverage.
+    `x` is `Look.scaled_time`, and `alpha` is one minus the nominal coverage.
 
     Examples
     --------
@@ -101,7 +101,7 @@ def sequential_reach(look: Look, confidence: float, df: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def _compute_reaches(deviate: float, df: bytes) -> NDArray[np.float64]:
-    """Return the half widths of the intervals of many cells, in standard errors.
+    """Return the half widths of the intervals for many cells, in standard errors.
 
     The result is cached, because the interval and the verdict both need it. `deviate` is the half width for a known
     standard error. `df` contains the degrees of freedom as the bytes of a float64 array, because an array itself cannot
@@ -116,7 +116,7 @@ def _compute_reaches(deviate: float, df: bytes) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=1 << 12)
 def _compute_reach(deviate: float, df: float) -> float:
-    """Return the half width of the interval of one number, in standard errors.
+    """Return the half width of the interval for a single number, in standard errors.
 
     The result is cached, because all rows of a table need it. `deviate` is the half width for a known standard error.
     """
@@ -124,7 +124,7 @@ def _compute_reach(deviate: float, df: float) -> float:
 
 
 def always_valid(estimate: ScaledEstimate, look: Look, confidence: float | None = None) -> Interval:
-    """Return the always-valid interval: with probability `confidence`, it contains the truth at all looks.
+    """Return the always-valid interval, which contains the truth at all looks with probability `confidence`.
 
     Parameters
     ----------
@@ -144,10 +144,10 @@ def always_valid(estimate: ScaledEstimate, look: Look, confidence: float | None 
 
     Notes
     -----
-    At nominal 95 % and 500 looks, at least one interval excludes the truth in 1 to 2 % of simulated experiments. For
-    single-look intervals, this happens in 47 to 50 % (`python -m benchmarks.coverage --only looks`). At the planned end,
-    the always-valid interval is 1.6 times as wide as the interval for a single look. It is asymptotic: use it only if
-    each arm has about 50 positives or more.
+    At nominal 95 % and 500 looks, at least one interval excludes the truth in 1 to 2 % of simulated experiments. With
+    single-look intervals, this happens in 47 to 50 % (`python -m benchmarks.coverage --only looks`). At the planned
+    end, the always-valid interval is 1.6 times as wide as the interval for a single look. The always-valid interval is
+    asymptotic: use it only if each arm has about 50 positives or more.
 
     Examples
     --------
@@ -183,8 +183,8 @@ def e_value(estimate: ScaledEstimate, look: Look, null: float = 0.0) -> Any:
     -------
     float
         exp(x * z^2 / (2 + 2 * x)) / sqrt(1 + x), where x is `look.scaled_time`, z = Phi^-1(T(t)), and T and Phi are the
-        distribution functions of the t and the normal distribution. It is at least 1 / alpha exactly when the interval
-        of `always_valid` excludes the null. It is inf above 1e304, and NaN without a standard error.
+        distribution functions of the t and the normal distribution. It is at least 1 / alpha if and only if the
+        interval of `always_valid` excludes the null. It is inf above 1e304, and NaN without a standard error.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Choose the number of shards for a comparison: fewer than the states have, if there are few units.
+"""Choose the number of shards for a comparison: fewer than in the states if there are few units.
 
 With few units, most shards of an arm are empty, so a comparison over 64 shards would have no interval. Pairs of shards
 are therefore merged (folded) until 32 or 16 shards are left. The result is the same as if the units had been counted
-with this number of shards. The states keep all of their shards.
+with this number of shards. The states keep all their shards.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from ..reading.replicates import Sample
 
 __all__ = ["fold_shards"]
 
-# The number of shards is halved until there are at least this many units (of both arms together) for each shard. Then
+# The number of shards is halved until there are at least this many units per shard, counting both arms together. Then
 # each of two equal arms has one unit per shard, so about 63 % of its shards have rows, more than the half that an
 # interval needs.
 UNITS_PER_SHARD = 2.0
-# With half as many shards, Student's t with 7 degrees of freedom would make intervals 11 % wider than with 15.
+# With half as many shards, Student's t would have 7 degrees of freedom instead of 15, and intervals would be 11 %
+# wider.
 FEWEST_SHARDS = 16
 
 
@@ -36,7 +37,7 @@ def fold_shards(sides: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
     Parameters
     ----------
     sides : sequence of sequences of Sample
-        All samples of the comparison: those of each arm, and those of the covariates.
+        All samples of the comparison: the samples of each arm and of the covariates.
     """
     occupied: dict[tuple[str, int], NDArray[np.bool_]] = {}
     for shards in (s.shards for side in sides for s in side if s.shards is not None):
@@ -48,7 +49,7 @@ def fold_shards(sides: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
             known |= (shards.weights > 0.0).any(axis=1)
     units = [unit for unit, _ in occupied]
     # Sides with different numbers of shards cannot be compared, and folding must not hide this by making the numbers
-    # equal. So fold only if all samples of a unit have the same number of shards.
+    # equal. Therefore, fold only if all samples of a unit have the same number of shards.
     counts = {plan: choose_count(known) for plan, known in occupied.items() if units.count(plan[0]) == 1}
     return [[_fold_sample(s, counts) for s in side] for side in sides]
 

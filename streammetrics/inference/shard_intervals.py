@@ -1,4 +1,4 @@
-"""Jackknife intervals of a metric over shards of units, for all its cells together."""
+"""Jackknife intervals for a metric over shards of units, for all its cells at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["compute_shard_intervals"]
 
 
 def compute_shard_intervals(sample: Sample, confidence: float) -> Interval:
-    """Return the jackknife interval of each cell of a sample, as one `Interval` whose fields are arrays.
+    """Return the jackknife interval for each cell of a sample, as one `Interval` whose fields are arrays.
 
     Parameters
     ----------
@@ -50,13 +50,13 @@ def compute_shard_intervals(sample: Sample, confidence: float) -> Interval:
 
 
 def _find_range(metric: Any) -> tuple[float, float]:
-    """Return the smallest and the largest possible value of a metric; infinite where it has no limit."""
+    """Return the smallest and the largest possible value of a metric; infinite where there is no limit."""
     low, high = getattr(metric, "interval_within", about_of(metric).value_range)
     return -np.inf if low is None else float(low), np.inf if high is None else float(high)
 
 
 def _include_values(values: NDArray[np.float64], interval: Interval) -> Interval:
-    """Replace the estimates of an interval by `values`, and widen the interval where it does not contain them.
+    """Replace the estimates of an interval with `values`, and widen the interval where it does not contain them.
 
     For example, the value of a quantile is the middle of a bucket, but the upper limit of its interval may be in the
     lower half of this bucket.

@@ -1,8 +1,9 @@
-"""Exact intervals for the difference between two shares of users with an event, for rates with too few events.
+"""Exact intervals for the difference between two shares of users with an event, used if a rate has too few events.
 
-Rows of one user are correlated, so an interval for a rate needs many events. The share of users who have at least one
-event has an exact interval (Clopper and Pearson 1934), because users are independent. The number of these users is not
-stored, but it has bounds: every shard with events has at least one of these users, and every event belongs to one user.
+Rows of the same user are correlated, so an interval for a rate needs many events. The share of users who have at least
+one event has an exact interval (Clopper and Pearson 1934), because users are independent. The number of these users is
+not stored, but it is bounded: every shard with events contains at least one of these users, and every event belongs to
+one user.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def add_user_shares(differences: MetricDifferences, users: Sequence[float], conf
     differences : MetricDifferences
         The differences of a metric. Differences of metrics other than `CTR` are returned unchanged.
     users : pair of float
-        The numbers of users of sides a and b.
+        The numbers of users on sides a and b.
     confidence : float
         Nominal coverage of the interval.
     """
@@ -60,7 +61,7 @@ def add_user_shares(differences: MetricDifferences, users: Sequence[float], conf
 
 
 def _describe_shares(a: Shards, b: Shards, cell: int, users: Sequence[float], confidence: float) -> str:
-    """Return a sentence with the interval of the difference between the shares of users; "" if there is none."""
+    """Return a sentence with the interval for the difference between the shares of users; "" if there is none."""
     names = [str(np.broadcast_to(side.events_names, side.weights.shape[1:])[cell]) for side in (a, b)]
     ranges = [limit_users(side.events[:, cell], count) for side, count in zip((a, b), users, strict=True)]
     first, second = ranges
@@ -77,9 +78,9 @@ def _describe_shares(a: Shards, b: Shards, cell: int, users: Sequence[float], co
 
 
 def limit_users(events: Floats, users: float) -> tuple[int, int] | None:
-    """Return the smallest and the largest possible number of users with an event, given the events of each shard.
+    """Return the smallest and the largest possible number of users with an event, given the events in each shard.
 
-    Return None if there are more than MOST_EVENTS events, or if `users` is not a positive whole number, or is less than
+    Return None if there are more than MOST_EVENTS events, or if `users` is not a positive whole number or is less than
     the number of shards with events.
     """
     fewest, most = int(np.count_nonzero(events)), int(math.fsum(events))
@@ -91,19 +92,19 @@ def limit_users(events: Floats, users: float) -> tuple[int, int] | None:
 def difference_limits(
     a: tuple[int, int], b: tuple[int, int], users: tuple[int, int], confidence: float
 ) -> tuple[float, float]:
-    """Return the lower and the upper confidence limit of the difference of two shares of users.
+    """Return the lower and the upper confidence limit of the difference between two shares of users.
 
     Parameters
     ----------
     a, b : pair of int
         The smallest and the largest possible number of users with an event on each side.
     users : pair of int
-        The number of users of each side.
+        The number of users on each side.
     confidence : float
         Minimum coverage of the interval.
     """
-    # The difference can be outside its interval only if at least one of the two shares is below its own lower limit or
-    # above its own upper limit. These are four possible errors, so each may have a probability of alpha / 4.
+    # The difference can lie outside its interval only if at least one of the two shares is below its own lower limit or
+    # above its own upper limit. These are four possible errors, so allow each one a probability of alpha / 4.
     tail = alpha_of(confidence) / 4.0
     (a_low, a_high), (b_low, b_high) = (
         (_lower_limit(low, n, tail), _upper_limit(high, n, tail)) for (low, high), n in zip((a, b), users, strict=True)
@@ -120,7 +121,7 @@ def _upper_limit(count: int, users: int, tail: float) -> float:
 
 
 def _solve_share(count: int, users: int, probability: float) -> float:
-    """Return the share p for which the probability of at most `count` users with an event equals `probability`."""
+    """Return the share p at which the probability of at most `count` users with an event equals `probability`."""
     steps = np.arange(count, dtype=np.float64)
     # Element j is the logarithm of the binomial coefficient (users, j).
     coefficients = np.concatenate([[0.0], np.add.accumulate(log(users - steps) - log(steps + 1.0))])
