@@ -64,8 +64,9 @@ class PowerPlan(NamedTuple):
     Parameters
     ----------
     users : float
-        Total number of users in both arms. mean_users : float Mean number of users if the experiment stops at the first
-        look that shows the difference.
+        Total number of users in both arms.
+    mean_users : float
+        Mean number of users if the experiment stops at the first look that shows the difference.
     relative : float
         The detectable relative difference.
     power : float
@@ -322,7 +323,9 @@ def smallest_effect(
     Parameters
     ----------
     planned : float
-        Planned total number of users in both arms. Examples
+        Planned total number of users in both arms.
+
+    Examples
     --------
     >>> ctr = ScaledEstimate(0.02, -3.912, 0.01, df=63, scale="log")
     >>> round(smallest_effect(ctr, 100_000, 826_027).relative, 4)

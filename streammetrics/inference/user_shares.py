@@ -123,7 +123,7 @@ def _upper_limit(count: int, users: int, tail: float) -> float:
 def _solve_share(count: int, users: int, probability: float) -> float:
     """Return the share p at which the probability of at most `count` users with an event equals `probability`."""
     steps = np.arange(count, dtype=np.float64)
-    # Element j is the logarithm of the binomial coefficient (users, j).
+    # Element j is the logarithm of the binomial coefficient "users choose j".
     coefficients = np.concatenate([[0.0], np.add.accumulate(log(users - steps) - log(steps + 1.0))])
     events = np.arange(count + 1.0)
     low, high = 0.0, 1.0

@@ -48,7 +48,7 @@ experiments.
 
 
 class MetricEffect(NamedTuple):
-    """The effect of a treatment on one metric, which is the input of a verdict. For several cells, the fields are arrays.
+    """The effect of a treatment on one metric, as the input to a verdict. For several cells, the fields are arrays.
 
     Parameters
     ----------
@@ -60,12 +60,12 @@ class MetricEffect(NamedTuple):
         Which values are better; "one" requires the contrasts of a calibration ratio.
     margin : float or None
         For a guardrail, how much worse the metric may be: relative to the control if `change` is a relative difference,
-        otherwise in units of the metric. For a calibration ratio, how much farther from 1 it may be. With a margin of
-        0, a guardrail is met only if the metric is better.
+        otherwise in units of the metric. For a calibration ratio, how much farther from 1 the ratio may be. With a
+        margin of 0, a guardrail is met only if the metric is better.
     too_few_reason : str or None
         Why there is too little data for an interval; None if there is enough.
     slack : tuple of float
-        By how much the true change may be below and above the estimate, according to the certified bounds of both sides.
+        How far the true change may lie below and above the estimate, according to the certified bounds of both sides.
         For a calibration ratio, these amounts are on the scale of the contrasts.
     note : str or None
         A sentence that replaces the change where the quantiles of both sides are certainly equal.
@@ -81,12 +81,12 @@ class MetricEffect(NamedTuple):
 
     @property
     def estimate(self) -> ScaledEstimate:
-        """The estimate of the difference; for a calibration ratio, the difference of logarithms."""
+        """The estimate of the difference; for a calibration ratio, the difference between the logarithms."""
         return self.change.log_difference if isinstance(self.change, CalibrationContrasts) else self.change
 
 
 class Progress(NamedTuple):
-    """The progress of an experiment, and how it is looked at: at a planned number of users, at its end, or repeatedly.
+    """The progress of an experiment, and when it is analysed: at a planned number of users, at its end, or repeatedly.
 
     Without `planned`, `sequential` and `final`, it is unknown whether this is the only look, so there is no decision.
 
@@ -101,7 +101,7 @@ class Progress(NamedTuple):
     sequential : bool
         Whether to use always-valid intervals, for repeated looks; they need `users`.
     final : bool
-        Whether the experiment is over: no more users will come.
+        Whether the experiment is over, so that no more users will be added.
     tuned_confidence : float
         Coverage at which the always-valid intervals are narrowest.
     tuned_users : float or None
@@ -131,15 +131,15 @@ class Progress(NamedTuple):
 
     @property
     def allows_decision(self) -> bool:
-        """Whether the settings say when the experiment is looked at, which a decision requires.
+        """Whether `planned`, `sequential` or `final` is set; a decision requires one of them.
 
-        Otherwise this may be one of several looks, for which the interval for a single look is not valid.
+        Otherwise, the current look may be one of several, for which the interval for a single look is not valid.
         """
         return self.planned is not None or self.sequential or self.final
 
     @property
     def is_finished(self) -> bool:
-        """Whether the planned number of users is reached, or the experiment is over."""
+        """Whether the planned number of users has been reached, or the experiment is over."""
         return self.final or (self.users is not None and self.planned is not None and self.users >= self.planned)
 
     @property
@@ -171,11 +171,12 @@ class ComparisonReading(NamedTuple):
     name : str
         Name of the metric.
     word : str
-        "better", "worse", "unclear", or without an interval "too few" or "not shown"; for a guardrail "held", "breached",
-        "undecided" or "not shown". Before the planned number of users of an experiment that is not sequential, the word
-        is "too early".
+        "better", "worse" or "unclear", or "too few" or "not shown" if there is no interval; for a guardrail, "held",
+        "breached", "undecided" or "not shown". The word is "too early" if the experiment is not sequential and has not
+        reached its planned number of users.
     interval : Interval
-        Interval of the change; for a breached guardrail, its confidence is corrected for the number of guardrails.
+        Interval for the change; for a breached guardrail, its confidence level is corrected for the number of
+        guardrails.
     reason : str or None
         Why there is no interval, if the word is "too few" or "not shown".
     """
@@ -192,8 +193,8 @@ class Verdict(NamedTuple):
     Parameters
     ----------
     decision : str
-        "ship", "do not", "keep running", "inconclusive" (at the end), "one look" (if it is not stated how the experiment
-        is looked at), or "withheld".
+        "ship", "do not", "keep running", "inconclusive" (at the end), "one look" (if the settings do not say when the
+        experiment is analysed), or "withheld".
     sentence : str
         The decision in words, with the numbers that decide.
     primary : ComparisonReading
@@ -202,7 +203,7 @@ class Verdict(NamedTuple):
         Conclusions about the guardrails, in the order of the input.
     more_users, more_days : float or None
         How many more users and days it takes to decide the metrics that are still undecided, if the estimates do not
-        change. The numbers are at most those left until the planned end; None if unknown.
+        change. Each number is at most what remains until the planned end; None if unknown.
     """
 
     decision: str
@@ -214,7 +215,7 @@ class Verdict(NamedTuple):
 
 
 def _compute_interval(estimate: ScaledEstimate, progress: Progress, alpha: float) -> Interval:
-    """Return the interval at confidence 1 - alpha: always-valid for a sequential experiment, otherwise for one look."""
+    """Return the interval with confidence 1 - alpha, which is always-valid for a sequential experiment."""
     look = progress.look
     return interval(estimate, 1.0 - alpha) if look is None else always_valid(estimate, look, 1.0 - alpha)
 
@@ -224,7 +225,7 @@ def _compute_limits(
 ) -> tuple[Any, Any]:
     """Return the limits of the interval on the scale of the estimate, widened by `slack` (see `MetricEffect`).
 
-    The confidence of the interval is 1 - alpha.
+    The confidence level of the interval is 1 - alpha.
     """
     limits = _compute_interval(estimate, progress, alpha)
     scale = scale_of(estimate.scale)
@@ -269,7 +270,7 @@ def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin:
 
 
 def compute_evidence(effect: MetricEffect, progress: Progress, margin: float | None = None) -> Any:
-    """Return the evidence for the claim about each cell, as the input of a multiplicity correction.
+    """Return the evidence for the claim about each cell, as the input to a multiplicity correction.
 
     The evidence is a p-value or, for a sequential experiment, an e-value.
 
@@ -280,15 +281,15 @@ def compute_evidence(effect: MetricEffect, progress: Progress, margin: float | N
     progress : Progress
         Defines whether the experiment is sequential.
     margin : float, optional
-        The margin of a guardrail: the claim is that the metric is worse by more than this. Without a margin, the claim is
-        that the metric is better or worse.
+        The margin of a guardrail: the claim is that the metric is worse by more than the margin. Without a margin, the
+        claim is that the metric is better or worse.
 
     Returns
     -------
     array
-        The p-values or e-values. A claim about a calibration ratio needs evidence about both the log difference and
-        the log sum of the two ratios, so the weaker evidence decides. If the estimate itself does not support the claim,
-        the p-value is 1, or the e-value 0.
+        The p-values or e-values. A claim about a calibration ratio needs evidence about both the log difference and the
+        log sum of the two ratios, so the weaker evidence decides. If the estimate itself does not support the claim,
+        the p-value is 1 or the e-value is 0.
     """
     # Because of the certified bounds, the null hypothesis is an interval rather than a point. The evidence is computed
     # against the end of this interval that is nearer to the estimate.
@@ -362,7 +363,7 @@ def interpret_effect(
         word = choose_missing_word(reason) if guardrails is None else "not shown"
         return ComparisonReading(effect.name, word, shown, reason)
     good, bad, neither = ("better", "worse", "unclear") if guardrails is None else ("held", "breached", "undecided")
-    # With a planned number of users, the interval for a single look is valid only at this number.
+    # If a number of users is planned, the interval for a single look is valid only at that number.
     if progress.is_early:
         return ComparisonReading(effect.name, TOO_EARLY, shown)
     # A single breached guardrail decides "do not ship", so alpha is divided by the number of guardrails (Bonferroni).
@@ -383,7 +384,7 @@ def build_verdict(
     treatment: str = "treatment",
     sample_ratio: SampleRatio | None = None,
 ) -> Verdict:
-    """Return the decision about a treatment, and its sentence.
+    """Return the decision about a treatment, and a sentence that explains it.
 
     Parameters
     ----------
@@ -392,7 +393,7 @@ def build_verdict(
     guardrails : sequence of MetricEffect
         Effects on the metrics that must not become worse than their margins.
     progress : Progress
-        The current, planned and daily numbers of users, and how the experiment is looked at.
+        The current, planned and daily numbers of users, and when the experiment is analysed.
     confidence : float
         Nominal confidence over all treatments together.
     treatments : int
@@ -408,7 +409,7 @@ def build_verdict(
         The decision is "ship" if the primary metric is better and every guardrail is met, and "do not" if the primary
         metric is worse or a guardrail is breached. Otherwise it is "keep running", or "inconclusive" at the end. With
         `planned` alone, it is always "keep running" before the planned number of users. It is "one look" if `progress`
-        does not state how the experiment is looked at.
+        does not say when the experiment is analysed.
 
     Raises
     ------
@@ -472,7 +473,7 @@ def _choose_decision(primary: ComparisonReading, guardrails: tuple[ComparisonRea
 def _estimate_remaining(
     effects: list[MetricEffect], progress: Progress, confidence: float
 ) -> tuple[float | None, float | None]:
-    """Return how many more users and days would decide all undecided metrics, at most until the planned end.
+    """Return how many more users and days it takes to decide all undecided metrics, at most until the planned end.
 
     `effects` are the effects on the undecided metrics. Either number is None if it is unknown.
     """
@@ -481,14 +482,14 @@ def _estimate_remaining(
     needed = progress.users
     for one in effects:
         # The number cannot be estimated for a metric with too little data, or for a calibration ratio, where either
-        # contrast may decide. Assume that these metrics are decided at the planned end.
+        # contrast may decide. Assume that such metrics are decided at the planned end.
         if one.too_few_reason or isinstance(one.change, CalibrationContrasts):
             needed = math.inf
             continue
         limit = (one.margin or 0.0) * (-1.0 if one.better == "high" else 1.0)
         distance, slack = one.change.value - limit, one.slack[0] if one.change.value > limit else one.slack[1]
         # If the certified bounds alone leave the metric undecided, more users do not help, because the bounds would
-        # stay as wide as they are.
+        # stay equally wide.
         if abs(distance) <= slack:
             needed = math.inf
             continue
@@ -505,7 +506,7 @@ def _estimate_remaining(
 
 
 def _format_effect(reading: ComparisonReading, effect: MetricEffect, progress: Progress) -> str:
-    """Return the change with its interval as text, such as "+5.7 % (95 % always +3.8 % to +7.6 %)"."""
+    """Return the change and its interval as text, such as "+5.7 % (95 % always +3.8 % to +7.6 %)"."""
     return format_interval(reading.interval, effect.estimate.is_relative, progress.sequential)
 
 
@@ -545,7 +546,7 @@ def _describe_decision(
         decisive = next(i for i, r in enumerate(readings) if r.word in ("worse", "breached"))
         return f"Do not ship {treatment}: {names[decisive]} {claims[decisive]}."
     if decision == "one look":
-        # Of the guardrails that are not met, name a breached one first.
+        # If several guardrails are not met, name a breached one first.
         worst = [i for words in (("breached",), OPEN_WORDS) for i, r in enumerate(readings) if i and r.word in words]
         guarded = f", and {names[worst[0]]} {claims[worst[0]]}" if worst else kept_guardrails
         return f"{primary.name} of {treatment} {claims[0]}{guarded}. This is valid only if you look once."
@@ -564,7 +565,7 @@ def _describe_decision(
 
 
 def _describe_margin(effect: MetricEffect) -> str:
-    """Return a clause with the change that a guardrail allows, in percent of the control or in units of the metric."""
+    """Return a clause with the change that a guardrail allows, as a percentage or in units of the metric."""
     margin = effect.margin or 0.0
     size = f"{100.0 * margin:.4g} %" if effect.estimate.is_relative else f"{margin:.4g}"
     if effect.better == "one":

@@ -1,4 +1,4 @@
-"""Winsorize an outcome by the totals of units: limit the few units, such as users, with the largest totals."""
+"""Winsorize an outcome by unit: cap the totals of the few units, such as users, with the largest totals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CappedOutcome(NamedTuple):
     Parameters
     ----------
     outcome : array
-        The outcome of each row. The rows of a unit with a larger total are scaled down, so that they add up to the cap.
+        The outcome of each row. If the total of a unit exceeds the cap, its rows are scaled down to add up to the cap.
     cap : float
         The largest total of a unit.
     share : float
@@ -52,12 +52,13 @@ def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcom
     unit : column
         The unit of each row, such as the user ID. A unit may have any number of rows.
     cap : str or float
-        A percentile such as "99%" or "99.9%", of the totals of the units with a total other than 0; or the largest total.
+        A percentile of the nonzero totals, such as "99%" or "99.9%"; or a number, the largest total that a unit may
+        have.
 
     Returns
     -------
     CappedOutcome
-        The `outcome` of each row, in the same order, and the `cap`.
+        The capped `outcome` of each row, in the same order, the `cap`, and the `share` of units above it.
 
     Raises
     ------
@@ -66,17 +67,17 @@ def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcom
 
     Notes
     -----
-    Units whose total is 0, and units without rows, do not change the percentile (Statsig has the same rule). The
-    99 % percentile, for example, is the smallest total such that at least 99 % of the units have this total or less.
+    Units whose total is 0, and units without rows, do not affect the percentile (Statsig uses the same rule). The 99 %
+    percentile, for example, is the smallest total such that at least 99 % of the units have this total or less.
     Negative totals are not limited.
 
     Winsorizing changes the estimand to the mean of the limited totals, and hides effects on the few units above the
     cap. If the treatment changes nothing, intervals keep their coverage, because the cap does not depend on the arms.
-    If you know a suitable number before the experiment, use it as the cap, so that reports of different days have the
+    If you know a suitable number before the experiment, use it as the cap, so that reports from different days use the
     same cap.
 
-    The function needs all rows at once, and takes about 50 bytes for each of them. If the log does not fit into memory,
-    add up the outcome by unit in a database first, and pass one row for each unit.
+    The function needs all rows at once, and takes about 50 bytes per row. If the log does not fit into memory, first
+    sum the outcome by unit in a database, and pass one row per unit.
 
     Examples
     --------
@@ -104,7 +105,7 @@ def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcom
 
 
 def _read_cap(cap: float | str) -> Fraction | None:
-    """Return the share of units that a percentile such as "99%" stands for; None if `cap` is a number."""
+    """Return a percentile such as "99%" as a fraction; None if `cap` is a number."""
     match = PERCENTAGE.fullmatch(cap) if isinstance(cap, str) else None
     share = None if match is None else Fraction(match[1]) / 100
     is_number = not isinstance(cap, str | bool) and 0.0 < cap < math.inf
@@ -116,7 +117,7 @@ def _read_cap(cap: float | str) -> Fraction | None:
 
 
 def _read_column(batch: Batch, name: str, kind: Kind, expected: str) -> Array:
-    """Return the values of a column; raise InvalidInputError if one of them is invalid."""
+    """Return the values of a column; raise InvalidInputError if any value is invalid."""
     column = batch.column(name, kind)
     if len(wrong := np.flatnonzero(kind.bad(column))):
         row, others = int(wrong[0]), f" and {len(wrong) - 1:,} more invalid rows" if len(wrong) > 1 else ""

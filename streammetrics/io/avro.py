@@ -45,7 +45,7 @@ _LOGICAL = {
 
 @dataclass(frozen=True)
 class AvroReader:
-    """Reader of one Avro file, which is read from its start to its end and not split into ranges."""
+    """Reads one Avro file from start to end, without splitting it into ranges."""
 
     reads_paths: ClassVar[bool] = False
 
@@ -98,7 +98,7 @@ class AvroReader:
 
 
 def _spell_uuids(value: Any) -> Any:
-    """Return a value with all UUIDs as strings, because Arrow does not convert UUID objects."""
+    """Return a value with all UUIDs converted to strings, because Arrow does not convert UUID objects."""
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, dict):
@@ -116,7 +116,7 @@ def _find_column_types(avro_schema: Any) -> dict[str, pa.DataType | None]:
 
 
 def _convert_type(avro_type: Any, named_types: dict[str, pa.DataType | None]) -> pa.DataType | None:
-    """Return the Arrow type of an Avro type; None for maps and unions of several types."""
+    """Return the Arrow type that corresponds to an Avro type; None for maps and unions of several types."""
     if isinstance(avro_type, list):
         others = [one for one in avro_type if one != "null"]
         return _convert_type(others[0], named_types) if len(others) == 1 else None

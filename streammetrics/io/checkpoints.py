@@ -26,8 +26,8 @@ __all__ = ["CheckpointFile", "CountedParts"]
 OVERHEAD_RATIO = 20
 """Writing checkpoints takes at most 1 / OVERHEAD_RATIO of the time of a pass, which is 5 %."""
 
-# Largest size of a decompressed checkpoint in bytes. The limit protects the memory if a malicious file replaces the
-# checkpoint.
+# Largest size of a decompressed checkpoint, in bytes. The limit keeps a malicious file in place of the checkpoint from
+# filling the memory.
 MAX_BYTES = 8 << 30
 
 _NEW_CHECKPOINT_HINT = "use another file for the checkpoint, or delete this file to start again"
@@ -39,11 +39,11 @@ class CountedParts(NamedTuple):
     Parameters
     ----------
     states : tuple of State
-        The states of the metrics; they never change.
+        The states of the metrics, which never change.
     part_numbers : tuple of int
         The numbers of the parts of the log that the states cover.
     rows : int
-        The number of rows of these parts.
+        The number of rows in these parts.
     """
 
     states: tuple[State, ...]
@@ -63,7 +63,7 @@ class CountingThread(Protocol):
 class CheckpointFile:
     """Reads and writes the checkpoint file of one pass over a log.
 
-    A pass loads the file at its start, updates it at intervals, and writes it once more at its end.
+    A pass loads the file at the start, updates it at intervals, and writes it once more at the end.
 
     Parameters
     ----------
@@ -102,7 +102,8 @@ class CheckpointFile:
     def check(self, metrics: Any, query: Any) -> None:
         """Raise an error if a checkpoint cannot be used for this log and these metrics.
 
-        `query` has the columns that identify a query of ranking metrics; None if no metric needs whole queries.
+        `query` contains the columns that identify a query of ranking metrics; it is None if no metric needs whole
+        queries.
 
         Raises
         ------
@@ -162,8 +163,8 @@ class CheckpointFile:
 
     def write(self, workers: Sequence[CountingThread]) -> None:
         """Write a checkpoint if a thread has a new snapshot, and schedule the next one."""
-        # A thread replaces its snapshot and never changes it. So if all snapshots are the same objects as before, there
-        # is nothing to write.
+        # A thread replaces its snapshot but never changes it. Therefore, if all snapshots are the same objects as
+        # before, there is nothing to write.
         snapshots = [worker.snapshot for worker in workers]
         if all(a is b for a, b in zip(snapshots, self._written or [None] * len(snapshots), strict=True)):
             return
@@ -184,7 +185,7 @@ class CheckpointFile:
         return checkpoint
 
     def _combine(self, snapshots: Sequence[CountedParts | None]) -> Checkpoint:
-        """Return a checkpoint of all counts: those at the start of the pass, and those in the snapshots."""
+        """Return a checkpoint of all counts: the counts at the start of the pass and the counts in the snapshots."""
         assert self.checkpoint is not None
         start = self.checkpoint
         total, part_numbers, rows = start.total.copy(), [i for a, b in start.done for i in range(a, b)], start.rows

@@ -1,7 +1,7 @@
-"""The types of the columns of a log.
+"""The types of the columns in a log.
 
-The user may specify the type of a column. Otherwise the type is inferred from the way in which the column is used, and
-from the first rows of all files.
+The user may specify the type of a column. Otherwise, the type is inferred from how the column is used and from the
+first rows of all files.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def parse_type(name: str, kind: str | pa.DataType) -> pa.DataType:
 
 
 def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: ColumnUses) -> pa.DataType:
-    """Return the one type that a column has in all text files of a log.
+    """Return the type that a column has in all text files of a log.
 
     Inferring the type of each file separately would make the result depend on how rows are split into files. A column
     that is only a key is read as text: this keeps its spelling, and any value in a later row can be read as text.
@@ -135,7 +135,7 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
         return KEY_TEXT
     kinds: dict[pa.DataType, str] = {}
     for guess, file in guesses:
-        # A file in which the column contains only nulls says nothing about the type of the column.
+        # If a column contains only nulls in a file, this file says nothing about the type of the column.
         if not pa.types.is_null(guess):
             kinds.setdefault(_choose_type(guess, name, uses, typed), file)
     if typed and name in uses.exact_integers and pa.float64() in kinds:
@@ -162,7 +162,7 @@ def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, u
     """Return the type, such as float64, that a filter (`where`) uses to compare a column that is read as text.
 
     Return None if the column is not read as text, if its values are compared as text, or if files have different types.
-    The parameters are those of `resolve_type`.
+    The parameters are the same as for `resolve_type`.
     """
     kinds = {_choose_type(guess, name, ColumnUses(), False) for guess, _ in guesses if not pa.types.is_null(guess)}
     if resolve_type(name, guesses, typed, uses) not in (KEY_TEXT, pa.string()) or len(kinds) != 1:
@@ -172,7 +172,7 @@ def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, u
 
 
 def _choose_type(guess: pa.DataType, name: str, uses: ColumnUses, typed: bool) -> pa.DataType:
-    """Return the type in which to read a column, given the type inferred from the first rows of a file.
+    """Return the type to read a column as, given the type inferred from the first rows of a file.
 
     `typed` says whether the format distinguishes numbers from text. If it does, numbers cannot be read as text.
     """
@@ -186,7 +186,7 @@ def _choose_type(guess: pa.DataType, name: str, uses: ColumnUses, typed: bool) -
     if real or pa.types.is_integer(guess) or (pa.types.is_string(guess) and name in uses.numbers and not typed):
         return pa.float64()
     if pa.types.is_timestamp(guess) and guess.unit != "ns":
-        # Read fractions of a second, too: later rows may have them, even if the first rows do not.
+        # Allow for fractions of a second: later rows may contain them, even if the first rows do not.
         return pa.timestamp("us", guess.tz)
     return guess
 
@@ -210,14 +210,14 @@ def cast_column(column: pa.Array, kind: pa.DataType, name: str, position: tuple[
     name : str
         The name of the column.
     position : tuple of str and int
-        The file, and the row number of the first value in this file.
+        The file, and the row number of the first value within the file.
     hint : str
-        The end of the error message, which says how to read such values.
+        The end of the error message. It says how to read such values.
 
     Raises
     ------
     LogError
-        A value cannot be converted; the message names its row.
+        A value cannot be converted; the message gives its row.
     """
     decoded = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
     if decoded.type == kind:
@@ -235,7 +235,7 @@ def cast_column(column: pa.Array, kind: pa.DataType, name: str, position: tuple[
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast values to a type.
 
-    A time without a time zone is taken as UTC. If a time is cast to a date, the result is its date in UTC.
+    A time without a time zone is treated as UTC. If a time is cast to a date, the result is its date in UTC.
     """
     if "string" not in str(values.type) or not (pa.types.is_timestamp(kind) or pa.types.is_date(kind)):
         return values.cast(kind)
@@ -297,7 +297,7 @@ def format_conversion_error(
 
 
 def suggest_text_type(name: str) -> str:
-    """Return the end of an error message, which says how to read a column as text."""
+    """Return text for the end of an error message. The text says how to read a column as text."""
     return f"pass types={{{name!r}: 'string'}} to read the column as text"
 
 

@@ -17,7 +17,7 @@ from streammetrics.io.sources import LogError, PathLike
 
 __all__ = ["DemoTruth", "write_demo_log", "write_parquet"]
 
-# The number of rows that are simulated at a time, which is also the size of row groups in the files.
+# The number of rows simulated at a time, which is also the row group size of the files.
 _CHUNK_ROWS = 1 << 17
 _FIRST_DAY = np.datetime64("2025-06-02")
 # Streams of random numbers: stream _EVENTS draws impressions, and stream _SAMPLING decides which of them are kept.
@@ -32,18 +32,18 @@ class DemoTruth:
     Attributes
     ----------
     rows : int
-        Rows written.
+        Number of rows written.
     impressions : int
-        Impressions of the full log. If negatives were sampled, there are more impressions than `rows`.
+        Number of impressions in the full log. It exceeds `rows` if negatives were sampled.
     ctr : mapping of str to float
         Expected click-through rate of each variant.
     calibration : mapping of str to float
         The expected sum of the predictions, divided by the expected sum of the labels, for `pctr_a`, `pctr_b` and
         `pcvr`. For `pcvr`, only clicks are summed. With `negative_rate`, the predictions are the corrected scores.
     auc : mapping of str to float
-        Expected AUC of `pctr_a`, of `pctr_b`, and of the true probabilities ("perfect"). Its error is about 1e-5.
+        Expected AUC of `pctr_a`, of `pctr_b`, and of the true probabilities ("perfect"), with an error of about 1e-5.
     negative_rate : float
-        Share of the negatives that was kept.
+        Share of the negatives that were kept.
     """
 
     rows: int
@@ -82,18 +82,18 @@ def write_demo_log(
     folder : path
         A folder that is empty or does not exist yet.
     rows : int
-        Number of impressions of the full log. Memory use does not depend on it.
+        Number of impressions in the full log. Memory use does not depend on it.
     seed : int
         The same seed gives the same rows on the same machine with the same version of numpy.
     ctr : float
         Expected click-through rate.
     negative_rate : float
-        The probability with which an impression without a click is kept. All clicks are kept. The rows are a subset of
-        the log with the same seed and a rate of 1.
+        The probability that an impression without a click is kept. All clicks are kept. The rows are a subset of those
+        in the log with the same seed and a rate of 1.
     sampled_scale : bool
-        Whether the models, too, were trained on such a sample of the negatives. If so, the odds of `pctr_a` and
-        `pctr_b` are multiplied by 1 / negative_rate; correct this with `corrects="both"` (see `Task`). Otherwise
-        scores are unchanged; use `corrects="rows"`.
+        Whether the models were also trained on such a sample of the negatives. If so, the odds of `pctr_a` and `pctr_b`
+        are multiplied by 1 / negative_rate; correct this with `corrects="both"` (see `Task`). Otherwise scores are
+        unchanged; use `corrects="rows"`.
     days : int
         Number of files.
     progress : callable, optional
@@ -147,7 +147,7 @@ def _check_arguments(rows: int, seed: int, days: int, ctr: float, negative_rate:
 
 
 def _split_day(rows: int) -> Iterator[tuple[tuple[float, float], int]]:
-    """Split a day into chunks; yield the range of hours and the number of rows of each chunk."""
+    """Split a day into chunks; yield the range of hours and the number of rows for each chunk."""
     for start in range(0, rows, _CHUNK_ROWS):
         size = min(_CHUNK_ROWS, rows - start)
         yield (24 * start / rows, 24 * (start + size) / rows), size
@@ -170,7 +170,7 @@ def _date_of_day(number: int) -> np.datetime64:
 
 
 def _sample_negatives(table: pa.Table, rng: np.random.Generator, negative_rate: float, sampled_scale: bool) -> pa.Table:
-    """Drop impressions without a click at random, so that the fraction `negative_rate` of them remains.
+    """Drop impressions without a click at random, so that about a fraction `negative_rate` of them remains.
 
     With `sampled_scale`, scale the scores as if the models had been trained on the sample.
     """
@@ -186,7 +186,7 @@ def _sample_negatives(table: pa.Table, rng: np.random.Generator, negative_rate: 
 
 
 class _TruthTally:
-    """Sums from which the true values are computed.
+    """The sums that the true values are computed from.
 
     Each impression counts as its expected number of clicks (`ctr`, such as 0.02) rather than a random 0 or 1.
     """
@@ -219,7 +219,7 @@ class _TruthTally:
     def truth(self, rows: int, negative_rate: float) -> DemoTruth:
         clicks = float(self._clicks.sum())
         expected = {"pctr_a": clicks, "pctr_b": clicks, "pcvr": self._conversions}
-        # In a tiny log, one variant may have no rows. Its click-through rate is NaN.
+        # In a tiny log, one variant may have no rows. Its click-through rate is then NaN.
         with np.errstate(invalid="ignore"):
             ctr = self._clicks / self._impressions
         return DemoTruth(

@@ -1,7 +1,7 @@
 """Score a log with several threads.
 
-Each thread counts parts of the log into its own copy of the metrics, and the copies are merged at the end. States consist
-of integers, which merging adds exactly, so the bits of the result do not depend on the number of threads.
+Each thread counts parts of the log into its own copy of the metrics, and the copies are merged at the end. States
+consist of integers, which merging adds exactly, so the result is the same, bit for bit, for any number of threads.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class PassProgress(NamedTuple):
     Parameters
     ----------
     rows : int
-        Rows counted so far.
+        Number of rows counted so far.
     bytes : int
-        Bytes of the files read so far.
+        Number of bytes read from the files so far.
     """
 
     rows: int
@@ -68,7 +68,7 @@ class PassProgress(NamedTuple):
 
 @dataclass(frozen=True)
 class EvaluatedLog:
-    """Result of one pass over a log.
+    """The result of one pass over a log.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class EvaluatedLog:
     slices : dict of tuple of str to Sliced
         The metrics by slice, for each set of slicing columns. If there are arms, their column comes first in each set.
     rows : int
-        Rows read, including dropped rows.
+        Number of rows read, including dropped rows.
     windows : Windowed, optional
         The metrics of all rows by window, if windows are requested. Slices are then split by window as well.
     users : Sliced, optional
@@ -102,7 +102,7 @@ class EvaluatedLog:
 
 
 def window_name(windows: Windowed) -> str:
-    """Return the name of windows, such as "by 1h of ts", for bundles and titles of tables."""
+    """Return a name for windows, such as "by 1h of ts", for bundles and table titles."""
     return f"by {windows.width} of {windows.time}"
 
 
@@ -126,7 +126,7 @@ def evaluate(
     watch: Callable[[PassProgress], object] | None = None,
     checkpoint: PathLike | None = None,
 ) -> EvaluatedLog:
-    """Score a log in one pass, in memory that does not grow with its rows.
+    """Score a log in one pass, with memory use that does not grow with the number of rows.
 
     Parameters
     ----------
@@ -139,16 +139,16 @@ def evaluate(
     arm : str, optional
         The column of the arms of an experiment. All slices are then split by arm first.
     users : Sliced, optional
-        An empty `DistinctSample` of the units of `metrics`, sliced by arm, to count the users of each arm once for the
-        whole log.
+        An empty `DistinctSample` of the units of `metrics`, sliced by arm, to count the distinct users of each arm over
+        the whole log.
     window : WindowOptions, optional
         Windows of event time, for all rows and within every slice.
     limit : int, optional
         How many slices to keep for each set of columns; the others are merged into one (see `Sliced`).
     keep : {"hash", "rows"}
         Which slices to keep. "hash" keeps the keys with the smallest hashes: the choice is the same in every log, so
-        that states can be merged. "rows" keeps the largest slices: a first pass over the key columns finds them. This
-        needs a log that can be read twice and has at most 4 million keys; otherwise "hash" applies.
+        that states can be merged. "rows" keeps the largest slices, which a first pass over the key columns finds. This
+        requires a log that can be read twice and contains at most 4 million keys; otherwise, "hash" applies.
     threads : int, optional
         Number of threads; by default the number of CPUs.
     where : iterable of Filter
@@ -170,11 +170,11 @@ def evaluate(
     Raises
     ------
     LogError
-        A file is broken or lacks a column.
+        A file is corrupt or lacks a column.
     InvalidInputError
-        A value is invalid; the message names the file, the column and the row (counted from 0 in its file).
+        A value is invalid; the message gives the file, the column and the row (counted from 0 within the file).
     MemoryLimitError
-        There are too many slices, or groups have more rows than a checkpoint can store.
+        There are too many slices, or groups contain more rows than a checkpoint can store.
     OSError
         The checkpoint cannot be written. The previous checkpoint is unchanged.
     """
@@ -237,15 +237,15 @@ def _count_parts(
     """Count all parts; return the metrics and the number of rows.
 
     Ranking metrics need all rows of a query together. If the rows of a query turn out not to be adjacent, a second pass
-    sorts them. `size` is the number of bytes of the log. It is None if the log can be read only once or has no fixed
-    order; its queries are then sorted in the first pass. `watch` is called repeatedly with the progress.
+    sorts them. `size` is the size of the log in bytes, or None if the log can be read only once or has no fixed order.
+    In the latter case, the rows are sorted by query in the first pass. `watch` is called repeatedly with the progress.
     """
     if query is not None and size is None:
         return _sort_and_count(QueryPartitions(query, parts, count_partitions(None)), metrics, threads, watch)
     queries = None if query is None else QuerySplitter(query)
     workers = [_CountWorker(empty_copy(metrics), queries) for _ in range(min(threads, max(len(parts), 1)))]
     rows = _run_workers(_PartQueue(parts), workers, watch)
-    # Before raising errors of metrics, look for queries whose rows are not adjacent. Such queries may have caused the
+    # Before raising errors from metrics, look for queries whose rows are not adjacent. Such queries may have caused the
     # errors, and sorting makes their rows adjacent.
     if queries is not None and queries.has_scattered_query():
         return _sort_and_count(QueryPartitions(query, parts, count_partitions(size)), metrics, threads, watch)
@@ -265,7 +265,7 @@ def _count_with_checkpoint(
         return resumed.total, resumed.rows
     counted = {i for a, b in resumed.done for i in range(a, b)}
     for i in counted:
-        # For the progress bar, parts that the checkpoint covers count as read.
+        # For the progress bar, treat parts that the checkpoint covers as read.
         parts[i].read_bytes = parts[i].bytes
     job = _PartQueue(parts, counted)
     workers = [
@@ -278,7 +278,8 @@ def _count_with_checkpoint(
             watch(progress._replace(rows=progress.rows + resumed.rows))
 
     _run_workers(job, workers, write_and_report)
-    # Save the progress even after an error, because the user may repair the file or drop the invalid row, and resume.
+    # Save the progress even after an error, because the user may repair the file or drop the invalid row and then
+    # resume.
     if any(worker.error is not None for worker in workers):
         checkpoint_file.write(workers)
     _raise_first_error(workers)
@@ -306,7 +307,7 @@ def _sort_and_count(
 def _find_uses(
     metrics: MetricCollection | Sharded, keys: Sequence[str], filters: Sequence[Filter], window: WindowOptions | None
 ) -> ColumnUses:
-    """Return how metrics, keys, filters and windows use the columns of a log. The use decides the types of columns."""
+    """Return how metrics, keys, filters and windows use the columns of a log, which decides the column types."""
     ids, flag_columns = _find_id_columns(metrics), {one.name for one in filters}
     conditions = [condition for one in filters for condition in one.conditions]
     values = {*columns_of(metrics), *(one.column for one in conditions if not one.sign)} - flag_columns - set(ids)
@@ -318,7 +319,7 @@ def _find_uses(
 
 
 def _find_numeric_columns(metrics: MetricCollection | Sharded) -> set[str]:
-    """Return the columns that must be numbers: scores, weights, targets, values."""
+    """Return the columns that must be numeric: scores, weights, targets and values."""
     columns: set[str] = set()
     for state, binding, *_ in definition_of(metrics).reads:
         for need in state.needs():
@@ -338,7 +339,7 @@ def _find_id_columns(metrics: MetricCollection | Sharded) -> list[str]:
 
 
 def _count_edge_queries(pieces: list[LogPiece], total: MetricCollection) -> None:
-    """Count the first and the last query of every part. The rows of such a query may be spread over several parts."""
+    """Count the first and the last query of every part, because the rows of such a query may span several parts."""
     try:
         if pieces:
             total.update(concat_pieces(pieces))
@@ -354,8 +355,8 @@ def _count_edge_queries(pieces: list[LogPiece], total: MetricCollection) -> None
 def _check_unbound_roles(metrics: MetricCollection | Sharded, columns: set[str]) -> None:
     """Raise an error if `update` would use a column as an optional argument, although it is read for another purpose.
 
-    For example, a slicing column named `sample_weight` would be used as the weights, because `update` finds its arguments
-    by the names of columns.
+    For example, a slicing column named `sample_weight` would be used as the weights, because `update` finds its
+    arguments by column name.
     """
     for state, binding, *_ in definition_of(metrics).reads:
         for need in state.needs():
@@ -368,7 +369,7 @@ def _check_unbound_roles(metrics: MetricCollection | Sharded, columns: set[str])
 
 
 class _PartQueue:
-    """Thread-safe queue of the parts that are not counted yet."""
+    """Thread-safe queue of the parts that have not been counted yet."""
 
     def __init__(self, parts: Sequence[Any], counted: Collection[int] = ()) -> None:
         self.parts = parts
@@ -398,8 +399,8 @@ class _Worker(threading.Thread):
         # The thread is a daemon, so that it does not keep an interrupted process alive.
         super().__init__(name="streammetrics", daemon=True)
         self.rows, self.part = 0, -1
-        # If all goes well, `run` sets the error to None at its end. If the thread dies before that, the error remains,
-        # so the pass fails.
+        # On success, `run` sets the error to None at its end. If the thread dies before that, the error remains, so the
+        # pass fails.
         self.error: BaseException | None = MemoryError("a thread ended before all rows were counted; use fewer threads")
 
     def run(self) -> None:
@@ -427,7 +428,7 @@ class _Worker(threading.Thread):
 
 
 class _PartitionWorker(_Worker):
-    """Thread that writes the rows of a log to partitions on disk, so that all rows of a query are in one partition."""
+    """Thread that writes the rows of a log to partitions on disk, with all rows of a query in the same partition."""
 
     def __init__(self, partitions: QueryPartitions) -> None:
         super().__init__()
@@ -472,7 +473,7 @@ class _CountWorker(_Worker):
             self.snapshot = CountedParts(states_of(self.metrics), tuple(self.counted), self.rows)
 
     def _pieces(self, number: int, part: LogPart | QueryPartition) -> Iterator[LogPiece | SortedRows]:
-        """Split a part into pieces, each counted by one `update`. With `queries`, each piece contains whole queries."""
+        """Split a part into pieces, each counted by one `update`. With `queries`, pieces contain whole queries."""
         if isinstance(part, QueryPartition):
             yield from part.read_pieces()
         elif self.queries is not None:
@@ -485,9 +486,9 @@ class _CountWorker(_Worker):
 
 
 def _add_position(error: InvalidInputError, file: str, row: int) -> InvalidInputError:
-    """Return a copy of the error that names the file and the row in the file, not the row in the batch.
+    """Return a copy of the error that gives the file and the row within the file, not the row within the batch.
 
-    `file` is the file of the invalid row, and `row` its row number in this file.
+    `file` is the file that contains the invalid row, and `row` is the number of the row within this file.
     """
     text = str(error)
     if error.row is None:
@@ -523,7 +524,7 @@ def _run_workers(job: _PartQueue, workers: Sequence[_Worker], watch: Watch) -> i
 
 
 def _raise_first_error(workers: Sequence[_Worker]) -> None:
-    """If threads had errors, raise the one that comes first in the order of the log."""
+    """If threads had errors, raise the one that comes first in log order."""
     for worker in sorted(workers, key=lambda w: w.part):
         if worker.error is not None:
             raise worker.error

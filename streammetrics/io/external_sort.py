@@ -21,12 +21,12 @@ from streammetrics.statistics.groups.spill import SpillFile
 
 __all__ = ["QueryPartition", "QueryPartitions", "SortedRows", "count_partitions"]
 
-# The size of a partition, in bytes of the log. In memory, a partition takes several times as much, because the log is
-# compressed.
+# The size of a partition, in bytes of the log. In memory, a partition takes several times as many bytes, because the
+# log is compressed.
 PARTITION_BYTES = 16 << 20
 MAX_PARTITIONS = 256
 POSITION_COLUMN = "streammetrics: position of the row"
-# The low 40 bits of a position are the row within its part; the high bits are the number of the part.
+# The low 40 bits of a position are the row number within its part; the high bits are the part number.
 ROW_BITS = 40
 WRITE_BYTES = 1 << 16
 HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
@@ -43,9 +43,9 @@ class SortedRows(NamedTuple):
     Parameters
     ----------
     rows : pyarrow.Table
-        The rows, grouped by query; rows of one query are in the order of the log.
+        The rows, grouped by query; rows of the same query are in log order.
     positions : int64 array
-        The position of each row: the number of its part and the row within this part, packed into one integer.
+        The position of each row: its part number and its row number within the part, packed into one integer.
     parts : sequence of LogPart
         The parts of the log.
     """
@@ -55,13 +55,13 @@ class SortedRows(NamedTuple):
     parts: Sequence[LogPart]
 
     def locate(self, row: int) -> tuple[str, int]:
-        """Return the file of a row, and its row number in this file."""
+        """Return the file that contains a row, and the row number within the file."""
         number, at = divmod(int(self.positions[row]), 1 << ROW_BITS)
         return self.parts[number].file, self.parts[number].first_row + at
 
 
 class PartitionStream(io.RawIOBase):
-    """A stream to which Arrow writes a partition. Its bytes go to an unnamed temporary file, which is read once."""
+    """A stream that Arrow writes a partition to. The bytes go to an unnamed temporary file, which is read only once."""
 
     def __init__(self, folder: str) -> None:
         super().__init__()
@@ -95,10 +95,10 @@ class PartitionStream(io.RawIOBase):
 
 
 class QueryPartitions:
-    """Partitions of the rows of a log on disk. All rows of a query are in one partition.
+    """Partitions of the rows of a log, on disk. All rows of a query are in the same partition.
 
-    The files are in the folder for temporary files (TMPDIR), and hold the columns that are counted. The files have no
-    names, so they disappear with the process, however it ends.
+    The files are in the folder for temporary files (TMPDIR) and contain the columns that are counted. They have no
+    names, so they disappear when the process ends, however it ends.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class QueryPartitions:
         self._streams: dict[tuple[int, Any], tuple[PartitionStream, Any]] = {}
 
     def add_part(self, number: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Append the rows of a part to their partitions. Several threads may call this at the same time."""
+        """Append the rows of a part to their partitions. Several threads can call this method at the same time."""
         row = 0
         for batch in batches:
             ids = compute_query_ids(batch, self.column)
@@ -138,14 +138,14 @@ class QueryPartitions:
             row += len(ids)
 
     def _open_writer(self, partition: int, schema: pa.Schema) -> Any:
-        """Return the writer of a partition for a schema. The files of a log may have different schemas."""
+        """Return the writer for a partition and schema. The files of a log may have different schemas."""
         if (partition, schema) not in self._streams:
             stream = PartitionStream(tempfile.gettempdir())
             self._streams[partition, schema] = stream, ipc.new_stream(stream, schema)
         return self._streams[partition, schema][1]
 
     def close(self) -> list[QueryPartition]:
-        """Finish writing all partition files; return the partitions that have rows."""
+        """Finish writing all partition files; return the partitions that contain rows."""
         streams: dict[int, list[PartitionStream]] = {}
         for (partition, _), (stream, writer) in self._streams.items():
             writer.close()
@@ -164,7 +164,7 @@ class QueryPartition:
         self._partitions, self._streams = partitions, streams
 
     def read_pieces(self) -> Iterator[SortedRows]:
-        """Yield the rows of the partition as one table, grouped by query. Rows of a query are in the order of the log."""
+        """Yield the rows of the partition as one table, grouped by query. Rows of the same query are in log order."""
         tables = [stream.read_table() for stream in self._streams]
         table = concat_tables(tables).combine_chunks()
         positions = table.column(POSITION_COLUMN).to_numpy()

@@ -1,4 +1,4 @@
-"""Read JSON lines in batches. A file of JSON lines has one JSON object in each line, and may be compressed."""
+"""Read JSON lines in batches. A JSON lines file contains one JSON object per line, and may be compressed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _ROW = re.compile(r"(.*?):? in row (\d+)\s*$", re.DOTALL)
 
 @dataclass(frozen=True)
 class JsonReader:
-    """Reader of one file of JSON lines, which is read from its start to its end and not split into ranges."""
+    """Reads one JSON lines file from start to end, without splitting it into ranges."""
 
     reads_paths: ClassVar[bool] = True
 
@@ -41,7 +41,7 @@ class JsonReader:
         return self.source.file
 
     def read_facts(self) -> FileFacts:
-        """Infer names and types from the first block of lines."""
+        """Infer the names and types of columns from the first block of lines."""
         with convert_errors(self.file):
             for block in self._read_blocks():
                 if block.lstrip().startswith(b"["):
@@ -106,7 +106,7 @@ class JsonReader:
 
     @contextmanager
     def _locate_errors(self, first: int) -> Iterator[None]:
-        """Convert errors of Arrow to errors that name the row of the file.
+        """Convert Arrow errors to errors that give the row within the file.
 
         `first` is the row number of the first row of the block.
         """
@@ -123,7 +123,7 @@ class JsonReader:
 def _build_schema(types: Mapping[tuple[str, ...], pa.DataType]) -> pa.Schema:
     """Return a schema that contains only the values at the paths in `types`.
 
-    A path has one name for a column, and several names for a value in nested objects: `("user", "id")`.
+    The path of a column is a single name. The path of a value in nested objects has several: `("user", "id")`.
     """
     fields: dict[str, dict[tuple[str, ...], pa.DataType]] = {}
     for path, kind in types.items():
@@ -134,7 +134,7 @@ def _build_schema(types: Mapping[tuple[str, ...], pa.DataType]) -> pa.Schema:
 
 
 def _infer_schema(table: pa.Table) -> pa.Schema:
-    """Infer a schema from the first rows. Also recognize times with fractions of a second, which Arrow reads as text."""
+    """Infer a schema from the first rows. Also recognize times with fractional seconds, which Arrow reads as text."""
     return pa.schema([(n, _infer_type(column)) for n, column in zip(table.schema.names, table.columns, strict=True)])
 
 

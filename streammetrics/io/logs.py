@@ -36,14 +36,14 @@ __all__ = ["DEFAULT_NULLS", "Log", "LogError", "LogPart"]
 
 
 def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFile]:
-    """List the files or tables that paths, folders, patterns and URLs name, in a fixed order.
+    """List the files or tables that paths, folders, patterns and URLs refer to, in a fixed order.
 
     Parameters
     ----------
     paths : iterable of path
         The paths, folders, patterns and URLs that the user specified.
     as_text : bool
-        Whether to read files with an unknown suffix as text files; otherwise they are an error.
+        Whether to read files with an unknown suffix as text files; otherwise, they cause an error.
 
     Raises
     ------
@@ -53,8 +53,8 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFi
     sources: list[LogFile] = []
     before: set[str] = set()
     for path in paths:
-        # Within one argument, such as a folder, two links to the same file may be two partitions. So an error is raised
-        # only if two arguments name the same file.
+        # Within one argument, such as a folder, two links to the same file may be two partitions. An error is therefore
+        # raised only if two arguments name the same file.
         path_sources = list(_list_sources(os.fspath(path), as_text))
         for source in path_sources:
             if _real_path(source) in before:
@@ -71,15 +71,15 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFi
 def _real_path(source: LogFile) -> str:
     """Return the path of a file with symbolic links resolved, to find files that are named twice.
 
-    Remote files and tables have no links, so the result is their name.
+    Remote files and tables have no links, so their name is returned.
     """
     return source.file if is_url(source.file) or source.table else os.path.realpath(source.file)
 
 
 def _list_sources(path: str, as_text: bool) -> Iterator[LogFile]:
-    """Yield the files or tables that one argument names.
+    """Yield the files or tables that one argument refers to.
 
-    If a local path such as `delta:table` or `s3://bucket/log` exists, the argument is taken as this path.
+    If a local path such as `delta:table` or `s3://bucket/log` exists, the argument is interpreted as this path.
     """
     kind, colon, _ = path.partition(":")
     if colon and kind in TABLES and not os.path.exists(path):
@@ -103,7 +103,7 @@ def _check_one_format(sources: Sequence[LogFile]) -> None:
             )
 
 
-# The largest number of column names that an error message lists.
+# The maximum number of column names that an error message lists.
 _MAX_LISTED_NAMES = 40
 _FOOTERS_AT_ONCE = 8
 _TEXT_OPTIONS = {"delimiter": "delimiter", "nulls": "nulls", "quotes": "quotes", "names": "columns"}
@@ -111,31 +111,31 @@ _DEFAULT_FORMAT = TextFormat()
 
 
 class Log:
-    """A prediction log: one or many files of one format, which are never read into memory as a whole.
+    """A prediction log: one or more files of the same format, which are never read into memory as a whole.
 
     Parameters
     ----------
     paths : path or sequence of paths
         Files, folders and patterns (`"log/**/*.parquet"`); "-" is standard input, as an Arrow IPC stream, CSV or JSON
         lines. Folders are read recursively; names that start with `.` or `_` are skipped. A folder named like
-        `country=US` in the path of a file adds a column to its rows, unless the file has a column of that name. The
+        `country=US` in the path of a file adds a column to its rows, unless the file has a column with that name. The
         values of such a column are text if it is only a slicing key; otherwise, they become integers if possible. URLs
         of files, folders and patterns, such as `"s3://bucket/log/*.parquet"`, are read by fsspec, with the credentials
         and endpoints that it finds (see its documentation). A folder with a `_delta_log` is a Delta table, and
         `"delta:s3://bucket/table"` names a remote one. `"iceberg:catalog/namespace.table"` or
         `"iceberg:path/v3.metadata.json"` names an Iceberg table, and `"sql:select ..."` a DuckDB query. A single thread
         reads the table or the result of the query. A table is read at the version that was current when the log was
-        opened; a query is run for each pass.
+        opened; a query is run again for each pass.
     delimiter : str, optional
-        The separator of values in text files, one character or several; by default a tab for `.tsv` and a comma for
+        The separator of values in text files, one or more characters; by default a tab for `.tsv` and a comma for
         `.csv`. With `delimiter` or `names`, files with any other suffix, such as `.dat`, are text files.
     nulls : sequence of str
         Spellings of null in text files, if they are not quoted.
     types : mapping of str to str or pyarrow.DataType, optional
-        Types of columns: "string", "int", "float", "bool", "date", "timestamp", or an Arrow alias, such as "uint64".
-        A type applies to every file, whatever its format. By default, columns of Parquet, Arrow and JSON keep the types
-        of the file; in CSV files and partition names, keys are read as text, exactly as spelled, and other numbers as
-        float64.
+        Types of columns: "string", "int", "float", "bool", "date", "timestamp", or an Arrow alias, such as "uint64". A
+        type applies to every file, whatever its format. By default, columns of Parquet, Arrow and JSON files keep their
+        types; in CSV files and partition names, keys are read as text, exactly as spelled, and numbers in other columns
+        as float64.
     quotes : bool
         Whether quotation marks enclose values in CSV and TSV files.
     names : sequence of str, optional
