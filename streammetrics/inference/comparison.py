@@ -261,7 +261,10 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
     __hash__ = None  # type: ignore[assignment]
 
     def table(self) -> Table:
-        """Return a table with a row for each comparison, then a row for each metric and slice of only one side."""
+        """Return a table with a row for each comparison.
+
+        Rows for the metrics and slices that exist on only one side follow.
+        """
         rows = [dict(zip(self.by, c.keys, strict=False)) | c.record() for c in self.values()]
         nothing = dict.fromkeys(COLUMNS, math.nan) | {"better": None, "limited_by": None}
         rows += [

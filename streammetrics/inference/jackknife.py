@@ -420,8 +420,8 @@ def jackknife(
 
     Notes
     -----
-    At nominal 95 %, the coverage of intervals is 94.4 to 95.4 % if users have similar numbers of rows, and 93.2 to 96.0
-    % if the numbers of rows follow a power law (`python -m benchmarks.coverage`). This holds for single numbers and for
+    The coverage of nominal 95 % intervals is 94.4 to 95.4 % if users have similar numbers of rows, and 93.2 to 96.0 %
+    if these numbers follow a power law (`python -m benchmarks.coverage`). This holds for single numbers and for
     differences. If there are a few heavy users, most intervals for single numbers that miss the truth miss it on the
     same side: a sample without the heaviest users has a different value, and an error that is too small. For 10,000
     cells, the function takes 5 microseconds per cell.

@@ -297,8 +297,8 @@ def _read_arms(state: State) -> list[Any]:
 def _read_sample(state: State) -> tuple[float, dict[Any, float], int]:
     """Return how the users of a sample are split between the arms.
 
-    The result contains the share of all users that are in the sample, the number of sampled users who are in this arm
-    only (for each arm), and the number of sampled users in more than one arm.
+    The result contains the share of all users that are in the sample; for each arm, the number of sampled users who are
+    in no other arm; and the number of sampled users in more than one arm.
     """
     cells: Sequence[Any] = list(state.iterate_cells())
     share, hashes = hashes_at_one_level(cells)

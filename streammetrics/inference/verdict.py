@@ -488,8 +488,7 @@ def _estimate_remaining(
             continue
         limit = (one.margin or 0.0) * (-1.0 if one.better == "high" else 1.0)
         distance, slack = one.change.value - limit, one.slack[0] if one.change.value > limit else one.slack[1]
-        # If the certified bounds alone leave the metric undecided, more users do not help, because the bounds would
-        # stay equally wide.
+        # If the certified bounds alone leave the metric undecided, more users do not help: the bounds stay as wide.
         if abs(distance) <= slack:
             needed = math.inf
             continue

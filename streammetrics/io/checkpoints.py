@@ -26,8 +26,8 @@ __all__ = ["CheckpointFile", "CountedParts"]
 OVERHEAD_RATIO = 20
 """Writing checkpoints takes at most 1 / OVERHEAD_RATIO of the time of a pass, which is 5 %."""
 
-# Largest size of a decompressed checkpoint, in bytes. The limit keeps a malicious file in place of the checkpoint from
-# filling the memory.
+# Largest size of a decompressed checkpoint, in bytes. The limit protects against a malicious file that would exhaust
+# the memory when it is loaded.
 MAX_BYTES = 8 << 30
 
 _NEW_CHECKPOINT_HINT = "use another file for the checkpoint, or delete this file to start again"

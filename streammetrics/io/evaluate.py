@@ -238,7 +238,7 @@ def _count_parts(
 
     Ranking metrics need all rows of a query together. If the rows of a query turn out not to be adjacent, a second pass
     sorts them. `size` is the size of the log in bytes, or None if the log can be read only once or has no fixed order.
-    In the latter case, the rows are sorted by query in the first pass. `watch` is called repeatedly with the progress.
+    If it is None, the rows are sorted by query in the first pass. `watch` is called repeatedly with the progress.
     """
     if query is not None and size is None:
         return _sort_and_count(QueryPartitions(query, parts, count_partitions(None)), metrics, threads, watch)
