@@ -1,7 +1,7 @@
-"""Standard errors that several metrics use.
+"""Standard errors shared by several metrics.
 
 They are standard errors of means over units (such as rows, queries or groups), of functions of such means, and of
-functions of counts of rows.
+functions of row counts.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def delta(
     spread : MeanEstimates
         The means and their covariances.
     gradient : function
-        A function that takes the means, and returns the derivative of the value with respect to each of them.
+        A function that takes the means and returns the derivative of the value with respect to each of them.
     scale, within, assumption
         As in `Estimate`.
     method : {"delta", "wilson"}
@@ -67,13 +67,13 @@ def delta(
         the delta method.
     """
     size = np.asarray(spread.effective_size, np.float64)
-    # Values that are not finite get no interval, so numpy's warnings about them would not be useful.
+    # Values that are not finite get no interval, so numpy's warnings about them are not useful.
     with np.errstate(all="ignore"):
         variance = spread.variance(gradient(*(np.asarray(m, np.float64) for m in spread.means)))
         if method != "wilson":
             return Estimate(value, np.sqrt(variance), scale, method, assumption, size - 1, within=within)
-        # The sample size n follows from the binomial variance p * (1 - p) / n. `variance` contains the factor n / (n -
-        # 1), a correction for small samples, which is removed first.
+        # The sample size n follows from the binomial variance p * (1 - p) / n. First remove the small-sample correction
+        # n / (n - 1) from `variance`.
         plain = variance * (1 - 1 / size)
         positive = np.where(plain > 0, value * (1 - value) / plain, size)
         degrees = None if spread.count is None else _degrees_of_weights(spread.count, size)
@@ -85,8 +85,8 @@ def _degrees_of_weights(count: Any, effective_size: Floats) -> Floats:
     """Return the degrees of freedom of the variance of a weighted proportion.
 
     The variance is a sum of squared weights, so its precision depends on the fourth powers of the weights, which the
-    state does not contain. The degrees of freedom are therefore approximated by the effective size divided by 2 * v.
-    Here v is count / effective size - 1, the squared coefficient of variation of the weights. In simulations with
+    state does not contain. The degrees of freedom are therefore approximated by the effective size divided by 2 * v,
+    where v = count / effective size - 1 is the squared coefficient of variation of the weights. In simulations with
     lognormal weights (`python -m benchmarks.coverage --only small`), this gives intervals of the right width. With
     equal weights, the variance follows from the proportion, and the degrees of freedom are infinite.
     """
@@ -110,7 +110,7 @@ def share(denominator: Any, value: Any, method: str) -> Estimate:
 
 
 def from_shares(value: Any, cells: Sequence[Any], each: Sequence[tuple[Any, Any]], scale: str) -> Estimate:
-    """Return a quotient with its standard error; numerator and denominator are weighted sums of counts of rows.
+    """Return a quotient of two weighted sums of row counts, with its standard error.
 
     Parameters
     ----------
@@ -148,8 +148,8 @@ def from_counts(value: float, counts: Any, influence: Any, scale: str) -> Estima
     counts : int64 array
         The number of rows in each cell.
     influence : float64 array of the same shape
-        The influence of one row of each cell on the value, times the number of rows. The mean of the influence over rows
-        is 0.
+        For each cell, the influence of one row on the value, times the total number of rows. The mean of the influence
+        over rows is 0.
     scale : str
         As in `Estimate`.
     """
@@ -169,15 +169,15 @@ def of_moments(
 ) -> Estimate:
     """Return the value of a function of column means, with its standard error by the delta method.
 
-    If the setting `squares` of the metric is off, the result contains the reason why there is no standard error. See
-    `delta` for the parameters.
+    If the metric's `squares` setting is off, the result contains the reason why there is no standard error. See `delta`
+    for the parameters.
     """
     if spread is None or not metric.settings["squares"]:
         why = f"{metric.name} keeps no squares: give squares=True, or Sharded(..., unit=)"
         return Estimate(value, reason=why if state.excess is None else WEIGHTED)
     scale = about_of(metric).interval_scale
-    # On the scale "log" the value has to be positive, but a ratio of totals can be negative. In that case the interval is
-    # computed for the value itself ("natural").
+    # On the "log" scale, the value must be positive, but a ratio of totals can be negative. In that case the interval
+    # is computed for the value itself ("natural").
     if scale == "log" and not value > 0:
         scale = "natural"
     return delta(value, spread, gradient, scale, about_of(metric).interval_methods[0], within)

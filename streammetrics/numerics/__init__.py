@@ -1,4 +1,4 @@
-"""The foundation of the other packages: exact and reproducible arithmetic, settings, and keys of slices.
+"""The foundation of the other packages: exact and reproducible arithmetic, settings and slice keys.
 
 It depends only on numpy.
 """

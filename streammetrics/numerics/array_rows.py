@@ -1,6 +1,6 @@
 """Select, copy and sum the rows of arrays.
 
-To copy rows, each row is moved as a single item, because indexing an array with several axes takes ten times as long.
+Each row is copied as a single item, because indexing an array with several axes takes ten times as long.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Array = NDArray[Any]
 
 
 def exclusive_cumsum(values: Any) -> NDArray[np.int64]:
-    """Return the sum of all values before each value, and one more element at the end: the sum of all values."""
+    """Return, for each value, the sum of the values before it, followed by the sum of all values."""
     run = np.zeros(len(values) + 1, np.int64)
     np.cumsum(values, out=run[1:])
     return run
 
 
 def put_rows(array: Array, at: NDArray[Any], rows: Array) -> None:
-    """Write rows to distinct indices along the first axis of a contiguous array.
+    """Write rows at distinct indices along the first axis of a contiguous array.
 
     Parameters
     ----------
@@ -61,5 +61,6 @@ def row_sums(values: Array) -> Array:
 
 
 def sum_columns(columns: Sequence[Array]) -> Array:
-    """Return the elementwise sum of columns, added from first to last, so that it is the same on every machine."""
+    """Return the elementwise sum of columns, added from first to last so that the result is the same on every
+    machine."""
     return np.asarray(sum(columns[1:], columns[0]))

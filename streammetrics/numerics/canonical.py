@@ -1,4 +1,4 @@
-"""Canonical JSON, in which equal values have equal text. Headers and digests of states need this."""
+"""Canonical JSON, in which equal values have equal text. It is used for the headers and digests of states."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ __all__ = ["canonical_json"]
 
 
 def canonical_json(value: Any) -> str:
-    """Return the canonical JSON text of a value, which has sorted keys, no spaces, and only ASCII characters."""
+    """Return the canonical JSON text of a value, with sorted keys, no spaces and only ASCII characters."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)

@@ -38,18 +38,18 @@ def _dominated_sums(values: Ints, x: Ints, y: Ints) -> Ints:
     n, out = len(x), np.zeros(len(x), np.int64)
     at, place = np.arange(n), np.arange(n)
     for bit in reversed(range(int(y.max(initial=0)).bit_length())):
-        # For each cell whose current bit is 1, add the values of those cells in its group that have the bit 0 and a
-        # smaller x.
+        # For each cell whose current bit is 1, add the values of those cells in its group whose current bit is 0 and
+        # whose x is smaller.
         head, up = y[at] >> (bit + 1), (y[at] >> bit & 1).astype(bool)
         run = exclusive_cumsum(np.where(up, 0, values[at]))
         group = _find_run_starts(place, head[1:] != head[:-1])
         column = np.maximum(group, _find_run_starts(place, x[at][1:] != x[at][:-1]))
         out[at] += np.where(up, run[column] - run[group], 0)
-        # Form the groups of the next pass: in each group, move the cells with the bit 0 before those with the bit 1.
-        # Cells with equal bits keep their order.
+        # Form the groups of the next pass: in each group, move the cells whose current bit is 0 before those whose bit
+        # is 1. Cells with equal bits keep their order.
         zeros = exclusive_cumsum((~up).astype(np.int64))
         ends = np.append(np.flatnonzero(group == place)[1:], n)
-        # For each cell, `lower` is the number of cells with the bit 0 in its group, and `earlier` is the number of
+        # For each cell, `lower` is the number of cells in its group whose bit is 0, and `earlier` is the number of
         # these cells that precede it.
         lower = np.repeat(zeros[ends], np.diff(ends, prepend=0)) - zeros[group]
         earlier = zeros[:-1] - zeros[group]
@@ -63,7 +63,7 @@ def _dominated_sums(values: Ints, x: Ints, y: Ints) -> Ints:
 def _find_run_starts(place: Ints, fresh: NDArray[np.bool_]) -> Ints:
     """Return, for each position, the start of the run that contains it.
 
-    `place` has the positions 0, 1, 2, ... Element i of `fresh` says whether a new run starts at position i + 1.
+    `place` contains the positions 0, 1, 2, ... Element i of `fresh` says whether a new run starts at position i + 1.
     """
     first = np.zeros(len(place), np.int64)
     first[1:][fresh] = place[1:][fresh]

@@ -1,4 +1,4 @@
-"""Double-double arithmetic on arrays: each number is the sum of two float64 numbers and has 106 bits.
+"""Double-double arithmetic on arrays: each number is the sum of two float64 numbers, for 106 bits of precision.
 
 The library uses it to divide long integers. In nearly all cases, the quotient is precise enough to be rounded correctly to
 float64. Sums and products use the error-free transformations of Knuth (1969) and Dekker (1971), without fused
@@ -37,7 +37,7 @@ class DoubleDouble(NamedTuple):
 
     @classmethod
     def from_ints(cls, whole: Any) -> DoubleDouble:
-        """Convert integers of at most 62 bits, without error."""
+        """Convert integers of at most 62 bits exactly."""
         high = np.asarray(whole >> 31, np.float64) * 2.0**31
         return cls(*_two_sum(high, np.asarray(whole & 0x7FFFFFFF, np.float64)))
 
@@ -56,8 +56,7 @@ class DoubleDouble(NamedTuple):
     def __truediv__(self, other: DoubleDouble) -> DoubleDouble:
         first = self.high / other.high
         whole, rest = two_product(first, other.high)
-        # Compute the remainder that the rounded quotient leaves, divide it by `other` as well, and add the result as a
-        # correction.
+        # Compute the remainder of the rounded quotient, divide it by `other` too, and add the result as a correction.
         rest = (((self.high - whole) - rest) + self.low) - first * other.low
         return DoubleDouble(*_fast_two_sum(first, rest / other.high))
 

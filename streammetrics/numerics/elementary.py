@@ -1,9 +1,9 @@
 """Logarithm, exponential and related functions, with the same bits on every machine.
 
-The functions of libm and numpy give different last bits on different processors. The functions here use only + - * / and
-integer operations on the bits of a float64, whose results IEEE 754 defines exactly. Python calls these functions with
-float64 scalars and arrays, and the numba kernels compile and inline the same source. The functions have no branches, so
-that loops can be vectorised. They cause no warnings about integer overflow, and do not import numba.
+The functions of libm and numpy give different last bits on different processors. The functions here use only + - * /,
+whose results IEEE 754 defines exactly, and integer operations on the bits of a float64. Python calls these functions
+with float64 scalars and arrays, and the numba kernels compile and inline the same source. The functions have no
+branches, so that loops can be vectorised. They cause no warnings about integer overflow, and do not import numba.
 """
 
 from __future__ import annotations

@@ -36,10 +36,11 @@ class OutputMetric(Metric[S, Any]):
     Parameters
     ----------
     num_outputs : int, optional
-        The number of columns of targets and of predictions, which are then matrices; by default each is a single column.
+        The number of columns in the targets and in the predictions, which must then be matrices. By default, each is a
+        single column.
     multioutput : {"uniform_average", "raw_values"}
-        How the values of several outputs are combined. "uniform_average": their mean, which is rounded only once.
-        "raw_values": an array with one value for each output.
+        How to combine the values of several outputs. "uniform_average": their mean, rounded only once. "raw_values": an
+        array with one value for each output.
     """
 
     about = About(best="low")
@@ -62,13 +63,14 @@ class OutputMetric(Metric[S, Any]):
         Raises
         ------
         InvalidInputError
-            A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in size, or lengths differ. The
-            message names the column, the first bad row and the number of bad rows. Nothing was counted.
+            A value is not finite, a nonzero value is not between 2**-400 and 2**400 in absolute value, or the columns
+            differ in length. The message names the column, the first bad row and the number of bad rows. Nothing was
+            counted.
         """
         return super().update(y_true, y_pred, **columns)
 
     def of(self, state: Any, output: int = 0) -> Limits | Quotient | float | None:
-        """Return the value of one output before it is rounded; None or NaN where it is undefined."""
+        """Return the unrounded value of one output; None or NaN if it is undefined."""
         raise NotImplementedError(f"{type(self).__name__} does not define of(); override of() to return the value")
 
     def read(self, state: S, output: int = 0) -> Reading:
@@ -98,14 +100,14 @@ class OfOutput(OwnReading):
 
 
 class ExactOutput(OfOutput):
-    """Value and bounds of one output whose value is exact; the bounds allow only for the rounding of weights."""
+    """The exact value of one output; the bounds allow only for the rounding of weights."""
 
     def _bounds(self) -> tuple[Any, Any]:
         return widen_for_rounding(self.value, self.state)
 
 
 class Outputs(Reading):
-    """The mean of the values of several outputs, or an array of these values, with bounds.
+    """The mean of the values of several outputs, or an array of the values, with bounds.
 
     The mean is computed before rounding. The values are exact, so the bounds allow only for the rounding of weights.
     """

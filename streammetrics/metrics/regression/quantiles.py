@@ -1,4 +1,4 @@
-"""Quantiles of errors: absolute and signed errors, the median, the largest error."""
+"""Quantiles of absolute and signed errors, including the median and the maximum."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
     Parameters
     ----------
     q : float
-        The level of the quantile, in [0, 1]: at 0.9, the absolute errors of nine rows in ten do not exceed the value.
+        The level of the quantile, in [0, 1]: at 0.9, nine absolute errors in ten do not exceed the value.
     bits : int
         The resolution: the histogram has up to 2**(bits + 6) buckets, and no bucket is wider than 2**-bits times the
         values in it.
@@ -80,7 +80,7 @@ class ResidualQuantile(ErrorQuantile, tag="residual_quantile"):
     Parameters
     ----------
     q : float
-        The level of the quantile, in [0, 1]: the errors of nine rows in ten lie between the quantiles at 0.05 and 0.95.
+        The level of the quantile, in [0, 1]: nine errors in ten lie between the quantiles at 0.05 and 0.95.
 
     Notes
     -----

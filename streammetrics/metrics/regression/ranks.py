@@ -1,4 +1,4 @@
-"""Rank correlations of two numbers, and the share of pairs of rows that predictions put in the right order.
+"""Rank correlations of two columns, and the share of pairs of rows that the predictions put in the right order.
 
 All are computed from one `JointHistogram`, a table that counts rows by target and prediction. For up to `limit` rows,
 the table is exact. With more rows, it counts them in buckets, and the bounds allow for any order of the rows within a
@@ -51,8 +51,8 @@ def variance(pairs: Pairs, side: int) -> tuple[int, int, int]:
 def _most_within_buckets(pairs: Pairs, masses: Array) -> Array:
     """Return, for each bucket, how much larger the sum of squared ranks can be if the values in the bucket differ.
 
-    For a bucket of n rows, the increase is at most n * (n**2 - 1) / 3, since `ranks` returns twice the ranks. The
-    result is rounded up.
+    For a bucket of n rows, the increase is at most n * (n**2 - 1) / 3, since `ranks` returns doubled ranks. The result
+    is rounded up.
     """
     # If rows have weights below 1, a bucket has more rows than its total weight n, and the bound is n**3 / 3.
     cubes = masses**3 - (0 if pairs.weighted else masses)
@@ -79,9 +79,8 @@ def covariance(pairs: Pairs) -> tuple[int, int]:
 def _sorted_within(own: Array, other: Array, cells: Array, near: Array) -> int:
     """Return the largest possible sum over rows of (rank within a bucket) * (bucket rank in the other column).
 
-    A cell is a pair of buckets, one of each column. For each cell, `own` and `other` are the numbers of its buckets in
-    the first and in the other column, and `cells` is its number of rows. `near` contains the rank of each bucket of the
-    other column.
+    A cell is a pair of buckets, one from each column. For each cell, `own` and `other` are the indices of its two
+    buckets, and `cells` is its row count. `near` contains the rank of each bucket in the other column.
     """
     # The sum is largest if the rows within each bucket have the same order as in the other column, so sort them by that
     # column. The ranks within a bucket are doubled and centred at 0, as in `ranks`.
@@ -100,8 +99,8 @@ def _total(numbers: Array) -> int:
     return int(sum(numbers.tolist()))
 
 
-# Rounded weights change a value by at most this many times the relative rounding error of a weight: 2 for the numerator, 2
-# for each of the two factors of the denominator, and a margin of 2.
+# Rounding the weights changes a value by at most this many times the relative rounding error of a weight: 2 for the
+# numerator, 2 for each of the two factors of the denominator, and a margin of 2.
 SLIPS = 8
 NO_PAIRS = "the weights amount to fewer than two rows, so there are no pairs"
 
@@ -118,7 +117,7 @@ class RankMetric(Metric[JointHistogram, float]):
         The number of rows up to which the value is exact. Beyond it, all rows are counted in buckets of targets and of
         predictions.
     memory_limit : int
-        The maximum size of rows and buckets in bytes (4 GiB by default). An update that would exceed it raises
+        The maximum memory for rows and buckets, in bytes (4 GiB by default). An update that would exceed it raises
         MemoryLimitError and counts nothing.
     """
 
@@ -157,9 +156,9 @@ class RankMetric(Metric[JointHistogram, float]):
         Raises
         ------
         InvalidInputError
-            A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in absolute value, or the
-            columns differ in length. The message names the column, the first bad row and the number of bad rows.
-            Nothing was counted.
+            A value is not finite, a nonzero value is not between 2**-400 and 2**400 in absolute value, or the columns
+            differ in length. The message names the column, the first bad row and the number of bad rows. Nothing was
+            counted.
         MemoryLimitError
             The buckets would need more than `memory_limit` bytes; nothing was counted.
         """
@@ -204,7 +203,7 @@ class OfPairs(OwnReading):
 
 
 def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimate: Fraction | None = None) -> Limits:
-    """Return top / sqrt(s) with bounds, where s is unknown: it is between `low` and `high`, and `here` is its estimate.
+    """Return top / sqrt(s) with bounds, where s is estimated by `here` and lies between `low` and `high`.
 
     The true numerator lies between `top` - `unknown` and `top` + `unknown`. The value is computed from `estimate` rather
     than `top`, unless `estimate` is None.
@@ -214,25 +213,25 @@ def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimat
         found = Limits.root(Fraction(number * number) / square) if square else Limits(*[Fraction(2 * bool(number))] * 3)
         return -found if number < 0 else found
 
-    # The smallest quotient has the smallest numerator. If it is negative, divide it by the root of the smallest square;
-    # if it is positive, by the root of the largest. For the largest quotient, do the opposite.
+    # The smallest quotient has the smallest numerator. If the numerator is negative, divide it by the root of the
+    # smallest square; if it is positive, by the root of the largest. For the largest quotient, do the opposite.
     least, most = top - unknown, top + unknown
     value = root(top if estimate is None else estimate, here or high).value
     return Limits(root(least, low if least < 0 else high).low, value, root(most, high if most < 0 else low).high)
 
 
 class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
-    """Spearman's rank correlation: how well a monotone relation describes targets and predictions, in [-1, 1].
+    """Spearman's rank correlation: how close the relation of targets and predictions is to monotone, in [-1, 1].
 
-    Formula: Pearson's correlation of the ranks of y and p, where equal numbers have the mean of their ranks.
+    Formula: Pearson's correlation of the ranks of y and p, where equal values share their mean rank.
 
     Notes
     -----
     The bounds assume the best and the worst order of the rows within each bucket of targets and of predictions. The value
-    is exact as long as each bucket contains only one value. The widths of buckets adapt to the data, wherever the numbers
-    lie: with `bits=7`, the bounds are within about 0.01 of the value, while the true error is less than 0.001. A row of
-    weight k counts as k equal rows. The state takes 64 bytes a row up to `limit`, and beyond it 16 bytes for each pair
-    of a target bucket and a prediction bucket that contains rows. A row takes about 100 ns. The definition is that of
+    is exact as long as each bucket contains only one value. Bucket widths adapt to the range of the data: with
+    `bits=7`, the bounds are within about 0.01 of the value, while the true error is less than 0.001. A row of weight k
+    counts as k equal rows. The state takes 64 bytes per row up to `limit`, and beyond it 16 bytes for each pair of a
+    target bucket and a prediction bucket that contains rows. A row takes about 100 ns. The definition is that of
     scipy's `spearmanr`. The value is undefined if all targets or all predictions are equal.
 
     Examples
@@ -263,7 +262,7 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
     Parameters
     ----------
     variant : {"b", "a", "c"}
-        The denominator: "b" corrects for ties, "a" does not, and "c" is for tables that are not square.
+        The denominator: "b" corrects for ties, "a" does not, and "c" is for non-square tables.
 
     Notes
     -----
@@ -304,7 +303,7 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
         if x[2] <= 0 or y[2] <= 0:
             return None
         if self.variant == "b":
-            # Numbers of pairs can be negative in a state that was decoded from manipulated bytes, so replace them with 0.
+            # Pair counts can be negative in a state decoded from manipulated bytes; replace negative counts with 0.
             least = max(x[0], 0) * max(y[0], 0)
             return quotient(top, least, least, x[2] * y[2], pairs.undetermined_pairs, likely)
         m = max(min(pairs.distinct_values()), 2)
@@ -325,14 +324,14 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
 
 
 class UnresolvedPairs(NamedTuple):
-    """Estimated numbers of pairs with each outcome, among the pairs of rows whose order is unknown.
+    """Estimated pair counts by outcome, among the pairs of rows whose order is unknown.
 
     The order of two rows is unknown if they share a bucket.
 
     Parameters
     ----------
     alike, opposite : Fraction
-        Pairs that targets and predictions put in the same order, and in opposite orders.
+        Pairs in the same order by target and prediction, and pairs in opposite orders.
     equal : Fraction
         Pairs of equal targets and equal predictions.
     """
@@ -390,9 +389,9 @@ class XAUC(RankMetric, tag="xauc"):
 
     def of(self, pairs: Pairs) -> Limits | None:
         both, certain, sure = pairs.tied_pairs[2], pairs.concordant, bool(pairs.sure.all())
-        # If each cell of the table contains a single target and a single prediction, pairs of rows in one cell are equal
-        # in both numbers. Otherwise their order is unknown, like the order of pairs in one bucket of targets or of
-        # predictions.
+        # If each cell of the table contains a single target and a single prediction, pairs of rows in one cell are
+        # equal in both columns. Otherwise their order is unknown, like the order of pairs in one bucket of targets or
+        # of predictions.
         equal = max(both - pairs.self_pairs, 0)
         low = certain + (equal if sure else 0)
         high = low + pairs.half_tied_pairs + (0 if sure else both - pairs.min_self_pairs)
@@ -444,7 +443,7 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
 
     def of(self, pairs: Pairs) -> Limits | None:
         whole, unknown = pairs.total * pairs.total, pairs.undetermined_pairs
-        # In the worst case, all pairs of unknown order are discordant; in the best case, none of them is.
+        # In the worst case, all pairs of unknown order are discordant; in the best case, none are.
         if self.pairs == "all":
             right = whole - pairs.self_pairs - pairs.discordant
             value = right - estimate_unresolved(pairs).opposite

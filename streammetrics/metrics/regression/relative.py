@@ -1,4 +1,4 @@
-"""Relative errors of predicted numbers: percentage errors and errors of logarithms."""
+"""Relative errors of numeric predictions: percentage errors and logarithmic errors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class MAPE(SummedLoss, tag="mape"):
     Parameters
     ----------
     zero : {"skip", "epsilon"}
-        How targets of 0 count. "skip": they are left out, and `explain()["skipped"]` gives their number. "epsilon": the
+        How to treat targets of 0. "skip": leave them out; `explain()["skipped"]` gives their number. "epsilon": the
         denominator is 2**-52, as in scikit-learn's `mean_absolute_percentage_error`.
     percent : bool
         Whether the value is in percent: 100 times the fraction.
@@ -79,7 +79,7 @@ class MAPE(SummedLoss, tag="mape"):
 
 
 class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
-    """Mean relative error with its sign, or mean percentage error: above 0 if predictions are too large on average.
+    """Signed mean relative error (mean percentage error): positive if predictions are too high on average.
 
     Formula: weighted mean of (p - y) / |y| over the rows whose target is not 0. Without the sign, this is MAPE.
 
@@ -91,7 +91,7 @@ class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
     Notes
     -----
     Targets of 0 are left out, and `explain()["skipped"]` gives their number. Terms are computed in float64, and their
-    sum is exact. The value is undefined without rows, and if all targets are 0.
+    sum is exact. The value is undefined if there are no rows, or if all targets are 0.
 
     Examples
     --------
@@ -130,8 +130,8 @@ class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
 
     Notes
     -----
-    The value is exact, except that the error of one row is rounded. The value is undefined without rows, and if all
-    targets are 0.
+    The value is exact, except that the error of one row is rounded. The value is undefined if there are no rows, or if
+    all targets are 0.
 
     Examples
     --------
@@ -162,7 +162,7 @@ class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
 class SMAPE(SummedLoss, tag="smape"):
     """Symmetric mean absolute percentage error: errors relative to the mean of |y| and |p|, in [0, 2] or in percent.
 
-    Formula: weighted mean of 2 * |p - y| / (|y| + |p|), which is 0 if both are 0.
+    Formula: weighted mean of 2 * |p - y| / (|y| + |p|). The term of a row is 0 if y and p are both 0.
 
     Parameters
     ----------
@@ -208,8 +208,8 @@ class WMAPE(SummedLoss, tag="wmape"):
 
     Notes
     -----
-    The definition is that of torchmetrics' `WeightedMeanAbsolutePercentageError`. The value is undefined without rows,
-    and if all targets are 0.
+    The definition is that of torchmetrics' `WeightedMeanAbsolutePercentageError`. The value is undefined if there are
+    no rows, or if all targets are 0.
 
     Examples
     --------
@@ -268,7 +268,7 @@ class MSLE(SummedLoss, tag="msle"):
 
 
 class RMSLE(MSLE, tag="rmsle"):
-    """Root mean squared logarithmic error: the square root of MSLE, for numbers above -1.
+    """Root mean squared logarithmic error: the square root of MSLE, for targets and predictions above -1.
 
     Formula: sqrt(sum(w * (log(1 + p) - log(1 + y))**2) / sum(w)), for weights w, predictions p and targets y. Some
     texts omit the square; that formula is meaningless.

@@ -1,4 +1,4 @@
-"""Correlations of several columns of numbers."""
+"""Correlations between several numeric columns."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class CorrelationMatrix(Metric[ColumnProducts, NDArray[Any]], tag="correlation_m
     Notes
     -----
     The square of each correlation is an exact fraction, and its root is rounded once. For c columns, the state takes
-    270 * c * (c + 3) bytes, and a row takes about 3 * c * (c + 3) ns. The definition is that of numpy's `corrcoef` of
-    the transpose, and of pandas' `DataFrame.corr`. If all values of a column are equal, its row and its column of the
-    matrix are NaN.
+    270 * c * (c + 3) bytes, and a row takes about 3 * c * (c + 3) ns. The definition is that of pandas'
+    `DataFrame.corr`, and of numpy's `corrcoef` with `rowvar=False`. If all values of a column are equal, its row and
+    column in the matrix are NaN.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The number of distinct keys, and of keys that occur in two data sets, estimated from a sample of the keys."""
+"""Estimates, from a sample of the keys, of the number of distinct keys and of keys shared by two data sets."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         halved. The relative standard error is therefore between 1 / sqrt(limit) and 1.4 / sqrt(limit): 0.4 to 0.55 % at
         65,536. Below the limit, the count is exact.
     missing : {"raise", "skip"}
-        Whether a row without a key raises an error, or is left out and counted.
+        Whether a row without a key raises an error or is skipped. Skipped rows are counted.
     missing_values : tuple of int, str or bytes
         Further values that stand for a missing key, such as 0.
 
@@ -107,7 +107,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         -------
         Interval
             The interval of the number of shared keys. The sample that keeps the larger share of hash values is first
-            reduced to the smaller share. If both samples contain all keys, the interval has no width.
+            reduced to the smaller share. If both samples contain all keys, the interval has zero width.
 
         Raises
         ------

@@ -19,7 +19,7 @@ __all__ = ["KeyFrequency"]
 class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     """Key frequency: the number of rows that have a given key, in constant memory and never underestimated.
 
-    Formula: the smallest of the counters of the key in a count-min sketch.
+    Formula: the smallest of the key's counters in a count-min sketch.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     depth : int
         The number of tables.
     missing : {"raise", "skip"}
-        Whether a row without a key raises an error, or is left out and counted.
+        Whether a row without a key raises an error or is skipped. Skipped rows are counted.
     missing_values : tuple of int, str or bytes
         Further values that stand for a missing key, such as 0.
 
@@ -38,9 +38,9 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     -----
     All metrics that differ only in `key` share one sketch. The sketch is linear, so the order of rows does not matter, and
     the count of any key can be read later: ``KeyFrequency("new").of(state)``. The certified bounds are 0 and the value.
-    With probability 1 - exp(-depth), the value is too large by at most the number of all rows times e / 2**bits, which
-    `explain()` gives as "expected_excess". If there are few enough keys to count each of them, use `HeavyHitters`, which
-    is exact.
+    With probability 1 - exp(-depth), the value is too large by at most the total number of rows times e / 2**bits;
+    `explain()` gives this bound as "expected_excess". If there are few enough keys to count each of them, use
+    `HeavyHitters`, which is exact.
 
     The state takes up to 1 MiB at 16 bits and 4 tables, less for few keys; a row takes about 0.5 us. Source: Cormode and
     Muthukrishnan (2005). The value is 0 without rows.

@@ -1,4 +1,4 @@
-"""The number of rows whose value lies in each bin, for given edges of the bins."""
+"""The number of rows whose value lies in each bin, for given bin edges."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Histogram"]
 
 
 class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
-    """Histogram: the total weight of the rows whose value lies in each bin, for given edges of the bins.
+    """Histogram: the total weight of the rows whose value lies in each bin, for given bin edges.
 
     Formula: the sum of w over edges[i] <= v < edges[i + 1]. The last bin includes its upper edge.
 
     Parameters
     ----------
     edges : tuple of float
-        The edges of the bins in ascending order: one more edge than bins.
+        The bin edges in ascending order; n + 1 edges define n bins.
     density : bool
         Whether the weight of each bin is divided by the weight of all bins and by the width of the bin, so that the total
         area is 1.

@@ -1,4 +1,4 @@
-"""Metrics of one column of keys, such as campaigns or countries: most frequent keys, entropy, share of unique keys."""
+"""Metrics of a column of keys (such as campaigns): the most frequent keys, the entropy, the share of unique keys."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class CountedKeys(Metric[KeyCounts, Any]):
     Parameters
     ----------
     limit : int
-        The maximum number of different keys over all slices. An update beyond it raises MemoryLimitError and counts
+        The maximum number of distinct keys across all slices. An update beyond it raises MemoryLimitError and counts
         nothing.
     missing : {"raise", "skip"}
-        Whether a row without a key raises an error, or is left out and counted.
+        Whether a row without a key raises an error or is skipped. Skipped rows are counted.
     missing_values : tuple of int, str or bytes
         Further values that stand for a missing key, such as 0.
     """
@@ -61,10 +61,10 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
 
     Notes
     -----
-    The value is a dict of weights by key, in descending order of weight. It is exact, because the state counts every
+    The value is a dict from key to weight, in descending order of weight. It is exact, because the state counts every
     key: an update that exceeds `limit` keys raises an error. (Sketches with a fixed number of candidates, such as
     space-saving, depend on the order of rows.) For a key that is known in advance, `KeyFrequency` takes constant
-    memory, however many keys there are. The value is empty without rows.
+    memory, however many keys there are. The value is empty if there are no rows.
 
     Examples
     --------
@@ -157,9 +157,9 @@ class Entropy(CountedKeys, tag="entropy"):
 
 
 class UniqueShare(CountedKeys, tag="unique_share"):
-    """Unique share: the share of rows whose key no other row has; 1 for a column that identifies rows.
+    """Unique share: the share of rows whose key occurs in no other row; 1 if each row has its own key.
 
-    Formula: (number of keys with weight 1) / sum(w), for weights w of rows.
+    Formula: (number of keys with weight 1) / sum(w), for row weights w.
 
     Notes
     -----
@@ -196,6 +196,7 @@ class OfUnique(OwnReading):
         if not off or not state.total:
             low, high = widen_for_rounding(self.value, state)
             return low, high
-        # A key is unique if its weight is 1. Weights are rounded, so a key with a weight close to 1 may be unique or not.
+        # A key is unique if its weight is 1. Weights are rounded, so a key whose weight is close to 1 may or may not be
+        # unique.
         near = sum(abs(mass - state.unit) <= off * state.unit for mass in state.masses)
         return 0.0, min(to_float(near * state.unit, state.total) * (1 + 4 * float(off)), 1.0)

@@ -27,7 +27,7 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     Parameters
     ----------
     q : float
-        The probability of the quantile, in [0, 1]; 0.5 is the median. It is read as a decimal number: 0.1 is exactly 1/10.
+        The level of the quantile, in [0, 1]; 0.5 is the median. It is treated as a decimal number: 0.1 is exactly 1/10.
     bits : int
         The resolution: the histogram has up to 2**(bits + 6) buckets, and no bucket is wider than 2**-bits times the
         values in it.
@@ -39,7 +39,7 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
     to the data: with `bits=7` and for q from 0.001 to 0.999, the error is at most about 0.001 standard deviations
     (0.002 for a million rows with heavy tails).
 
-    A row takes about 2 ns. The state takes at most 16 bytes a bucket; updates need 3 MiB, and 8 bytes per row of the
+    A row takes about 2 ns. The state takes at most 16 bytes per bucket; updates need 3 MiB plus 8 bytes per row of the
     largest batch. The definition is that of numpy's `quantile(method="averaged_inverted_cdf")`. The value is undefined
     without rows.
 

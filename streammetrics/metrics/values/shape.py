@@ -1,4 +1,4 @@
-"""The shape of a distribution: standard deviation, skewness, kurtosis, from exact sums of powers."""
+"""The shape of a distribution: standard deviation, skewness and kurtosis, computed from exact sums of powers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class StandardDeviation(Variance, tag="standard_deviation"):
     Notes
     -----
     The value is computed from exact sums of values and squares, and rounded once. The state is the same as for `Variance`,
-    and takes 1.1 kB; a row takes about 3 ns. The definition is that of numpy's `std`. The value is undefined if the total
-    weight is not above `ddof`.
+    and takes 1.1 kB; a row takes about 3 ns. The definition is that of numpy's `std`. The value is undefined if the
+    total weight does not exceed `ddof`.
 
     Examples
     --------
@@ -49,14 +49,14 @@ class Skewness(MomentOfValues, tag="skewness"):
     Parameters
     ----------
     bias : bool
-        With False, the value is multiplied by sqrt(n * (n - 1)) / (n - 2), where n = sum(w). It is then unbiased for
+        If False, the value is multiplied by sqrt(n * (n - 1)) / (n - 2), where n = sum(w). It is then unbiased for
         normal data. A row of weight k counts as k rows.
 
     Notes
     -----
-    The value is computed from exact sums of the first three powers, and rounded once: it is correct to the last bit
-    whatever the mean. Values are 0, or have an absolute value between 2**-200 and 2**200. The definition is that of
-    scipy's `skew`; with bias=False it is that of pandas. The value is undefined if all values are equal, and with
+    The value is computed from exact sums of the first three powers, and rounded once: it is correct to the last bit,
+    whatever the mean is. Each value must be 0, or between 2**-200 and 2**200 in absolute value. The definition is that
+    of scipy's `skew`; with bias=False it is that of pandas. The value is undefined if all values are equal, and with
     bias=False also if the total weight is at most 2.
 
     Examples
@@ -109,8 +109,8 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
 
     Notes
     -----
-    The value is computed from exact sums of the first four powers, and rounded once. Values are 0, or have an absolute
-    value between 2**-200 and 2**200. The definition is that of scipy's `kurtosis`; with bias=False it is that of
+    The value is computed from exact sums of the first four powers, and rounded once. Each value must be 0, or between
+    2**-200 and 2**200 in absolute value. The definition is that of scipy's `kurtosis`; with bias=False it is that of
     pandas. The value is undefined if all values are equal, and with bias=False also if the total weight is at most 3.
 
     Examples

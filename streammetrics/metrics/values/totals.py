@@ -49,7 +49,7 @@ class Mean(MomentOfValues, tag="mean"):
     Notes
     -----
     Sums are exact, whatever the sizes of the values, and the mean is rounded once. The state takes 550 bytes, and a row
-    takes about 1 ns; with `squares`, they take 1.1 kB and 3 ns. The value is undefined without rows.
+    takes about 1 ns; with `squares`, the figures are 1.1 kB and 3 ns. The value is undefined without rows.
 
     Examples
     --------
@@ -153,9 +153,9 @@ class Variance(MomentOfValues, tag="variance"):
 
     Notes
     -----
-    The value is computed from exact sums of values and squares, and rounded once: it is correct to the last bit
-    whatever the mean. The definition is that of numpy's `var`. The value is undefined if the total weight is not above
-    `ddof`.
+    The value is computed from exact sums of values and squares, and rounded once: it is correct to the last bit,
+    whatever the mean is. The definition is that of numpy's `var`. The value is undefined if the total weight does not
+    exceed `ddof`.
 
     Examples
     --------
@@ -199,9 +199,9 @@ class Ratio(Metric[Moments, float], tag="ratio"):
     Notes
     -----
     The value is the ratio of totals, not the mean of ratios. Sums are exact, and their quotient is rounded once. The state
-    takes 1.1 kB, and a row takes about 2 ns; with `squares`, they take 2.7 kB and 10 ns. With squares, `interval()` uses
-    the delta method and treats rows as independent. For intervals by user, use ``Sharded(Ratio(...), unit="user_id")``.
-    The value is undefined if the denominators sum to 0.
+    takes 1.1 kB, and a row takes about 2 ns; with `squares`, the figures are 2.7 kB and 10 ns. With squares,
+    `interval()` uses the delta method and treats rows as independent. For intervals by user, use ``Sharded(Ratio(...),
+    unit="user_id")``. The value is undefined if the denominators sum to 0.
 
     Examples
     --------
@@ -264,15 +264,15 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     outcome : str
         The column of outcomes: an amount, a count, or 0/1. A unit can have any number of rows.
     unit : str
-        The column of units, such as users. Every batch must have this column.
+        The column of units, such as users. Every batch must contain this column.
     exposed : str
         The column that is 1 in the row that records the exposure of a unit to an arm, and 0 in other rows. There is one
         such row for each unit and arm.
     cap : float, optional
-        The largest outcome of a row: larger outcomes count as this number (winsorizing; see the notes). To cap the
-        total of each unit, or to use a percentile such as "99%" as the cap, use `winsorize`.
+        The largest outcome of a row: larger outcomes are replaced with this number (winsorizing; see the notes). To cap
+        the total of each unit, or to use a percentile such as "99%" as the cap, use `winsorize`.
     missing : {"raise", "skip"}
-        Whether a row without a unit raises an error, or is left out and counted.
+        Whether a row without a unit raises an error or is skipped. Skipped rows are counted.
     missing_values : tuple of int, str or bytes
         Further keys that stand for a missing unit, such as 0.
 
@@ -280,22 +280,22 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     -----
     Outcomes and exposures usually come from two tables, and are passed in separate updates in any order. A batch
     contains the column of outcomes, the column `exposed`, or both (a table of units, or the two tables concatenated); a
-    batch with neither raises an error. A column that a batch lacks counts as 0, so units without an outcome are
-    included in the mean.
+    batch with neither raises an error. A column that is missing from a batch counts as 0, so units without an outcome
+    are included in the mean.
 
     The number of units is the number of exposure rows, not a distinct count of active units, which the treatment would
     change. A unit with two exposure rows in an arm counts twice, so remove duplicates first. `explain()` gives the number
     of exposures.
 
-    Rows of one unit are correlated, and this state of constant size does not identify units. For an interval, use
+    Rows of one unit are correlated, and the constant-size state does not identify units. For an interval, use
     ``Sharded(PerUnit("revenue", unit="user_id"), unit="user_id")``; without shards there is no interval, and the result
     gives the reason.
 
     .. warning:: If a few units make up most of the total, as with revenue, intervals of a mean do not reach their nominal
        coverage: 95 % intervals cover 83 % under a power law, and 88 to 93 % for a difference between arms. A cap restores
        the coverage, but changes the estimand to the mean of the capped outcome. The cap applies to rows. To limit the
-       total of each unit to a number or to a percentile of all units, use `winsorize` for the rows of all arms together
-       before you split them. Do not choose a cap for each arm.
+       total of each unit to a number or to a percentile of all units, apply `winsorize` to the rows of all arms
+       together, before you split them. Do not choose a cap for each arm.
 
     The state takes about 1.1 kB; a row takes 5 ns, plus the hashing of strings.
 
@@ -424,8 +424,8 @@ class Max(Min, tag="max"):
 class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
     """Distinct count: an estimate of the number of distinct keys (users, queries, items) by HyperLogLog.
 
-    Formula: Ertl's improved raw estimator, which is based on the harmonic mean of the registers, and is unbiased for any
-    number of keys.
+    Formula: Ertl's improved raw estimator, based on the harmonic mean of the registers. It is unbiased for any number
+    of keys.
 
     Parameters
     ----------
@@ -435,10 +435,10 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
 
     Notes
     -----
-    Keys are integers of any width, strings or bytes, in the column `value`. `interval()` contains the estimate and its
-    standard error. `bounds()` are certified: there are at least as many keys as registers in use, and at most as many
-    as rows. A repeated key changes only the number of rows, so merging states of overlapping logs gives their union.
-    The hash never changes. Source: Flajolet et al. (2007), Ertl (2017). The value is 0 without rows.
+    Keys are integers of any width, strings or bytes, passed as the column `value`. `interval()` contains the estimate
+    and its standard error. `bounds()` are certified: there are at least as many keys as registers in use, and at most
+    as many as rows. A repeated key changes only the number of rows, so merging states of overlapping logs gives their
+    union. The hash never changes. Source: Flajolet et al. (2007), Ertl (2017). The value is 0 without rows.
 
     Examples
     --------
