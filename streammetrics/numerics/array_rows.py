@@ -61,6 +61,5 @@ def row_sums(values: Array) -> Array:
 
 
 def sum_columns(columns: Sequence[Array]) -> Array:
-    """Return the elementwise sum of columns, added from first to last so that the result is the same on every
-    machine."""
+    """Return the elementwise sum of columns, added in order so that the result is the same on every machine."""
     return np.asarray(sum(columns[1:], columns[0]))

@@ -54,7 +54,7 @@ EXPONENT = 0x7FF
 # float with operations that AVX2 can vectorise.
 TWO_52_BITS = 0x4330000000000000
 TWO_52_BIASED = 4503599627370496.0 + 1023.0
-# 1.5 * 2^52. Adding this number rounds a float to an integer, which is then in the low bits of the sum.
+# 1.5 * 2^52. Adding this number rounds a float to an integer, and the low bits of the sum contain that integer.
 ROUND = 6755399441055744.0
 ROUND_BITS = 0x4338000000000000
 
@@ -62,7 +62,7 @@ ROUND_BITS = 0x4338000000000000
 def real(x: Any) -> Real:
     """Convert a number to np.float64, or an array to a float64 array. In kernels, numba compiles this as np.float64.
 
-    Outside of kernels, np.float64 cannot be used, because before numpy 2.2 it converts an array of one number to a scalar.
+    Outside kernels, np.float64 cannot be used, because before numpy 2.2 it converts a one-element array to a scalar.
     """
     return np.asarray(x, np.float64)[()]
 
@@ -76,7 +76,7 @@ def _exponent(u: Real) -> Real:
     """Return the exponent k of u as a float, where u = 2^k * m and m is in [sqrt(1/2), sqrt(2))."""
     bits = bits_of(u) + (ONE - ROOT_HALF)
     # The mask removes the copies of the sign bit that an arithmetic shift would insert. The compiler can therefore use
-    # a logical shift, which AVX2 has for 64-bit integers.
+    # a logical shift, which AVX2 supports for 64-bit integers.
     k = (bits >> 52) & EXPONENT
     return np.int64(k | TWO_52_BITS).view(np.float64) - TWO_52_BIASED
 
@@ -187,7 +187,7 @@ def _exp_of_sum(x: Real, rest: Real) -> Real:
     """Return e^(x + rest), where rest is far smaller than 1.
 
     With x = k * log(2) + r, the result is 2^k * e^r. Here e^r is 1 + r + r * c / (2 - c), where c is a polynomial in r.
-    The factor 2^k is computed as a product of two powers, because 2^k itself may be out of the range of float64.
+    The factor 2^k is computed as a product of two powers, because 2^k itself may lie outside the range of float64.
     """
     x = np.minimum(np.maximum(x, -746.0), 710.0)
     rounded = x * LOG2_E + ROUND
@@ -207,8 +207,8 @@ def _exp_of_sum(x: Real, rest: Real) -> Real:
 def exp(x: Real) -> Real:
     """Return e^x; 0 below -745.2, inf above 709.8 (where numpy warns, as for np.exp), NaN for NaN.
 
-    The reduction and the coefficients are from fdlibm. The error is below 1 ulp, and below 2 units of 2^-1074 where the
-    result is subnormal.
+    The reduction and the coefficients are from fdlibm. The error is below 1 ulp, or below 2^-1073 if the result is
+    subnormal.
     """
     return _exp_of_sum(real(x), 0.0)
 

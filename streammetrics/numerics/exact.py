@@ -8,7 +8,7 @@ States store numbers in three formats:
 - An *exact* number is a superaccumulator: 68 chunks of 32 bits (Neal 2015), where a unit of chunk k has the value
   `2**(32*k - 1088)`. It stores any sum of float64 numbers without rounding.
 
-Each format has a canonical form, in which equal numbers are equal arrays.
+Each format has a canonical form, in which equal numbers have equal arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .double_double import DoubleDouble
 
 Ints = NDArray[np.int64]
 NAN = float("nan")
-# A `Mass` with a total below this limit has a single digit for each cell. The dot product of two such objects fits in an
+# A `Mass` with a total below this limit needs only one digit per cell. The dot product of two such objects fits in an
 # int64.
 ONE_DIGIT = 1 << 30
 
@@ -36,7 +36,7 @@ LOW_BITS = 40
 # A fixed-point number is a multiple of 2**-60.
 FRACTION_BITS = 60
 UNIT = 1 << FRACTION_BITS
-# The number of 32-bit chunks. They reach from the lowest bit of any float64 to the highest bit of a sum of 2**62
+# The number of 32-bit chunks. They extend from the lowest bit of any float64 to the highest bit of a sum of 2**62
 # float64 numbers.
 CHUNKS = 68
 # A unit of chunk 0 has the value 2**-CHUNK_BASE.
@@ -44,14 +44,14 @@ CHUNK_BASE = 1088
 BLOCK = 1 << 16
 # The sum of up to this many products of two digits of a `Mass` fits in an int64, because each product is below 2**40.
 MOST_PRODUCTS = 1 << 20
-# A mask of the bits of each chunk: 32 bits, but all 64 bits for the last chunk, which has the sign.
+# A mask of the bits of each chunk: 32 bits, but all 64 bits for the last chunk, which contains the sign.
 CHUNK_BITS = np.array([(1 << 32) - 1] * (CHUNKS - 1) + [-1])
 # The value of a unit of each chunk, divided by 2**64 so that it does not overflow.
 WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)
 ONE = Fraction(1)
 # The maximum number of fractions whose sum is computed exactly; sums of more fractions are computed to about 256 bits.
 FEW_TERMS = 16
-# The number of bits of a digit of `Mass`. The sum of products of two digits over 2**20 cells fits in an int64.
+# The number of bits in a digit of a `Mass`. The sum of products of two digits over 2**20 cells fits in an int64.
 DIGIT_BITS = 20
 
 
@@ -91,8 +91,8 @@ def weights_in_units(rows: Ints, excess: Ints | None) -> NDArray[Any]:
     rows : int64
         The number of rows in each cell.
     excess : int64, fixed-point numbers, or None
-        The sum of w - 1 over the rows of each cell, where w is the weight of a row; the last axis has the limbs. None
-        means that all weights are 1, so the total weight is the number of rows.
+        The sum of w - 1 over the rows of each cell, where w is the weight of a row; the last axis contains the limbs.
+        None means that all weights are 1, so the total weight is the number of rows.
     """
     counted = rows.astype(object)
     return counted if excess is None else (counted << FRACTION_BITS) + fixed_to_int(np.moveaxis(excess, -1, 0))
@@ -148,13 +148,13 @@ def _split_signs(numbers: Ints) -> tuple[NDArray[np.bool_], Ints]:
 
 
 def to_approximate_floats(numbers: Ints) -> NDArray[np.float64]:
-    """Return canonical superaccumulators as floats with an error of a few ulp, which is faster than `to_floats`.
+    """Convert canonical superaccumulators to floats faster than `to_floats`, with an error of a few ulp.
 
     The order of the additions, and therefore the last bits, may differ between machines.
     """
     negative, sizes = numbers[..., -1] < 0, numbers
     # In two's complement, inverting all bits of a negative number gives its absolute value minus one unit of the lowest
-    # chunk. This unit, 2**-1088, is below every positive float.
+    # chunk. This unit, 2**-1088, is smaller than every positive float.
     if negative.any():
         sizes = np.where(negative[..., None], numbers ^ CHUNK_BITS, numbers)
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
@@ -223,7 +223,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def root(cls, square: Fraction) -> Limits:
-        """Return the square root of a number, with bounds that are equal in their first 120 bits."""
+        """Return the square root of a number, with bounds that agree in their first 120 bits."""
         if not square:
             return cls(square, square, square)
         shift = 120 + max(0, square.denominator.bit_length() - square.numerator.bit_length())
@@ -289,9 +289,9 @@ class Limits(NamedTuple):
 def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple[Fraction, Fraction]:
     """Return bounds on the sum of quotients, divided by `total`; `pairs` contains each (numerator, denominator).
 
-    For a few quotients, the sum is exact, and the lower and the upper bound are equal. For thousands of quotients, the
-    exact sum would be slow, because its denominator is about the product of all denominators. Each quotient is then
-    truncated, and the bounds differ, but they round to the same float.
+    For a few quotients, the sum is exact, and both bounds are equal. For thousands of quotients, the exact sum would be
+    slow to compute, because its denominator is about the product of all denominators. Each quotient is then truncated,
+    and the bounds differ, but they round to the same float.
     """
     if len(pairs) > FEW_TERMS and any(top for top, _ in pairs):
         # Truncate every quotient to a multiple of 2**-shift, so that the largest quotient keeps about 256 bits.
@@ -308,7 +308,7 @@ def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple
 
 
 def weight_rounding(rows: Ints, excess: Ints | None) -> Fraction:
-    """Return an upper bound on the relative error in the total weight of any cell.
+    """Return an upper bound on the relative error of the total weight of any cell.
 
     The error arises because the weight of each row is rounded to a multiple of 2**-60.
 
@@ -372,12 +372,12 @@ class Mass:
 
     @classmethod
     def from_digits(cls, digits: Ints) -> Mass:
-        """Return the numbers with the given digits, which may be negative or too large; no number may be negative."""
+        """Build non-negative numbers from digits that can be negative or too large."""
         return cls(_normalize_digits(digits))
 
     @classmethod
     def from_int(cls, number: int) -> Mass:
-        """Return a `Mass` that has one cell and contains `number` in it."""
+        """Return a `Mass` with a single cell that contains `number`."""
         count = max(-(-number.bit_length() // DIGIT_BITS), 1)
         return cls(np.array([[number >> DIGIT_BITS * i & (1 << DIGIT_BITS) - 1] for i in range(count)], np.int64))
 
@@ -425,7 +425,7 @@ class Mass:
     def segment_dots(self, other: Mass, cuts: Ints) -> NDArray[Any]:
         """Return the dot product with `other` over each segment of cells.
 
-        `cuts` contains the index of the first cell of each segment, and after these the end of the last segment.
+        `cuts` contains the index of the first cell of each segment, followed by the end of the last segment.
         """
         if self.digits.shape[1] > MOST_PRODUCTS:
             return np.array([self[a:b].dot(other[a:b]) for a, b in itertools.pairwise(cuts.tolist())], object)
@@ -458,7 +458,7 @@ class Mass:
         return twice, equal
 
     def sums_through(self) -> Mass:
-        """Return, for each cell, the sum of the numbers of all cells up to and including it."""
+        """Return, for each cell, the sum of the numbers in all cells up to and including it."""
         sums = self.sums_before()
         if len(sums.digits) == len(self.digits) == 1:
             return Mass(sums.digits + self.digits)
@@ -476,7 +476,7 @@ class Mass:
         return out
 
     def to_double_double(self) -> DoubleDouble:
-        """Return the numbers of all cells as double-double numbers, which have 106 bits."""
+        """Return the numbers in all cells as double-double numbers, which have 106 bits."""
         if len(self.digits) <= 2:
             whole = self.digits[0] if len(self.digits) == 1 else self.digits[0] + (self.digits[1] << DIGIT_BITS)
             return DoubleDouble(whole.astype(np.float64), np.zeros(len(whole)))
@@ -488,7 +488,7 @@ class Mass:
         return total
 
     def to_floats(self) -> NDArray[np.float64]:
-        """Return the numbers of all cells as float64: exact up to 2**53, with an error below 2 ulp above that."""
+        """Return the numbers in all cells as float64: exact up to 2**53, with an error below 2 ulp beyond it."""
         out = np.zeros(self.digits.shape[1])
         for digit in self.digits[::-1]:
             out = out * float(1 << DIGIT_BITS) + digit
@@ -514,7 +514,7 @@ def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:
 
 
 def _normalize_digits(parts: Ints) -> Ints:
-    """Carry digits of any size and sign into the next ones until each is in [0, 2**20); the numbers stay the same."""
+    """Normalize digits of any size and sign to [0, 2**20) by carrying, without changing the numbers."""
     out = []
     carry = np.zeros_like(parts[0])
     for part in parts:

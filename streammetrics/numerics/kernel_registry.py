@@ -54,12 +54,12 @@ def has_kernels() -> bool:
 def set_slow_report(report: Callable[[], None]) -> None:
     """Set a function that tells the user about slow compilation.
 
-    The function is called once, when the process has compiled kernels for more than a second.
+    The function is called once, when the process has spent more than a second compiling kernels.
 
     Parameters
     ----------
     report : callable
-        A function without arguments, which prints a message, for example. It runs in another thread while the compilation
+        A function without arguments that prints a message, for example. It runs in another thread while the compilation
         continues.
     """
     _REPORTS[:] = [report]

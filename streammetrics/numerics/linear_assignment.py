@@ -31,9 +31,10 @@ def max_matching_weight(row: Ints, column: Ints, weight: NDArray[Any]) -> int:
 
     Notes
     -----
-    The algorithm is Kuhn's Hungarian method with shortest augmenting paths. For n rows and m columns, it takes at most n^2
-    steps, each over m numbers. It computes a dual price for each row and column. By linear programming duality, no
-    matching has a larger weight than the sum of all prices, so the final prices prove that the result is optimal.
+    The algorithm is Kuhn's Hungarian method with shortest augmenting paths. For n rows and m columns, it takes at most
+    n^2 steps, each of which scans m numbers. It computes a dual price for each row and column. By linear programming
+    duality, no matching has a larger weight than the sum of all prices, so the final prices prove that the result is
+    optimal.
     """
     # Divide the weights by their greatest common divisor. They then usually fit in int64, which is much faster than
     # Python ints.
@@ -46,7 +47,7 @@ def max_matching_weight(row: Ints, column: Ints, weight: NDArray[Any]) -> int:
 
 
 class _Matching:
-    """The maximum weight matching of the rows that were added so far, with dual prices of rows and columns.
+    """The maximum weight matching of the rows added so far, with dual prices of rows and columns.
 
     Prices always satisfy the following conditions. No price is negative. For each pair, the price of its row plus the
     price of its column is at least its weight or, for a matched pair, equal to its weight. Unmatched rows and columns have
@@ -95,8 +96,8 @@ class _Matching:
             lengths.append(length)
             if length + self.row_prices[row] < end:
                 last, end = row, length + self.row_prices[row]
-        # Update the price of each row and column that a path shorter than the final one reached: change it by the
-        # difference of the two lengths. The conditions in the docstring of the class then hold again.
+        # For each row and column reached by a path shorter than the final one, change the price by the difference
+        # between the two lengths. The conditions in the class docstring then hold again.
         self.column_prices += np.maximum(end - distance, 0)
         self.row_prices[rows] -= end - np.array(lengths, self.row_prices.dtype)
         # Walk the path backwards, and match every row on it with its new column.

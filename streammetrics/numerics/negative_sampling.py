@@ -18,7 +18,7 @@ __all__ = ["undo_negative_sampling"]
 def undo_negative_sampling(scores: NDArray[Any], rate: float, scale: str) -> NDArray[np.float64]:
     """Return the scores that the model would predict without down-sampling, with the same bits on every machine.
 
-    A probability p becomes p / (p + (1 - p) / rate). On the scale "logit", the result is the logit of this value.
+    A probability p becomes p / (p + (1 - p) / rate). On the "logit" scale, the result is the logit of this value.
 
     Rounding may swap the order of two scores that differ only in their last bits. Metrics that rank scores therefore use
     the original scores, and apply this correction only to results such as thresholds.

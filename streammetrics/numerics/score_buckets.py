@@ -1,12 +1,12 @@
 """Score buckets: map scores to the buckets of a histogram, and buckets to the range of their scores.
 
 A higher score never falls into a lower bucket, because scores are mapped to buckets by truncating bits, never by rounding.
-`kernels.histogram` has the compiled version.
+`kernels.histogram` contains the compiled version.
 
 All functions take the scale of scores as `real`, and the resolution as `bits`, the base-2 logarithm of the number of
-buckets. On the scale "probability" (`real` is False), buckets divide the 32 octaves (factors of 2) below 1/2. The
-buckets of p above 1/2 mirror those of 1 - p, and 1/2 has its own bucket. On the scale "real" (`real` is True), scores
-are any finite numbers, and a bucket contains the scores whose float32 values have the same leading bits.
+buckets. On the "probability" scale (`real` is False), buckets divide the 32 octaves (factors of 2) below 1/2. The
+buckets of p above 1/2 mirror those of 1 - p, and 1/2 has its own bucket. On the "real" scale (`real` is True), scores
+can be any finite numbers, and a bucket contains the scores whose float32 values have the same leading bits.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Ints = NDArray[np.int64]
 Words = NDArray[np.uint64]
 I8, U8 = np.int64, np.uint64
 
-# The bits of 2**-33 as a float32, where the lowest octave of probabilities begins.
+# The float32 bits of 2**-33, which is the start of the lowest octave of probabilities.
 FIRST = 94 << 23
 INFINITE = 0x7F800000
 # The bits of the largest float32.
@@ -79,7 +79,7 @@ def are_score_keys(keys: Words, real: bool) -> bool:
 
 
 def count_buckets(bits: int, real: bool) -> int:
-    """Return the number of buckets: 2**bits, plus one on the scale "probability" for the score 1/2."""
+    """Return the number of buckets: 2**bits, plus one for the score 1/2 on the "probability" scale."""
     return (1 << bits) + (not real)
 
 
@@ -155,7 +155,7 @@ def bucket_bounds(bucket: Ints, real: bool, bits: int) -> tuple[Floats, Floats, 
 
 
 def smallest_scores(bucket: Ints, real: bool, bits: int, *, exact: bool) -> Floats:
-    """Return the smallest score in each bucket; with `exact`, the score that the bucket represents."""
+    """Return the smallest score in each bucket; if `exact`, return the score that each bucket represents."""
     bucket = np.asarray(bucket, I8)
     if real:
         half = 1 << (bits - 1)
@@ -176,8 +176,8 @@ def smallest_scores(bucket: Ints, real: bool, bits: int, *, exact: bool) -> Floa
 def _bucket_floor(bucket: Ints, base: int, shift: int) -> Floats:
     """Return the smallest number in each bucket: its bits are those of the bucket, followed by zeros.
 
-    It is 0 for the lowest bucket. `base` has the bits of the smallest number of the scale, and `shift` is the number of
-    bits that buckets leave out.
+    It is 0 for the lowest bucket. `base` contains the bits of the smallest number of the scale, and `shift` is the
+    number of bits that buckets omit.
     """
     words = np.where(bucket > 0, ((base >> shift) + bucket) << shift, 0)
     return np.minimum(words, INFINITE).astype(np.int32).view(np.float32).astype(np.float64)

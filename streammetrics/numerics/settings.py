@@ -1,4 +1,4 @@
-"""Settings: the arguments of states and metrics, which classes declare as fields.
+"""Settings: the arguments of states and metrics, declared as fields of their classes.
 
 Settings are validated when an object is created, and never change afterwards.
 """
@@ -67,8 +67,8 @@ def setting(
     kw_only : bool
         Whether the setting is keyword-only.
     default_from : callable, optional
-        Returns the default if it depends on other settings. It takes the instance, whose other settings are already
-        set, and `default`.
+        A function that computes the default from other settings. It takes the instance, whose other settings are
+        already set, and `default`.
     """
     rules = {"low": low, "high": high, "above": above, "choices": choices, "unordered": unordered}
     metadata = {"operational": operational, "rules": rules, "default_from": default_from}
@@ -76,9 +76,10 @@ def setting(
 
 
 def union(default: tuple[Any, ...], *, kw_only: bool = True) -> Any:
-    """Declare a setting of a state that lists what the state prepares for its metrics, such as the thresholds of a curve.
+    """Declare a state setting that lists what the state prepares for its metrics, such as the thresholds of a curve.
 
-    Metrics in a collection may share a state. The collection then passes the union of the lists that its metrics need.
+    The metrics in a collection can share a state. The collection then passes the union of the lists that its metrics
+    need.
     """
     return field(default=default, kw_only=kw_only, metadata={"union": True, "rules": {}})
 
@@ -110,8 +111,8 @@ class _Signature:
 class Settings:
     """The base class for states and metrics: an immutable dataclass whose fields are its settings.
 
-    All subclasses share the constructor of this class. A normal dataclass would compile a constructor for each class,
-    which for hundreds of classes would take half of the import time.
+    All subclasses share the constructor of this class. Normal dataclasses would each compile their own constructor,
+    which would take half of the import time for hundreds of classes.
     """
 
     __signature__ = _Signature()
@@ -160,7 +161,7 @@ class Settings:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings by name, without those that only change how rows are processed (operational settings)."""
+        """The settings, keyed by name, except those that only change how rows are processed (operational settings)."""
         cls: Any = type(self)
         return {f.name: getattr(self, f.name) for f in _identity_fields(cls)}
 
@@ -224,13 +225,13 @@ def _setting_fields(cls: Any) -> tuple[Any, ...]:
 
 @functools.cache
 def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str], tuple[tuple[str, Any], ...]]:
-    """Return what the constructor of a class needs.
+    """Return the names and defaults that the constructor of a class needs.
 
     Returns
     -------
     tuple of four
-        The names of positional settings, the defaults by name, the names of required settings, and (name, function) for
-        each setting whose default depends on other settings.
+        The names of positional settings, the defaults (keyed by name), the names of required settings, and (name,
+        function) for each setting whose default depends on other settings.
     """
     declared = _setting_fields(cls)
     first = tuple(f.name for f in declared if not f.kw_only)
@@ -242,8 +243,8 @@ def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[s
 def _by_name(cls: type, first: tuple[str, ...], values: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
     """Return all settings by name, including those passed by position; raise an error if one is passed twice.
 
-    `first` has the names of the positional settings, `values` the values passed by position, and `settings` those passed
-    by name.
+    `first` contains the names of the positional settings, `values` the values passed by position, and `settings` the
+    values passed by name.
     """
     if len(values) > len(first):
         if first:
@@ -363,7 +364,7 @@ def check_integer(what: str, value: Any, least: int = 0) -> int:
 
 
 def is_partition(value: Any) -> bool:
-    """Return whether a value is a pair of integers (i, n) with 0 <= i < n, which stands for partition i of n."""
+    """Return whether a value is a pair of integers (i, n) with 0 <= i < n, denoting partition i of n."""
     whole = isinstance(value, tuple) and len(value) == 2 and all(type(to_python_int(x)) is int for x in value)
     return whole and 0 <= value[0] < value[1]
 
@@ -381,15 +382,15 @@ def check_list(what: str, value: Any, kind: str) -> list[Any]:
 
 
 PLAIN = (int, float, str, bytes, tuple, types.NoneType)
-# The methods that convert an object to Python values: those of numpy and pandas, of pyarrow columns, of polars, and of
-# pyarrow scalars. `to_python_value` calls the first one that an object has.
+# The methods that convert numpy and pandas objects, pyarrow columns, polars columns and pyarrow scalars, in that order,
+# to Python values. `to_python_value` calls the first one that an object has.
 UNPACKS = ("tolist", "to_pylist", "to_list", "as_py")
 
 
 def to_python_value(value: Any) -> Any:
-    """Convert scalars, strings and columns of numpy, pandas, polars or pyarrow to plain Python types.
+    """Convert scalars, strings and columns from numpy, pandas, polars or pyarrow to plain Python types.
 
-    Settings that were passed in different types are then equal, and are saved and displayed in the same way.
+    A setting is then compared, saved and displayed in the same way, whichever of these types it was passed as.
     """
     kind: type = type(value)
     if kind not in PLAIN:

@@ -1,7 +1,7 @@
-"""Calls that a signal handler (such as that of Ctrl-C) cannot interrupt.
+"""Calls that a signal handler (such as the one for Ctrl-C) cannot interrupt.
 
-Python runs signal handlers only in the main thread, between two bytecode instructions. A single call of a C function, or a
-call in another thread, is therefore not interrupted.
+Python runs signal handlers only in the main thread, between two bytecode instructions. A single call to a C function,
+or a call in another thread, is therefore not interrupted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ T = TypeVar("T")
 def run_without_interrupt(steps: Sequence[Callable[[], Any]]) -> None:
     """Call functions one after another, so that no signal handler can run between them.
 
-    The functions must be implemented in C. They are all called within a single call of a C function.
+    The functions must be implemented in C. They are all called within a single call to a C function.
     """
     deque(map(call, steps), maxlen=0)
 
@@ -41,7 +41,7 @@ def run_with_locks(locks: Sequence[threading.Lock], function: Callable[[], T]) -
             run_without_interrupt([lock.acquire, partial(releases.append, lock.release)])
         return function()
     finally:
-        # A signal handler could interrupt Python code in this block, so a single call of a C function releases all
+        # A signal handler could interrupt Python code in this block, so a single call to a C function releases all
         # locks.
         deque(release_all, 0)
 
@@ -69,9 +69,9 @@ def start_in_thread(
 def run_uninterrupted(function: Callable[[], T]) -> T:
     """Call a function in another thread, where no signal handler runs, and return its result.
 
-    Use it for work that must not stop halfway, such as imports and compilations of numba. A Ctrl-C still raises
-    KeyboardInterrupt in the main thread immediately. The function then continues in the background, so it must itself hold
-    the locks that protect its work.
+    Use it for work that must not stop halfway, such as importing numba and compiling kernels. A Ctrl-C still raises
+    KeyboardInterrupt in the main thread immediately. The function then continues in the background, so it must itself
+    hold the locks that protect its work.
     """
     if threading.current_thread() is not threading.main_thread():
         return function()

@@ -1,7 +1,7 @@
-"""Keys of slices, such as ("DE", 3): convert them to the stored form and to JSON, sort them, and hash them.
+"""Slice keys, such as ("DE", 3): conversion to their stored form and to JSON, sorting and hashing.
 
-A key is a tuple with a value (atom) for each column. Its hash decides which slices are kept if their number is limited, so
-the hash must be the same in every release.
+A key is a tuple with one value (an atom) per column. Its hash decides which slices are kept if their number is limited,
+so the hash must be the same in every release.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 
 def to_stored_key(key: Any) -> tuple[str, Any] | None:
-    """Return the kind and the stored form of the value of one key column, such as ("string", b"DE") for "DE".
+    """Return the kind and the stored form of a value in one key column, such as ("string", b"DE") for "DE".
 
     The result is None for a value that cannot be part of a key, such as a float.
     """
@@ -88,7 +88,7 @@ DIGITS = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 def _parse_decimal(text: str) -> Decimal:
     """Parse the text of a decimal, such as "0.5".
 
-    Exponents are refused, because a short string such as "1e999999" could expand to a very large number of digits.
+    Exponents are rejected, because a short string such as "1e999999" could expand to a very large number of digits.
     """
     if not DIGITS.fullmatch(text):
         raise ValueError("a decimal key is not in canonical form")
@@ -105,7 +105,7 @@ RANGES = {
 
 
 def are_stored_keys(kind: str, values: Any) -> bool:
-    """Return whether all values are valid stored forms of keys of the given kind, such as "string"."""
+    """Return whether all values are valid stored keys of the given kind, such as "string"."""
     if not KINDS.get(kind):
         low, high = RANGES.get(kind, RANGES["integer"])
         return bool(low <= int(values.min()) and int(values.max()) <= high) if len(values) else True
@@ -190,7 +190,7 @@ def decode_key(value: Any) -> tuple[Any, ...]:
 
 
 def format_atom(atom: Any) -> str:
-    """Format the value of one column of a key for display, with times in ISO 8601 and a missing value as "null"."""
+    """Format one value of a key for display, with times in ISO 8601 and a missing value as "null"."""
     if atom is None:
         return "null"
     if isinstance(atom, (bytes, bytearray)):
@@ -212,7 +212,7 @@ def escape_unprintable(text: str) -> str:
 
 
 def encode_atom_text(atom: Any) -> str:
-    """Return the JSON text of the value of one column, as it appears in the JSON text of the whole key."""
+    """Return the JSON text of one value of a key, as it appears in the JSON text of the whole key."""
     return canonical_json(_encode(atom))
 
 

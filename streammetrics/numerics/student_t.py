@@ -1,4 +1,4 @@
-"""Student's t and the normal distribution: tail probabilities, quantiles, and conversion between t and normal deviates.
+"""Student's t and normal distributions: tail probabilities, quantiles, and conversion between t and normal deviates.
 
 Functions take numbers or arrays. Each element of an array result equals the scalar result bit for bit, because an element
 that has converged does not change while iterations for other elements continue. As in `elementary`, all operations give
@@ -27,7 +27,7 @@ GAMMA4 = -174317.0 / 134217728.0
 PI = 3.14159265358979323846
 # The number of degrees of freedom at which Student's t equals the normal distribution to the last bit of a float64.
 NORMAL = 2.0**80
-# The maximum number of Newton steps; 4 to 10 are usual.
+# The maximum number of Newton steps; 4 to 10 usually suffice.
 STEPS = 100
 # The largest t for which results are computed. Its square does not overflow.
 MOST_T = 1e150
@@ -38,14 +38,14 @@ MOST_LOG = 345.0
 def _apply_elementwise(function: Callable[[Numbers, Numbers], Numbers], x: Any, df: Any) -> Any:
     """Apply a function to numbers or arrays of any shape, after broadcasting; return a float for numbers.
 
-    The function itself takes single numbers or arrays with one axis.
+    The function itself takes single numbers or one-dimensional arrays.
     """
     first, second = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(df, np.float64))
     # Suppress warnings. Iterations also compute elements that have already converged, and these may overflow.
     with np.errstate(all="ignore"):
         if first.ndim:
             return function(first.reshape(-1), np.minimum(second.reshape(-1), NORMAL)).reshape(first.shape)
-        # Pass numpy scalars, because operations on them are ten times as fast as operations on arrays of one element.
+        # Pass numpy scalars, because operations on them are ten times as fast as operations on one-element arrays.
         return float(function(first[()], np.minimum(second[()], NORMAL)))
 
 
@@ -159,7 +159,7 @@ def t_tail(t: Any, df: Any) -> Any:
 
 
 def _solve_centre(d: Numbers, df: Numbers) -> Numbers:
-    """Return t with P(0 < T < t) = d, by Newton's method.
+    """Solve P(0 < T < t) = d for t by Newton's method.
 
     The iteration starts below the solution and never exceeds it, because the distribution function is concave there.
     """
@@ -176,7 +176,7 @@ def _solve_centre(d: Numbers, df: Numbers) -> Numbers:
 
 
 def _solve_tail(log_q: Numbers, df: Numbers, t: Numbers) -> Numbers:
-    """Return t with log P(T > t) = log_q, by Newton's method; the argument `t` is the starting point.
+    """Solve log P(T > t) = log_q for t by Newton's method; the argument `t` is the starting point.
 
     The iteration is in log t, because log P is a concave function of log t, and nearly linear for heavy tails. The result
     is inf where t exceeds MOST_T.
@@ -219,7 +219,7 @@ def _quantile(p: Numbers, df: Numbers) -> Numbers:
 
 
 def t_quantile(p: Any, df: Any) -> Any:
-    """Return the p-quantile of Student's t for df >= 1, if p and 1 - p exceed 1e-100; relative error below 1e-13."""
+    """Return the p-quantile of Student's t for df >= 1; relative error below 1e-13 if p and 1 - p exceed 1e-100."""
     return _apply_elementwise(_quantile, p, df)
 
 
@@ -236,8 +236,7 @@ def normal_tail(x: Any) -> Any:
 def _same_tail(x: Numbers, df: Numbers, other: Numbers) -> Numbers:
     """Return the deviate with `other` degrees of freedom that has the same tail probability as `x` with `df`.
 
-    For x near 0, the function finds the deviate with an equal P(0 < T < t). Elsewhere it finds the deviate with an equal
-    logarithm of the tail probability.
+    For x near 0, the two values of P(0 < T < t) are equated; elsewhere, the logarithms of the two tail probabilities.
     """
     size = np.minimum(abs(x), MOST_T)
 
@@ -256,8 +255,8 @@ def _same_tail(x: Numbers, df: Numbers, other: Numbers) -> Numbers:
 def _start(x: Numbers, df: Numbers, other: Numbers, log_q: Numbers) -> Numbers:
     """Return an approximation of `_same_tail`, from which Newton's method starts.
 
-    It converts x to a normal deviate z, and z to a t with `other` degrees of freedom, by the approximation of Wallace
-    (1959): z = c * sqrt(df * log(1 + t^2 / df)) with c = (8 * df + 1) / (8 * df + 3).
+    It converts x to a normal deviate z, and z to a t deviate with `other` degrees of freedom, by the approximation of
+    Wallace (1959): z = c * sqrt(df * log(1 + t^2 / df)) with c = (8 * df + 1) / (8 * df + 3).
     """
     z = np.sqrt(df * _log1p_square(x, df)) * (8.0 * df + 1.0) / (8.0 * df + 3.0)
     z_other = z * (8.0 * other + 3.0) / (8.0 * other + 1.0)
@@ -275,7 +274,8 @@ def normal_of_t(t: Any, df: Any) -> Any:
 
 
 def t_of_normal(z: Any, df: Any) -> Any:
-    """Return the t with `df` >= 1 degrees of freedom that has the same tail probability as the normal deviate `z`.
+    """Return the t deviate with `df` >= 1 degrees of freedom that has the same tail probability as the normal deviate
+    `z`.
 
     The relative error is below 1e-12, even where the tail probability underflows. If t exceeds about 1e150, the result is
     inf.

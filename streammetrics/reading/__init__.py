@@ -1,4 +1,4 @@
 """Results computed from states: values, certified bounds, confidence intervals and tables.
 
-A state holds the counts or sums that `update` accumulated. To read a state is to compute the value of a metric from it.
+A state contains the counts or sums that `update` accumulated. Reading a state means computing a metric's value from it.
 """
