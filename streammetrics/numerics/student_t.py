@@ -274,8 +274,7 @@ def normal_of_t(t: Any, df: Any) -> Any:
 
 
 def t_of_normal(z: Any, df: Any) -> Any:
-    """Return the t deviate with `df` >= 1 degrees of freedom that has the same tail probability as the normal deviate
-    `z`.
+    """Return the t deviate for `df` >= 1 that has the same tail probability as the normal deviate `z`.
 
     The relative error is below 1e-12, even where the tail probability underflows. If t exceeds about 1e150, the result is
     inf.

@@ -35,8 +35,8 @@ class About:
         Whether high or low values are better. A float is the best value: other values are compared by their ratio to it.
         None means that neither direction is better.
     example : mapping
-        Values for the settings that have no default. They are used by code that has to create a metric of every class,
-        such as tests and the list of metrics.
+        Values for the settings that have no default. They are used by code that creates a metric of every class, such
+        as tests and the list of metrics.
     extensive : bool
         Whether the value changes if every row is repeated. Counts, sums and unbiased estimates are extensive.
     weights_are_counts : bool
@@ -69,8 +69,9 @@ class About:
         The columns, such as "y_true", to which the positional arguments of `update` correspond. By default they are the
         first two required columns.
     read_cells : callable, optional
-        Takes the metric and a state with many cells (such as slices). Returns one reading with arrays over all cells, or
-        None if the cells have to be read one by one. Use `read_side_by_side` for metrics whose `read` works with arrays.
+        A function that takes the metric and a state with many cells (such as slices). It returns one reading with
+        arrays over all cells, or None if the cells must be read one by one. Use `read_side_by_side` for metrics whose
+        `read` works with arrays.
     """
 
     tag: str = ""
@@ -96,7 +97,7 @@ class About:
     """The fields that the metric class itself declares, excluding those that it inherits."""
 
     def __new__(cls, **fields: Any) -> Self:
-        """Store which fields were passed, because only these override the fields of the base classes."""
+        """Record which fields were passed, because only these override the fields of the base classes."""
         for name, value in fields.items():
             if type(value) is PerInstance and name in CONSTANT:
                 raise TypeError(
@@ -114,7 +115,7 @@ class About:
         Parameters
         ----------
         function : callable
-            Takes the metric, and returns the value of the field.
+            A function that takes the metric and returns the value of the field.
 
         Examples
         --------
@@ -130,14 +131,14 @@ class PerInstance(NamedTuple):
     Parameters
     ----------
     function : callable
-        Takes the metric, and returns the value of the field.
+        A function that takes the metric and returns the value of the field.
     """
 
     function: Callable[[Any], Any]
 
 
 def about_of(metric: Any) -> About:
-    """Return the `About` of a metric, in which the fields that depend on its settings are filled in."""
+    """Return the `About` of a metric, with the fields that depend on its settings filled in."""
     known: About | None = metric.__dict__.get("_about")
     if known is None:
         record: About = metric.about
@@ -176,7 +177,7 @@ def inherit(cls: Any, tag: str) -> About:
 
 
 def _replace_fields(record: About, fields: Mapping[str, Any]) -> About:
-    """Return a copy of `record` in which `fields` have new values."""
+    """Return a copy of `record` with new values for `fields`."""
     copy = object.__new__(About)
     copy.__dict__.update(record.__dict__)
     copy.__dict__.update(fields)

@@ -22,7 +22,7 @@ __all__ = ["Answer", "InnerAnswer", "MetricAnswer", "NamedAnswers", "identity_of
 class Answer:
     """The results of a metric, collection or wrapper, computed from states that have only one cell (no slices).
 
-    For a metric, each attribute is a single result. For a collection, it is a dict of results by name.
+    For a metric, each attribute is a single result. For a collection, it is a dict of results, keyed by name.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Answer:
 
 
 def identity_of(metric: Any) -> tuple[Any, ...]:
-    """Return the class and settings of a metric as a tuple. Metrics with equal tuples have equal values for a state."""
+    """Return the class and settings of a metric as a tuple. Metrics with equal tuples have equal values for any state."""
     known: tuple[Any, ...] | None = metric.__dict__.get("_identity")
     if known is None:
         known = metric.__dict__["_identity"] = type(metric), *metric.settings.values()
@@ -82,7 +82,7 @@ def reading_of(metric: Any, state: State) -> Reading:
 
 
 class MetricAnswer(Answer):
-    """The results of one metric, which are computed from its reading of a state.
+    """The results of one metric, computed from its reading of a state.
 
     Parameters
     ----------
@@ -133,13 +133,13 @@ class MetricAnswer(Answer):
 
 
 class NamedAnswers(Answer):
-    """The results of a collection: an `Answer` for each member, by name.
+    """The results of a collection: an `Answer` for each member, keyed by name.
 
     Parameters
     ----------
     answers : mapping of str to Answer
-        The answers by name. For a metric, `numbers` yields the value under this name. For a collection inside this
-        collection, `numbers` yields the inner numbers, with this name as a prefix.
+        The answers, keyed by name. For a metric, `numbers` yields the value under this name. For a collection inside
+        this collection, `numbers` yields the inner numbers, with this name as a prefix.
     """
 
     # The value is cached without `cached_property`, which acquires a lock in Python 3.11. Acquiring the lock takes
@@ -194,7 +194,7 @@ class NamedAnswers(Answer):
 
 
 class InnerAnswer(Answer):
-    """The answer of a wrapper, such as `Sharded`, which passes on the answer of the metric inside it.
+    """The answer of a wrapper (such as `Sharded`): by default, the answer of the metric inside it.
 
     Subclasses override the parts that the wrapper changes.
 

@@ -40,7 +40,7 @@ def prefix_names(prefix: Any, numbers: NamedNumbers) -> NamedNumbers:
 
 
 def logger_names(numbers: Iterable[tuple[str, float]], undefined: str) -> dict[str, float]:
-    """Return a dict from names to numbers, in which all names are valid for loggers.
+    """Return a dict from names to numbers, with names that are valid for loggers.
 
     Valid names consist of letters, digits and ``_ . / -``. In a name with other characters, "@" is replaced with "_at_"
     and any other invalid character with "_". `undefined` says what to do with NaN: "omit" leaves it out, and "nan" keeps

@@ -1,8 +1,8 @@
 """Statistical intervals: estimates with standard errors, and the confidence limits that follow from them.
 
 A metric returns an `Estimate`: a value, its standard error, and the scale on which the error is roughly normal. The limits
-are computed here, in the same way for all metrics. They do not include the certified bounds, which allow for errors of
-computation rather than for chance.
+are computed here, in the same way for all metrics. They do not include the certified bounds, which allow for
+computational errors rather than for chance.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class Estimate(NamedTuple):
         The limits lie in the range of the value (`within`), and the value lies between them.
         """
         low, high = self._limits_on_scale(confidence) if self.ends is None else self.ends(confidence)
-        # If a limit is very close to the value, rounding can put it on the wrong side. In that case the limit is set to
+        # If a limit is very close to the value, rounding can put it on the wrong side. In that case, set the limit to
         # the value.
         low = np.minimum(np.maximum(low, self.within[0]), self.value)
         high = np.maximum(np.minimum(high, self.within[1]), self.value)
@@ -165,7 +165,7 @@ class Estimate(NamedTuple):
             return scale_of(self.scale).limits(value, reach * error)
 
     def interval(self, confidence: float) -> Interval:
-        """Return the confidence interval; without a standard error, it contains the reason instead of limits."""
+        """Return the confidence interval; if there is no standard error, it contains the reason instead of limits."""
         reason = self.reason
         low, high = (NAN, NAN) if reason is not None else self.limits(confidence)
         if reason is None and not np.any(low <= high):
@@ -176,7 +176,7 @@ class Estimate(NamedTuple):
         return Interval(low, high, self.value, unwrap_scalar(self.error), method, self.assumption, confidence)
 
     def _missing_reason(self) -> str:
-        """Return why there are no limits, in a case where the metric itself gives no reason."""
+        """Return why there are no limits, if the metric itself gives no reason."""
         if np.all(np.isnan(self.value)):
             return "the value is undefined"
         if not np.any(np.isfinite(self.error)):
@@ -211,7 +211,7 @@ def stack_estimates(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def no_interval(value: Any, confidence: float, reason: str) -> Interval:
-    """Return an `Interval` without limits, with the reason why there are none."""
+    """Return an `Interval` that contains a reason instead of limits."""
     return Interval(NAN, NAN, value, NAN, "", "", confidence, reason)
 
 
@@ -246,7 +246,7 @@ def alpha_of(confidence: float) -> float:
 def critical_value(confidence: float, degrees: Any) -> Any:
     """Return the critical value of Student's t distribution, such as 1.96 for 95 % and infinite degrees of freedom.
 
-    The critical value is the distance of the confidence limits from the estimate, in standard errors.
+    The critical value is the distance from the estimate to each confidence limit, in standard errors.
     """
     if np.ndim(degrees) == 0:
         return _critical_value(confidence, float(degrees))
@@ -273,7 +273,7 @@ def _critical_values(confidence: float, degrees: bytes) -> NDArray[np.float64]:
 
 @functools.lru_cache(maxsize=64)
 def _normal_quantile(confidence: float) -> float:
-    """Return the critical value of the normal distribution (1.96 for 95 %), from which that of Student's t follows."""
+    """Return the critical value of the normal distribution, such as 1.96 for 95 %."""
     # In floating point, 1 - 0.95 is not exactly 0.05, so round the difference to 15 decimals first (see `alpha_of`).
     return float(normal_quantile(1.0 - round(1.0 - confidence, 15) / 2.0))
 
@@ -284,14 +284,14 @@ def _critical_value(confidence: float, degrees: float) -> float:
 
 
 def _clip_degrees(degrees: Any) -> Any:
-    """Raise degrees of freedom below 1 to 1, and NORMAL_DEGREES or more to infinity (a normal distribution)."""
+    """Replace degrees of freedom below 1 with 1, and NORMAL_DEGREES or more with infinity (a normal distribution)."""
     return np.where(degrees >= NORMAL_DEGREES, INF, np.maximum(degrees, 1.0))
 
 
 def _wilson(p: Floats, n: Floats, z: Any) -> tuple[Floats, Floats]:
     """Return the confidence limits of Wilson (1927) for a proportion `p` of `n` units, where `z` is the critical value.
 
-    A score test rejects exactly the proportions outside of these limits.
+    A score test rejects exactly the proportions outside these limits.
     """
     n = np.where(n > 0, n, NAN)
     # The limits solve (p - x)^2 = z^2 * x * (1 - x) / n for x, which is a quadratic equation.

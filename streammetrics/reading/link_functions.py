@@ -62,7 +62,7 @@ class LinkFunction(NamedTuple):
 
     def points(self, values: Any) -> Any:
         """Transform values to the scale; the result is NaN for values that are not on the scale."""
-        # Values that are not on the scale are replaced by 1/2, which is on every scale, so that `forward` gives no
+        # Replace values that are not on the scale with 1/2, which is on every scale, so that `forward` gives no
         # warning.
         inside = self.holds(values)
         return np.where(inside, self.forward(np.where(inside, values, 0.5)), np.nan)[()]
@@ -90,7 +90,7 @@ class LinkFunction(NamedTuple):
 
 
 def unwrap_scalar(number: Any) -> Any:
-    """Return an array without axes as a float, and any other array unchanged."""
+    """Return a zero-dimensional array as a float, and any other array unchanged."""
     return float(number) if np.ndim(number) == 0 else number
 
 
@@ -138,7 +138,7 @@ for relative differences of values that need not be positive, and thus may have 
 
 
 def scale_of(name: str) -> LinkFunction:
-    """Return a scale by name; raise InvalidInputError, with the names of all scales, if there is none."""
+    """Return the scale with the given name; if there is none, raise InvalidInputError, which lists all names."""
     if name not in SCALES:
         raise InvalidInputError(f"there is no scale {name!r}; choose one of {', '.join(SCALES)}")
     return SCALES[name]

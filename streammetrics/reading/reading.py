@@ -1,4 +1,4 @@
-"""Readings: objects that compute the results of one metric from one state, each on request.
+"""Readings: objects that compute the results of one metric from one state on demand.
 
 The results are the value, its certified bounds, its standard error, and details for `explain`.
 """
@@ -43,7 +43,7 @@ Slack = Callable[[Limits, Fraction], Fraction]
 
 
 class Quotient(NamedTuple):
-    """A value that is a quotient of two exact numbers, before it is rounded to a float.
+    """An unrounded value: the quotient of two exact numbers.
 
     Parameters
     ----------
@@ -78,21 +78,22 @@ class Reading:
         The value before it is rounded to a float. `Limits` are a value with certified bounds, as exact fractions. None
         means that the value is undefined.
     reason : callable, optional
-        Returns why the value is undefined, or None if it is defined.
+        A function that returns why the value is undefined, or None if it is defined.
     bounds : callable, optional
-        Returns the certified bounds. By default they follow from `Limits`; a value of another type is exact.
+        A function that returns the certified bounds. By default, they follow from `Limits`; a value of another type is
+        exact.
     slack : callable, optional
-        Takes the `Limits` of the value and the largest relative rounding error of a weight. Returns how far the bounds
-        have to be widened.
+        A function that takes the `Limits` of the value and the largest relative rounding error of a weight, and returns
+        how far to widen the bounds.
     quantization : callable, optional
-        Takes the `Limits` of the value. Returns how far the bounds have to be widened if terms (such as the loss of a
-        row) were rounded, but weights were not.
+        A function that takes the `Limits` of the value, and returns how far to widen the bounds if terms (such as the
+        loss of a row) were rounded, but weights were not.
     value_range : pair, optional
         The smallest and the largest possible value; None for no limit.
     estimate : callable, optional
-        Takes the name of an interval method, and returns the value with its standard error.
+        A function that takes the name of an interval method and returns the value with its standard error.
     details : callable, optional
-        Returns a dict with additional entries for `explain`.
+        A function that returns a dict with additional entries for `explain`.
     is_number : bool
         Whether a float `raw_value` is treated as `Limits` of zero width, which `slack` widens if weights were rounded.
     """
@@ -116,7 +117,7 @@ class Reading:
         self._estimate, self._details, self._is_number = estimate, details, is_number
 
     def having(self, **parts: Any) -> Reading:
-        """Return a copy in which some parts are replaced.
+        """Return a copy with some parts replaced.
 
         The parts are `raw_value`, `bounds`, `estimate`, `details`, `reason` and `quantization`, as in `Reading`.
         """
@@ -141,7 +142,7 @@ class Reading:
         return self._cached_raw_value
 
     def preset(self, raw_value: Any) -> None:
-        """Set the raw value to a value that has been computed already, so that it is not computed again."""
+        """Set the raw value to a previously computed value, so that it is not computed again."""
         self._cached_raw_value = raw_value
 
     @property
@@ -177,7 +178,7 @@ class Reading:
 
     @cached_property
     def bounds(self) -> tuple[Any, Any]:
-        """The certified bounds as floats. If the two are equal, the value is exact apart from being rounded to a float."""
+        """The certified bounds as floats. If the two are equal, the value is exact except for rounding to a float."""
         if self._bounds is not None:
             return self._bounds()
         if self._is_number or self.raw_value is None or isinstance(self.raw_value, (Limits, Quotient)):
@@ -221,7 +222,7 @@ class Reading:
 
 
 class OwnReading(Reading):
-    """The usual reading, which calls the methods `of`, `reason`, `slack` and `estimate` of a metric when it needs them.
+    """The usual reading, which calls the metric's methods `of`, `reason`, `slack` and `estimate` as needed.
 
     Parameters
     ----------
@@ -267,7 +268,7 @@ class OwnNumber(OwnReading):
 
 
 def _round_value(raw_value: Any) -> Any:
-    """Return a raw value as a float (or array) that is rounded once; NaN for None."""
+    """Round a raw value once, to a float or an array of floats; NaN for None."""
     if isinstance(raw_value, Quotient):
         return to_float(*raw_value)
     if raw_value is None:
@@ -343,7 +344,7 @@ class CellReadings:
 
     @cached_property
     def stacked_reading(self) -> Reading | None:
-        """One reading with arrays over all cells; None if the cells have to be read one by one."""
+        """One reading with arrays over all cells; None if the cells must be read one by one."""
         read = about_of(self.metric).read_cells
         reading: Reading | None = None if read is None else read(self.metric, self.state)
         return reading
@@ -412,7 +413,7 @@ def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[A
 
 
 def known_reading(metric: Any, state: State, value: Any, bounds: tuple[Any, Any]) -> Reading:
-    """Return the reading of a state with one cell, for which `value` and `bounds` have been computed already."""
+    """Return the reading of a single-cell state whose `value` and `bounds` have already been computed."""
     reading: Reading = metric.reading(state).having(bounds=lambda: bounds)
     reading._cached_value = value
     reading.__dict__["bounds"] = bounds

@@ -24,7 +24,7 @@ SATURATED = (
 
 
 def dropped_of(state: State) -> dict[str, int]:
-    """Return the number of dropped rows by reason (such as "y_score" for an invalid score), as a dict without zeros."""
+    """Return the nonzero counts of dropped rows, keyed by reason (such as "y_score" for an invalid score)."""
     if state.dropped is None:
         return {}
     return {reason: int(n) for reason, n in zip(state.reasons, state.dropped.tolist(), strict=True) if n}
@@ -59,8 +59,8 @@ def build_record(metric: Any, reading: Reading, interval: Interval | None) -> di
     return {
         "metric": metric.name,
         "value": value,
-        # Leave the columns for bounds empty for counts and sums: only a value that is computed from histograms can have
-        # bounds that differ from it.
+        # Leave the bound columns empty for counts and sums: only a value computed from histograms can differ from its
+        # bounds.
         "bound_low": low if certain else None,
         "bound_high": high if certain else None,
         **interval_columns(value, interval),
@@ -82,7 +82,7 @@ def interval_columns(value: Any, interval: Interval | None) -> dict[str, Any]:
 
 
 def _are_equal(low: Any, high: Any) -> bool:
-    """Return whether two values are equal; in arrays, NaN equals NaN. A value may be a tuple of arrays."""
+    """Return whether two values are equal; in arrays, NaN equals NaN. A value can be a tuple of arrays."""
     if isinstance(low, tuple):
         return all(_are_equal(a, b) for a, b in zip(low, high, strict=True))
     return bool(np.array_equal(low, high, equal_nan=isinstance(low, np.ndarray) and low.dtype.kind == "f"))

@@ -1,4 +1,4 @@
-"""The input of statistical inference: values of a metric in many cells (such as slices), with jackknife replicates.
+"""The input to statistical inference: values of a metric in many cells (such as slices), with jackknife replicates.
 
 Units, such as users, are split into shards. A replicate is the value computed without one of the shards.
 """
@@ -33,7 +33,7 @@ class ShardStates:
     Parameters
     ----------
     state : State
-        A state with the shards of all cells. Its last axis is the shard.
+        A state with the shards of all cells, whose last axis is the shard axis.
     bounds : int64, shape (n, 2)
         The shards of cell i are the cells of `state` from bounds[i, 0] up to, but not including, bounds[i, 1]. These
         indices do not count inner cells of the state, such as classes.
@@ -64,11 +64,11 @@ class Shards:
     Parameters
     ----------
     plan : tuple
-        How units are split into shards: the column of the unit, the number of shards, and the type of the column's values
-        ("" without rows). Two samples have the same units in each shard only if these three agree.
+        How units are split into shards: the column of the unit, the number of shards, and the type of the column's
+        values ("" if there are no rows). Two samples have the same units in each shard only if these three agree.
     replicate : callable
-        Takes a number of shards, K or a divisor of K, to which the shards are folded (see `fold`). Returns
-        `leave_one_out` for this number of shards.
+        A function that takes a number of shards (K or a divisor of K) and returns `leave_one_out` for the shards folded
+        to this number (see `fold`).
     weights : float64, shape (K, n)
         The weight of each shard; 0 for empty shards.
     events : float64, shape (K, n)
@@ -137,7 +137,7 @@ def _fold_rows(table: Floats, count: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The values in n cells (such as slices) of one number: a metric, or one element of a metric that is a vector.
+    """The values of one number (a metric, or one element of a vector metric) in n cells, such as slices.
 
     Parameters
     ----------
@@ -154,14 +154,15 @@ class Sample:
     rows : int64, shape (n,)
         The number of rows in each cell.
     estimates : callable
-        Takes no arguments. Returns the value of each cell with its standard error for independent rows (or queries or
-        groups).
+        A function without arguments that returns, for each cell, the value with its standard error for independent rows
+        (or queries or groups).
     shards : Shards, optional
         The jackknife replicates; None if no unit was declared.
     quantile : callable, optional
-        Only for a quantile. Takes a cell and a share, and returns the value below which this share of the weight lies.
+        Only for a quantile: a function that takes a cell and a share, and returns the value below which this share of
+        the weight lies.
     buckets : callable, optional
-        Only for a quantile. Takes a cell, and returns the weight of each bucket of its values.
+        Only for a quantile: a function that takes a cell and returns the weight of each bucket of its values.
     """
 
     name: str
@@ -189,8 +190,8 @@ def keys_of(state: State) -> list[tuple[Any, ...]]:
 def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
     """Return the numbers of a metric: a dict from the name of each number to the array of its values in all cells.
 
-    `name` is the name of the metric, and `values` has its value in each cell. A scalar metric has one number. A vector
-    has one number for each element, such as "f1_each/0". It is NaN in cells whose vector lacks this element.
+    `name` is the name of the metric, and `values` contains its value in each cell. A scalar metric has one number. A
+    vector has one number for each element, such as "f1_each/0", which is NaN in cells whose vector lacks this element.
     """
     if all(isinstance(v, float) for v in values):
         return {name: np.array(values, np.float64)}
@@ -236,7 +237,7 @@ def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
 
 
 def _element_estimate(estimate: Estimate, at: int) -> Estimate:
-    """Return the estimate of one class, label or output, which has index `at` in an estimate whose fields are arrays."""
+    """Return the estimate for the class, label or output at index `at` of an estimate whose fields are arrays."""
     if estimate.reason is not None or np.ndim(estimate.value) == 0:
         return estimate
     one = {n: v[at] for n in ("value", "error", "degrees", "size") if np.ndim(v := getattr(estimate, n)) == 1}

@@ -1,4 +1,4 @@
-"""Tables of results of collections, slices and comparisons, which can be printed or converted to data frames."""
+"""Tables of the results of collections, slices and comparisons, for printing and for conversion to data frames."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ fields."""
 
 
 def check_levels(levels: Sequence[str]) -> None:
-    """Raise InvalidInputError if a slicing column has the name of a result column, whose values it would overwrite.
+    """Raise InvalidInputError if a slicing column has the same name as a result column, which it would overwrite.
 
     `levels` are the names of the slicing columns.
     """
@@ -61,7 +61,7 @@ def check_levels(levels: Sequence[str]) -> None:
 
 
 class TableLayout(NamedTuple):
-    """The columns of a table that follow its slicing columns, and how they are printed.
+    """The columns that follow the slicing columns of a table, and how to print them.
 
     Parameters
     ----------
@@ -70,11 +70,11 @@ class TableLayout(NamedTuple):
     head : tuple of str
         The headings of the printed columns.
     texts : callable
-        Takes a row, and returns the text of each printed column.
+        A function that takes a row and returns the text of each printed column.
     spare : tuple of str
         The headings of columns that are omitted if all their cells are empty.
     note : callable
-        Takes all rows, and returns a line to print below them; "" for no line.
+        A function that takes all rows and returns a line to print below them; "" for no line.
     """
 
     columns: tuple[str, ...]
@@ -100,7 +100,7 @@ class Table:
 
     Notes
     -----
-    A table of values has the slicing columns, followed by these columns:
+    A table of values consists of the slicing columns, followed by these columns:
 
     - `metric` and `value`;
     - `bound_low` and `bound_high`: the certified bounds;
@@ -159,7 +159,7 @@ class Table:
         return pyarrow.table({name: _arrow_array(values) for name, values in self._uniform().items()})
 
     def _uniform(self) -> dict[str, list[Any]]:
-        """Return a dict from column names to values, in which all keys of a slicing column have the same type."""
+        """Return a dict from column names to values, with keys of only one type in each slicing column."""
         return {c: _unify_key_types(v) if c in self.by else v for c, v in self.to_dict().items()}
 
     def texts(self) -> tuple[list[str], list[list[str]]]:

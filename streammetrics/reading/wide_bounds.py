@@ -120,7 +120,7 @@ def are_wide(metric: Any, values: Any, lows: Any, highs: Any) -> NDArray[np.bool
 
 
 def largest_width(metric: Any, size: Any) -> Any:
-    """Return the largest width of bounds that are not too wide. `size` is |value|, as a number or an array."""
+    """Return the largest width at which bounds are not too wide. `size` is |value|, as a number or an array."""
     length = range_length_of(metric)
     if length is not None:
         return LARGEST_SHARE * length
@@ -217,7 +217,7 @@ def merge_wide_values(values: Sequence[WideValue]) -> list[WideValue]:
 
 
 def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stacklevel: int) -> None:
-    """Issue one warning if any values of a table have wide bounds.
+    """Issue one warning if any values in a table have wide bounds.
 
     The warning contains the number of these values, and the first of them as an example.
     """
@@ -242,7 +242,7 @@ def wide_of(metric: Any, name: str, reading: Reading) -> list[WideValue]:
     """Return a list with one `WideValue` if the bounds of a reading are wide, otherwise an empty list.
 
     Cheaper checks come first. Most values are exact, or have narrow bounds before rounding, so these checks usually
-    suffice. The bounds are computed only if they can still be wide.
+    suffice. The bounds are computed only if these checks do not rule out wide bounds.
     """
     if not may_be_wide(metric, reading.state) or reading.is_certain or not _is_roughly_wide(metric, reading):
         return []
@@ -274,7 +274,7 @@ def may_be_wide(metric: Any, state: State) -> bool:
     - Every bucket contains only one distinct number.
     - The metric is a quantile with enough bits. Its bounds are the edges of a bucket, which differ by at most 2**-bits
       times the value.
-    - The bounds come only from the rounding of weights.
+    - The bounds allow only for the rounding of weights.
     """
     name = exactness_part(state)
     if not name:
@@ -285,7 +285,7 @@ def may_be_wide(metric: Any, state: State) -> bool:
 
 
 def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
-    """Return whether bounds may be too wide, according to the bounds before rounding, which are known already."""
+    """Return whether bounds may be too wide, judging by the unrounded bounds, which are already known."""
     if reading.has_bounds or "rounded" in reading.state.cells.flats:
         return True
     for limits in reading.numbers:

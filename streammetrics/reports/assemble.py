@@ -106,7 +106,7 @@ def flatten(objects: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _add_object(name: str, thing: Any, content: _ReportContent) -> None:
-    """Add an object to the list in `content` that holds objects of its type.
+    """Add an object to the list for its type in `content`.
 
     Raises
     ------
@@ -159,7 +159,7 @@ def _find_comparisons(content: _ReportContent, sides: tuple[str, str]) -> list[C
 
     If the caller passed neither comparisons nor a scorecard, this function compares two models of each collection whose
     rows are split into shards of users. The first model is the control, and `_choose_model` chooses the other one.
-    `sides` are the names of the treatment and the control in comparisons that the caller passed without names.
+    `sides` contains the names of the treatment and the control for comparisons passed without names.
     """
     if content.pairs:
         return [ComparedSides((NamedSide(sides[0], 1), NamedSide(sides[1], 0)), content.pairs)]
@@ -183,7 +183,7 @@ def _find_comparisons(content: _ReportContent, sides: tuple[str, str]) -> list[C
 
 
 def _group_by_treatment(content: _ReportContent) -> list[ComparedSides]:
-    """Group the named comparisons by treatment and control. Each model gets the colour that it has in the charts."""
+    """Group the named comparisons by treatment and control. Each model keeps its colour from the charts."""
     tasks = [name for _, thing in content.accumulators for group in group_comparable_tasks(thing) for name in group]
     named = dict.fromkeys(name for one in content.model_comparisons for name in (one.control, one.treatment))
     order = [n for n in dict.fromkeys(t.rpartition("/")[2] for t in tasks) if n in named]
@@ -204,7 +204,7 @@ def _group_by_treatment(content: _ReportContent) -> list[ComparedSides]:
 def _choose_model(thing: Any, models: list[str]) -> str:
     """Return the name of the model to compare with the first one.
 
-    Of several other models, this is the one with the best value of the first metric.
+    If there are several other models, choose the one with the best value of the first metric.
     """
     if len(models) == 2:
         return models[1]

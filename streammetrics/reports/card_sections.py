@@ -1,4 +1,4 @@
-"""Build the sections of a report page about scorecards: verdict, metrics by role, slices and experiment arms."""
+"""Build the scorecard sections of a report page: verdict, metrics by role, slices and experiment arms."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ CORRECTION = "The words and p-values allow for the number of slices and metrics 
 def add_scorecards(
     page: Page, cards: Sequence[tuple[str, Scorecard]], warnings: Sequence[str], split: UserSplit | None = None
 ) -> None:
-    """Add the sections of scorecards to a page. The verdict of the first scorecard becomes the headline of the page.
+    """Add scorecard sections to a page. The verdict of the first scorecard becomes the headline of the page.
 
     Scorecards of one experiment, such as one over all rows and one by slice, have the same totals. The page shows the
     totals once, and then the slices of each of these scorecards. `warnings` are sentences about dropped rows, and
-    `split` has the number of users in each arm, if users were counted.
+    `split` gives the number of users in each arm, if users were counted.
     """
     shown: list[Scorecard] = []
     later: list[PagePart] = []
@@ -103,7 +103,7 @@ def add_scorecards(
             )
             page.parts.append(PagePart("scorecard", title, "score" if not several else "", data))
         if forests:
-            # Explain the forest plots only in the first section of slices on the page.
+            # Explain the forest plots only in the first slice section on the page.
             explained = any(part.kind == "forests" for part in page.parts)
             note = " ".join([*([] if explained else [FOREST, CORRECTION]), *left])
             title = f"Where it differs by {' and '.join(collect_slice_columns(card.arms[card.control]))}"
@@ -131,7 +131,7 @@ def _format_badge(card: Scorecard) -> str:
 
 
 def _describe_confidence(card: Scorecard) -> str:
-    """Return sentences that say why intervals have a higher confidence level than requested; "" if none has."""
+    """Return sentences that say why intervals have a higher confidence level than requested; "" if none do."""
     together = format_confidence(card.options.confidence, False)
     joint = describe_joint_confidence(len(card.progress), format_atom(card.control), together)
     sentences = [f"Each interval has this level because {joint}."] if len(card.progress) > 1 else []
@@ -175,8 +175,8 @@ def _build_forests(
 ) -> tuple[list[Forest], list[str]]:  # fmt: skip
     """Return a forest plot (one interval for each slice) for each metric and treatment.
 
-    The second result is a list of remarks. Each of them gives a reason why slices cannot be compared, and the number of
-    these slices.
+    The second result is a list of remarks. Each remark gives a reason why slices cannot be compared, and the number of
+    slices affected.
     """
     if not is_sliced(card.arms[card.control]):
         return [], []
@@ -236,9 +236,9 @@ def build_arm_part(
     split : UserSplit or None
         The number of users in each arm; None if users were not counted.
     rows_of : dict of str to int
-        The number of rows of each arm; empty if unknown.
+        The number of rows in each arm; empty if unknown.
     colours : dict of str to int
-        The index of the colour of each arm. For an arm without one, the index is its position in the table.
+        The colour index of each arm. An arm that is not listed uses its position in the table.
     """
     texts = {} if split is None else split.describe_arms()
     heads = [*(["rows"] if rows_of else []), *([] if split is None else split.heads)]

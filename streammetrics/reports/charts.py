@@ -99,7 +99,7 @@ def format_exponent(value: float, decimals: int, *, sign: bool = False, percent:
 
 
 def logarithmic_axis(low: float, high: float, *, percent: bool = False) -> ChartAxis:
-    """Return a logarithmic axis with ticks at round numbers; it has at least four ticks if possible."""
+    """Return a logarithmic axis with ticks at round numbers (at least four ticks, if possible)."""
     low = low if low > 0.0 and math.isfinite(low) else 1e-3
     high = high if high > low * 1.001 and math.isfinite(high) else low * 10.0
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

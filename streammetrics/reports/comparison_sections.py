@@ -1,4 +1,4 @@
-"""Build the sections of a report page about comparisons: headline, scorecard, slices, and ranking metrics by cut-off."""
+"""Build the comparison sections of a report page: headline, scorecard, slices, and ranking metrics by cut-off."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class CutoffTable(NamedTuple):
         The cut-offs.
     rows : list of (name, remark, cells, (new, old))
         For each metric: its name, a remark, one cell for each cut-off (None if the metric has no value there), and the
-        lists of values of the new and the old side.
+        lists of values for the new and the old side.
     """
 
     sides: tuple[NamedSide, NamedSide]
@@ -101,7 +101,7 @@ def build_cutoff_table(comparisons: Sequence[Comparison], sides: tuple[NamedSide
 
 
 def add_comparisons(page: Page, compared: Sequence[ComparedSides], warnings: Sequence[str], *, first: bool) -> None:
-    """Add the sections of comparisons to a page, for one treatment after the other.
+    """Add comparison sections to a page, one treatment after another.
 
     If `first` is true, the headline of the page is about the first treatment, and one sentence about each of the other
     treatments follows below it. `warnings` are sentences about dropped rows.
