@@ -122,7 +122,7 @@ def add_comparisons(page: Page, compared: Sequence[ComparedSides], warnings: Seq
 def _add_treatment(
     page: Page, compared: ComparedSides, warnings: Sequence[str], title: str, *, has_hero: bool
 ) -> Headline:
-    """Add the sections about one treatment, and return the headline about it.
+    """Add the sections for one treatment, and return its headline.
 
     `title` is appended to the headings of the sections. If `has_hero` is true, the page also gets a large picture of
     the primary difference.
@@ -144,7 +144,7 @@ def _add_treatment(
     unmatched = _describe_unmatched(pairs, sides)
     if overall:
         primary = choose_primary(overall, compared.primary)
-        # Leave out ranking metrics that the table by cut-off shows, except the primary metric.
+        # Leave out ranking metrics that are shown in the cut-off table, except the primary metric.
         rows = [build_measure_row(c) for c, one in zip(prefixed, overall, strict=True)
                 if c.name not in by_cutoff or one is primary]  # fmt: skip
         for row in rows:
@@ -172,9 +172,9 @@ def _add_treatment(
 
 
 def _find_equal_metrics(comparisons: Sequence[Comparison], primary: str | None) -> set[str]:
-    """Return the names of metrics that certainly have the same values on both sides, except the primary metric.
+    """Return the names of metrics that are known to have equal values on both sides, except the primary metric.
 
-    Examples are the click rates of two models on one log. If all metrics have the same values, the result is empty.
+    An example is the click rate of two models on the same log. If all metrics have equal values, the result is empty.
     """
     if not comparisons:
         return set()
@@ -204,7 +204,7 @@ def _collect_notes(pairs: Sequence[tuple[str, Any]], sides: tuple[NamedSide, Nam
 
 
 def _select_by_cutoff(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
-    """Return the comparisons of ranking metrics that have several cut-offs, such as NDCG@5 and NDCG@10, by name."""
+    """Return the comparisons, keyed by name, of ranking metrics with several cut-offs, such as NDCG@5 and NDCG@10."""
     ranked = {c.name: c for c in comparisons if _has_cutoff(c)}
     counts = Counter(name.partition("@")[0] for name in ranked)
     return {name: c for name, c in ranked.items() if counts[name.partition("@")[0]] > 1}
@@ -239,8 +239,8 @@ def _name_slices(name: str, some: Any) -> str:
 def _describe_unmatched(compared: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[str]:
     """Return remarks about metrics and slices that could not be compared.
 
-    There is one remark for each reason. It lists up to five metrics or slices to which this reason applies, and the
-    number of the others.
+    There is one remark for each reason. It lists up to five of the metrics or slices to which the reason applies, and
+    gives the number of the others.
     """
     reasons: dict[str, list[str]] = {}
     for _, some in compared:

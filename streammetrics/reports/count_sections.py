@@ -1,4 +1,4 @@
-"""Build the sections of a report page about metrics: values with intervals and bounds, charts, windows and slices."""
+"""Build the metric sections of a report page: values with intervals and bounds, charts, windows and slices."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def add_accumulators(
     page: Page, accumulators: Sequence[tuple[str, Any]], *, rows_independent: bool, first: bool, sort: str | None,
     min_rows: int, confidence: float, warnings: Sequence[str], compared: Sequence[tuple[str, Any]],
 ) -> None:  # fmt: skip
-    """Add the sections of metrics to a page.
+    """Add metric sections to a page.
 
-    If `first` is true, there are no scorecards or comparisons, and the page begins with these metrics. `compared` has
-    the comparisons on the page, as pairs of an object name and the comparisons of this object. `warnings` are sentences
-    about dropped rows. The other parameters are those of `report`.
+    If `first` is true, there are no scorecards or comparisons, and the page begins with these metrics. `compared`
+    contains the comparisons on the page, as pairs of an object name and the comparisons for that object. `warnings` are
+    sentences about dropped rows. The other parameters are those of `report`.
     """
     has_arms = any(part.kind == "arms" for part in page.parts)
     where: list[PagePart] = []
@@ -85,8 +85,8 @@ def add_accumulators(
                     values,
                 )
                 (later if compared else page.parts).append(part)
-                # On a page with a scorecard, leave out charts of all arms together, because the scorecard has charts of
-                # each arm.
+                # On a page with a scorecard, leave out charts of all arms together, because the scorecard already shows
+                # charts of each arm.
                 if charts := [] if has_arms else build_charts(plain):
                     data = charts, build_top_rows(plain)
                     page.parts.append(PagePart("charts", "Curves", "", data, CHARTS_NOTE))
@@ -144,10 +144,10 @@ def build_grid(
     left_columns: int,
     remarks: Sequence[str],
 ) -> dict[str, Any]:
-    """Return a table for the page as a dict, whose cells have a text, a note, and a number for sorting (or None).
+    """Return a page table as a dict, in which each cell is a text, a note, and a number for sorting (or None).
 
-    The first `left_columns` columns are aligned to the left and are not sorted as numbers. Each cell of the argument
-    `rows` is a pair of a text and a note, such as an interval. None repeats the cell above.
+    The first `left_columns` columns are left-aligned and are not sorted as numbers. Each cell of the argument `rows` is
+    a pair of a text and a note, such as an interval. None repeats the cell above.
     """
     table: list[list[tuple[str, str, float | None]]] = []
     for row in rows:
@@ -178,7 +178,7 @@ def _parse_number(text: str) -> float | None:
 
 
 def _collect_intervals(thing: Any, confidence: float | None) -> dict[str, tuple[float, float]]:
-    """Return the interval of each metric of a collection, by metric name; an empty dict if `confidence` is None."""
+    """Return the interval of each metric, keyed by metric name; an empty dict if `confidence` is None."""
     if confidence is None or is_sliced(thing):
         return {}
     return {r["metric"]: (r["interval_low"], r["interval_high"]) for r in answer_of(thing).records(confidence)
@@ -242,7 +242,7 @@ def _build_value_cell(record: Mapping[str, Any], limits: tuple[float, float] | N
 
 
 def _build_count_rows(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return the lines below a table of values, which show how many rows each model has.
+    """Return the lines below a table of values that show how many rows each model has.
 
     Each line has a label, such as "rows", "positives" or a reason for dropped rows, and one count for each model.
     """
@@ -270,7 +270,7 @@ def _count_task_rows(records: Mapping[str, Any]) -> dict[str, float]:
 def _build_headline(title: str, values: ValueGrid, some: bool, warnings: Sequence[str]) -> Headline:
     """Return the headline of a page that shows only metrics: the title, and the values of the first metric below it.
 
-    `some` says whether any value has an interval. If none has, a remark says how to get intervals.
+    `some` says whether any value has an interval. If not, a remark says how to get intervals.
     """
     sentences = []
     if values.rows:

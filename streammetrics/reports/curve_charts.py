@@ -36,7 +36,7 @@ MARKED = 5  # number of markers on a line
 
 
 class TaskScores(NamedTuple):
-    """The score histograms of one task (for example a model), with its name and the index of its colour.
+    """The score histograms of one task (for example, a model), with its name and colour index.
 
     For multiclass or multilabel tasks, the histograms of all classes or labels are added, and `pooled` is "classes" or
     "labels". Otherwise `pooled` is empty.
@@ -100,7 +100,7 @@ def select_drawable(source: ChartSource) -> list[TaskScores]:
 
 
 def has_rare_positives(tasks: Sequence[TaskScores]) -> bool:
-    """Return whether the share of positives of any task is so small that charts need logarithmic axes."""
+    """Return whether the share of positives in any task is so small that charts need logarithmic axes."""
     return any(float(m.state.support()) < RARE * _total_weight(m.state) for m in tasks)
 
 
@@ -114,7 +114,7 @@ def _build_curves(tasks: list[TaskScores]) -> Iterator[Chart]:
 
 
 def _place_markers(n: int) -> list[int]:
-    """Return the evenly spaced indices of the points that get a marker, on a line of `n` points."""
+    """Return the evenly spaced indices of the points to mark on a line of `n` points."""
     return sorted({round(float(i)) for i in np.linspace(0, n - 1, MARKED + 2)[1:-1]}) if n > 2 else []
 
 
@@ -281,7 +281,7 @@ def _build_reliability_chart(curves: list[tuple[TaskScores, Any, Any]]) -> Chart
 
 
 def _format_ratio_range(name: str, p: Any, y: Any, several: bool) -> str:
-    """Return the smallest and largest ratio of predicted (`p`) to observed (`y`) rate over all bins: "0.95 to 1.08".
+    """Return the smallest and largest ratios of predicted (`p`) to observed (`y`) rates over all bins: "0.95 to 1.08".
 
     The text begins with the name of the model if there are several models.
     """

@@ -92,7 +92,7 @@ def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[Numb
 
 
 def collect_card_changes(card: Scorecard, table: Table) -> list[NumberChange]:
-    """Return a `NumberChange` for each row of a table of a scorecard; slices that only one arm has are left out.
+    """Return a `NumberChange` for each row of a scorecard table; slices that exist in only one arm are left out.
 
     The rows of `table` compare the arms over all data, or by slice.
     """
@@ -122,7 +122,7 @@ def collect_card_changes(card: Scorecard, table: Table) -> list[NumberChange]:
 
 
 def _format_limit(question: Question, row: Mapping[str, Any]) -> str:
-    """Return what a guardrail allows, with the characters that terminals use for minus signs and spaces."""
+    """Return what a guardrail allows, with ASCII minus signs and spaces for terminals."""
     control = float(row["control_value"])
     limit = format_limit(question.role, question.better, question.margin, row["relative"], control)
     return limit.replace("−", "-").replace("\u202f", " ")
@@ -131,8 +131,8 @@ def _format_limit(question: Question, row: Mapping[str, Any]) -> str:
 def build_difference_grid(changes: Sequence[NumberChange], control: str, share: str) -> Grid:
     """Return a table of the differences between two models, one row for each metric.
 
-    `control` is the name of the model with which the other one is compared. `share` is the heading of both columns of
-    intervals: the confidence level, such as "95 %".
+    `control` is the name of the baseline model. `share` is the heading of both interval columns: the confidence level,
+    such as "95 %".
     """
     treatment = changes[0].treatment if changes else ""
     heads = ["metric", control, treatment, "difference", share, "relative", share, "p", ""]
@@ -183,9 +183,9 @@ def build_scorecard_grid(
 ) -> Grid:
     """Return the table of a scorecard: one row for each metric and treatment, the primary metric first.
 
-    `control` is the name of the control. `share` is the heading of the column of intervals, such as "97.5 %", and
-    `confidence` is the level of the intervals of all treatments together, such as "95 %". `verdicts` are the verdicts on
-    all treatments.
+    `control` is the name of the control. `share` is the heading of the interval column, such as "97.5 %", and
+    `confidence` is the joint confidence level for all treatments, such as "95 %". `verdicts` are the verdicts on all
+    treatments.
     """
     treatments = {one.treatment for one in changes}
     several, has_limits = len(treatments) > 1, any(one.limit for one in changes)
@@ -221,8 +221,8 @@ def build_slice_grid(
 ) -> Grid:
     """Return a table of differences by slice (rows) and metric (columns).
 
-    `rows_of` maps the key of each slice to its number of rows, and sets the order of slices. `by` are the names of the
-    slice columns, and `share` is the confidence level, such as "95 %".
+    `rows_of` maps the key of each slice to its number of rows, and determines the order of slices. `by` are the names
+    of the slice columns, and `share` is the confidence level, such as "95 %".
     """
     several = len({one.treatment for one in number_changes}) > 1
     groups: dict[tuple[Any, ...], dict[str, NumberChange]] = {}

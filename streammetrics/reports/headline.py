@@ -39,7 +39,7 @@ EXACT = "Rounding of scores does not change the values: they are exact."
 def format_confidence(confidence: float, always: bool) -> str:
     """Return a confidence level as a label: "95 %", or "95 % always" for an always-valid interval.
 
-    An always-valid interval keeps its coverage even if the experiment is looked at repeatedly.
+    An always-valid interval keeps its coverage even if the experiment is checked repeatedly.
     """
     return typeset(f"{100.0 * confidence:.4g} %{' always' if always else ''}")
 
@@ -52,7 +52,7 @@ def build_comparison_headline(
     warnings: Sequence[str] = (),
     notes: Iterable[Note] = (),
 ) -> Headline:
-    """Return the headline for comparisons over all rows; its main sentence is also printed by the command `eval`.
+    """Return the headline for comparisons over all rows; its main sentence is also printed by the `eval` command.
 
     The main sentence is about the metric `primary`. If there are no comparisons, it is about the slices in `forests`.
     `sides` are the new and the old model or arm, and `warnings` are sentences about dropped rows. `notes` are further
@@ -97,7 +97,7 @@ def _describe_agreement(rows: list[MeasureRow]) -> str:
 
 
 def _describe_errors(main: Comparison, row: MeasureRow, badge: str) -> list[Fact]:
-    """Return remarks about the two errors of a difference: from chance, and from rounding scores to histogram buckets.
+    """Return remarks about the two errors in a difference: chance, and the rounding of scores to histogram buckets.
 
     The first remark is about the larger error, and says how to reduce it.
     """
@@ -177,8 +177,8 @@ def build_scorecard_headline(
     """Return the headline of a scorecard: the verdict on the first treatment, the other verdicts, and remarks.
 
     `figures` are the table rows of each treatment, `colours` the colour index of each arm, and `notes` the notes about
-    all treatments and slices. `has_users` says whether the page has a table with the number of users in each arm. If it
-    has, the headline gives the number of users only together with the planned number.
+    all treatments and slices. `has_users` says whether the page contains a table with the number of users in each arm.
+    If so, the headline gives the number of users only together with the planned number.
     """
     verdicts = list(card.verdicts.items())
     arm, first = verdicts[0]
@@ -287,8 +287,8 @@ def format_limit(
 
     `margin` is the allowed deterioration: a difference, or a share of the control's value if `relative` is true.
     `better` says which values are better: "high", "low" or "one" (closer to 1). `control` is the value of the control. If
-    it is known and the margin is relative, the number in brackets is the worst value that is allowed, as a percentage
-    if `rate` is true. For "one", the text consists of the lowest and the highest value that the limit allows.
+    it is known and the margin is relative, the number in parentheses is the worst allowed value, as a percentage if
+    `rate` is true. For "one", the text consists of the lowest and the highest allowed values.
     """
     if role != GUARDRAIL or margin is None:
         return ""

@@ -86,8 +86,8 @@ def build_measure_row(
 ) -> MeasureRow:
     """Return the table row of a comparison.
 
-    `name` replaces the name of the comparison, and `decimals` is the number of decimals of differences (by default
-    chosen from the width of the interval). `slices` says whether the row is a slice in a forest plot, where all rows
+    `name` replaces the name of the comparison, and `decimals` is the number of decimals for differences (by default, it
+    depends on the width of the interval). `slices` says whether the row is a slice in a forest plot, where all rows
     share an axis.
     """
     tag = read_tag(one.metric)
@@ -146,7 +146,7 @@ def _choose_value_decimals(one: Comparison) -> int:
 
 
 def choose_common_decimals(halves: Iterable[float], percent: bool) -> int:
-    """Return the number of decimals for all intervals of a column, from the median of their half widths."""
+    """Return the number of decimals for all intervals in a column, chosen from their median half-width."""
     known = sorted(h for h in halves if h > 0.0 and math.isfinite(h))
     decimals = choose_decimals(known[len(known) // 2] * (100 if percent else 1)) if known else None
     return (1 if percent else 4) if decimals is None else decimals
@@ -196,11 +196,11 @@ def build_bar(
     ends: tuple[float, float, float], a: float, b: float, overall: float | None = None, limit: float | None = None,
     *, is_upper_limit: bool = False,
 ) -> IntervalBar:  # fmt: skip
-    """Return where an interval is drawn on an axis from `a` to `b`, as percentages of the width of the axis.
+    """Return where an interval is drawn on an axis from `a` to `b`, as percentages of the axis width.
 
     `ends` are the lower limit, the estimate and the upper limit. `overall` is the difference over all rows, and `limit`
-    is the limit of a guardrail. If `is_upper_limit` is true, values above this limit are forbidden, otherwise those
-    below it.
+    is the limit of a guardrail. If `is_upper_limit` is true, values above this limit are forbidden; otherwise, values
+    below it are.
     """
 
     def position_of(v: float) -> float:
@@ -225,7 +225,7 @@ def build_shared_axis(
     most: float = 2.0,
     steps: float = 4.5,
 ) -> tuple[RowAxis, float, float]:
-    """Return a shared axis for several rows, and the lowest and the highest value on it.
+    """Return a shared axis for several rows, and its lowest and highest values.
 
     Rows with too little data do not affect the range. Intervals that are much longer than the others are cut off at the
     ends of the axis. The range includes `overall`, the difference over all rows. `most` is the room for intervals on

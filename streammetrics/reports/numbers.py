@@ -31,16 +31,16 @@ def typeset(text: str) -> str:
 def end_sentence(text: str) -> str:
     """Return a remark as a sentence, with a capital letter and a period.
 
-    Hyphens remain, because remarks name options such as `--shares`.
+    Hyphens are kept, because remarks contain options such as `--shares`.
     """
     return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}".replace(" %", f"{NARROW}%")
 
 
 def choose_decimals(half: float, most: int = MAX_DECIMALS) -> int | None:
-    """Return the number of decimals that shows the half width of an interval with two significant digits.
+    """Return the number of decimals needed to show the half-width of an interval with two significant digits.
 
-    Return None if the half width is not positive and finite. More decimals would show noise, and fewer would hide a
-    part of the interval.
+    Return None if the half-width is not positive and finite. More decimals would show noise, and fewer would hide part
+    of the interval.
     """
     if not (half > 0.0 and math.isfinite(half)):
         return None

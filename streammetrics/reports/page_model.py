@@ -27,7 +27,7 @@ __all__ = [
 
 
 class NamedSide(NamedTuple):
-    """One of the two compared models or arms: its name, and the index of its colour."""
+    """One of the two compared models or arms: its name and its colour index."""
 
     name: str
     number: int
@@ -51,8 +51,8 @@ class Headline(NamedTuple):
     Parameters
     ----------
     parts : list of (text, number)
-        The main sentence in parts. If a part is the name of a model or arm, the number is the index of its colour;
-        otherwise None.
+        The main sentence in parts. If a part is the name of a model or arm, the number is its colour index; otherwise,
+        it is None.
     lead : str
         The text below the main sentence.
     facts : list of Fact
@@ -73,7 +73,7 @@ class Headline(NamedTuple):
 
 
 class IntervalBar(NamedTuple):
-    """Where an interval is drawn on its axis, as percentages of the width of the axis.
+    """Where an interval is drawn on its axis, as percentages of the axis width.
 
     Parameters
     ----------
@@ -131,8 +131,8 @@ class MeasureRow:
     reason : str
         Why there is no interval.
     ends : tuple of float
-        Lower limit, estimate and upper limit of the difference; NaN without a value. Their signs are reversed if lower
-        values are better, so that better results are always on the right.
+        Lower limit, estimate and upper limit of the difference; NaN if there is no value. Their signs are reversed if
+        lower values are better, so that better results are always on the right.
     direction : float
         -1 if the signs of `ends` are reversed, else 1.
     margin : float or None
@@ -146,7 +146,7 @@ class MeasureRow:
     share, impact : str
         `part`, and the product of `part` and the difference, as text.
     order : dict
-        The numbers by which the page can sort the row: "rows", "diff" (difference) and "imp" (absolute impact).
+        The numbers by which the page can sort rows: "rows", "diff" (difference) and "imp" (absolute impact).
     span : IntervalBar or None
         Position on the axis.
     """
@@ -241,7 +241,7 @@ class Forest(NamedTuple):
 class ValueCell(NamedTuple):
     """One value in a table of models, as text, with its interval and certified bound.
 
-    `reason` says why there is no value, and `number` is the index of the colour of the model.
+    `reason` says why there is no value, and `number` is the colour index of the model.
     """
 
     text: str
@@ -276,7 +276,7 @@ class Page:
     headline : Headline
         The main sentence and the remarks below it.
     sides : tuple of NamedSide
-        The compared models or arms; empty without a comparison.
+        The compared models or arms; empty if there is no comparison.
     hero : (MeasureRow, RowAxis) or None
         The most important difference, with its axis, for the large picture at the top of the page.
     parts : list of PagePart
@@ -286,7 +286,8 @@ class Page:
     badge : str
         Confidence level of the intervals, such as "95 %".
     joint : str
-        For several treatments, a sentence about the confidence level of all comparisons together; otherwise empty.
+        A sentence about the joint confidence level of all comparisons, if there are several treatments; otherwise
+        empty.
     """
 
     title: str

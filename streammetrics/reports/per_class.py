@@ -132,7 +132,8 @@ def _build_cell(one: ArrayValues, i: int) -> Cell:
 def build_class_grids(collection: MetricCollection) -> list[Grid]:
     """Return tables of metrics by class, computed from all states that count each class separately.
 
-    If there are too many classes for a confusion matrix, the list also has a table of the most frequent confusions.
+    If there are too many classes for a confusion matrix, the list also contains a table of the most frequent
+    confusions.
     """
     confusion_grids: list[Grid] = []
     tables: dict[tuple[str, ...], list[ArrayValues]] = {}
@@ -184,7 +185,7 @@ def strip_average(metric: str) -> str:
 
 
 def build_confusion_grids(values: ArrayValues) -> Iterator[Grid]:
-    """Yield a table for each confusion matrix. With many classes, the table has only the most frequent confusions."""
+    """Yield a table for each confusion matrix. With many classes, the table lists only the most frequent confusions."""
     title = f"{values.task}: {values.metric}" if values.task else values.metric
     if values.value.ndim == 3:
         for name, matrix in zip(values.names, values.value, strict=True):

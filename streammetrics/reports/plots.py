@@ -45,7 +45,7 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
     Returns
     -------
     matplotlib axes
-        The axes, or an array of axes if a new figure has several plots.
+        The axes, or an array of axes if a new figure contains several plots.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
 
 
 def _draw_report(thing: Any, ax: Any) -> Any:
-    """Draw what a report shows about an object: its charts if any, else its scorecard or its first forest plot."""
+    """Draw what a report shows about an object: its charts, if any; otherwise, its scorecard or first forest plot."""
     data_of = {part.kind: part.data for part in reversed(assemble(thing, "").parts)}
     if isinstance(thing, MetricLike) and "charts" in data_of and data_of["charts"][0]:
         return _draw_charts(data_of["charts"][0], ax)
@@ -156,7 +156,7 @@ def _draw_layer(layer: Any, ax: Any, names: dict[int, str]) -> None:
 def draw_rows(rows: Sequence[MeasureRow], axis: RowAxis | None, ax: Any, title: str) -> Any:
     """Draw one interval for each metric or slice, with the first row at the top; rows with too little data are pale.
 
-    `axis` has the ticks; it is None if each row has its own scale. `title` is the label of the axis.
+    `axis` contains the ticks; it is None if each row has its own scale. `title` is the label of the axis.
     """
     some = [r for r in rows if r.span is not None]
     for y, row in enumerate(some):
@@ -264,7 +264,7 @@ def draw_reliability(curve: Reliability, ax: Any = None, label: str | None = Non
     counts = ax.twinx()
     low, high = curve.edges[:-1][occupied], np.minimum(curve.edges[1:][occupied], top)
     counts.bar(low, weight, np.maximum(high - low, 0), align="edge", color=line.get_color(), alpha=0.15)
-    # The bars reach at most a quarter of the height, so that they do not hide the curve.
+    # Limit the bars to a quarter of the plot height, so that they do not hide the curve.
     counts.set_ylim(0, 4 * weight.max() if len(weight) else 1)
     counts.set_ylabel("rows")
     ax.set_xlim(0, top)

@@ -24,7 +24,7 @@ MAX_DROPPED_SHARE = 0.01  # a warning appears in the headline if a larger share 
 
 
 def describe_dropped_rows(accumulators: Sequence[tuple[str, Any]]) -> list[str]:
-    """Return a list of warnings if more than 1 % of the rows of the first object were dropped, else an empty list."""
+    """Return warnings if more than 1 % of the rows of the first object were dropped; otherwise, an empty list."""
     sentences = []
     for _, thing in accumulators[:1]:
         for _, piece in collect_collections(thing):
@@ -37,7 +37,7 @@ def describe_dropped_rows(accumulators: Sequence[tuple[str, Any]]) -> list[str]:
 
 
 def collect_collections(thing: Any) -> list[tuple[str, MetricCollection]]:
-    """Return the metrics over all rows inside an object, as pairs of a name and a collection.
+    """Return the metrics inside an object, computed over all rows, as pairs of a name and a collection.
 
     Windows are merged, and slices are left out.
     """
@@ -47,7 +47,7 @@ def collect_collections(thing: Any) -> list[tuple[str, MetricCollection]]:
 
 
 def format_terms(provenance: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """Return the caller's provenance as pairs of a term and a text. A list becomes a text of several lines."""
+    """Return the caller's provenance as pairs of a term and a text. A list becomes a multi-line text."""
     return [
         (str(k), "\n".join(map(str, v)) if isinstance(v, (list, tuple)) else str(v))
         for k, v in (provenance or {}).items()
@@ -77,7 +77,7 @@ def _format_digest(thing: Any) -> str:
     """Return the digest (a hash) of the content of an object, or the reason why it has none."""
     try:
         return f"sha256 {thing.digest()}"
-    # If the state still has open groups, which may get more rows, it cannot be serialized, and so it has no digest.
+    # A state with open groups, which may still receive rows, cannot be serialized, so it has no digest.
     except MemoryLimitError as error:
         return f"none: {error}"
 

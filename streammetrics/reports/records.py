@@ -91,7 +91,7 @@ def merge_cells(thing: Any) -> Any:
 
 
 def remove_shards(thing: TotalMetrics) -> MetricCollection:
-    """Return the metrics as a collection in which all shards of users are merged."""
+    """Return the metrics as a collection with all shards of users merged."""
     metrics = thing.whole if isinstance(thing, Sharded) else thing
     return (
         metrics if isinstance(metrics, MetricCollection) else with_states(MetricCollection(metrics), states_of(metrics))
@@ -124,7 +124,7 @@ def build_views(thing: AxisWrapper) -> list[AxisWrapper]:
 
 
 def collect_entries(thing: TotalMetrics | AxisWrapper) -> dict[str, CollectionEntry]:
-    """Return the entries (metric, state and columns) of a collection by name, even if it is inside slices or shards."""
+    """Return the entries (metric, state, columns) of a collection, keyed by name, even if it is in slices or shards."""
     inner = thing.inner if isinstance(thing, (AxisWrapper, Sharded)) else thing
     if isinstance(inner, (AxisWrapper, Sharded)):
         return collect_entries(inner)
@@ -174,7 +174,8 @@ def name_task_column(thing: Any) -> str:
 def build_records(thing: TotalMetrics, confidence: float | None = None) -> list[Record]:
     """Return a record (dict) for each metric.
 
-    A record contains the columns of `Table`, the reason for a missing interval, and the dropped rows by reason.
+    A record contains the columns of `Table`, the reason for a missing interval, and the counts of dropped rows by
+    reason.
     """
     return _add_columns(thing, answer_of(thing).records(confidence))
 
@@ -206,7 +207,7 @@ def build_slice_records(
 
 
 def format_slice_key(record: Record, name: str) -> str:
-    """Return the value of one slice column as text. A real value that looks like "(other)" is put in quotes."""
+    """Return the value of one slice column as text. A real value that looks like "(other)" is quoted."""
     if record["other"] and record.get(name) in UNKEPT_KEYS:
         return str(record[name])
     text = format_atom(record["slice"].get(name, ""))
@@ -215,7 +216,7 @@ def format_slice_key(record: Record, name: str) -> str:
 
 
 def _add_columns(thing: TotalMetrics | AxisWrapper, records: list[Record]) -> list[Record]:
-    """Add to each record a dict from each reason for dropped rows to the column that caused it; return the records."""
+    """Add to each record a dict that maps each reason for dropped rows to a column, and return the records."""
     entries = collect_entries(thing)
     for record in records:
         content = entries.get(record["metric"])
@@ -245,5 +246,5 @@ def is_sliced(thing: Any) -> bool:
 
 
 def describe_dropped(reason: str, column: Any) -> str:
-    """Return the reason for dropped rows as text, such as "bad score" for invalid values in the column score."""
+    """Return the reason for dropped rows as text, such as "bad score" for invalid values in the column "score"."""
     return f"not {column}" if reason == "where" else f"bad {column}"

@@ -83,11 +83,11 @@ class ScorecardRow(NamedTuple):
 def build_scorecard_row(
     row: ScorecardRow, decimals: int | None = None, *, turn: bool, withheld: bool = False
 ) -> MeasureRow:
-    """Return the row of a page for one metric.
+    """Return the page row for one metric.
 
     If `turn` is true and lower values are better, the sign of the difference is reversed, so that better results are on
-    the right. If `withheld` is true, the row shows no conclusion. `decimals` is the number of decimals of the
-    difference. By default it is chosen from the width of the interval.
+    the right. If `withheld` is true, the row shows no conclusion. `decimals` is the number of decimals for the
+    difference. By default, it is chosen from the width of the interval.
     """
     # If lower values are better and `turn` is false, the difference keeps its sign, so a guardrail has an upper limit.
     half = (row.high - row.low) / 2
@@ -128,17 +128,17 @@ def build_scorecard_row(
 
 
 def _choose_value_decimals(row: ScorecardRow, half: float, decimals: int) -> int:
-    """Return the number of decimals of the values of a row.
+    """Return the number of decimals for the values in a row.
 
-    The number is chosen from `half`, the half width of the interval of the difference. If the difference is relative,
-    values get more decimals until the rounded values confirm it. For example, rounded values of 105 and 104 would
+    The number is chosen from `half`, the half-width of the interval of the difference. If the difference is relative,
+    values get more decimals until the rounded values agree with it. For example, rounded values of 105 and 104 would
     contradict a difference of -2 %.
     """
     size = half * abs(row.before) if row.relative else half
     own = choose_decimals(size * (100 if row.rate else 1))
     digits = (2 if row.rate else 4) if own is None else min(own, MAX_DIGITS)
     shown = format_fixed(row.change, decimals, True)
-    # If the difference was adjusted for covariates, even unrounded values do not confirm it.
+    # If the difference was adjusted for covariates, even the unrounded values do not agree with it.
     if not row.relative or _format_difference(row.before, row.after, decimals) != shown:
         return digits
     shift = 2 if row.rate else 0

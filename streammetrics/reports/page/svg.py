@@ -1,4 +1,4 @@
-"""Draw charts as inline SVG, which takes its light or dark colours from the style of the page."""
+"""Draw charts as inline SVG, which takes its light or dark colours from the page style."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LETTERS = 6.4  # assumed width of a letter in SVG units, to estimate the width o
 
 
 def draw_svg(chart: Chart, width: int = WIDTH) -> str:
-    """Return a chart as an SVG element of the given width and a height of 308 units."""
+    """Return a chart as an SVG element with the given width and a height of 308 units."""
     longest = max((len(text) for _, text in chart.right), default=0)
     paper = SvgCanvas(chart, width, width - (WIDTH - RIGHT) - (max(24, round(longest * LETTERS - 2)) if longest else 0))
     label = f"{chart.title}. {chart.summary}" if chart.summary else chart.title
@@ -225,7 +225,7 @@ def _format_short(count: float) -> str:
 
 
 def _truncate(name: str, letters: int) -> str:
-    """Return a name, cut to at most `letters` characters."""
+    """Return a name, truncated to at most `letters` characters."""
     return name if len(name) <= letters else name[: max(1, letters - 1)] + "…"
 
 

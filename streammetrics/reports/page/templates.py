@@ -1,4 +1,4 @@
-"""Load the Jinja templates of pages, and give them the functions that draw charts."""
+"""Load the Jinja page templates, and make the functions that draw charts available to them."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def report(
     title : str, optional
         Title of the page.
     sides : pair of str
-        Names of sides a and b of comparisons.
+        Names of sides a and b in comparisons.
     rows_independent : bool
         Whether metrics that were counted without `unit=` get intervals that treat all rows as independent; by default,
         they get no intervals.
@@ -91,7 +91,7 @@ def report(
 
 
 def render(objects: Any, title: str, **settings: Any) -> str:
-    """Return the report page of some objects as HTML; the parameters are those of `report`."""
+    """Return the report page for `objects` as HTML; the parameters are those of `report`."""
     page = assemble(objects, title, **settings)
     html: str = build_environment().get_template("page.html").render(
         page=page,
@@ -108,7 +108,7 @@ def render(objects: Any, title: str, **settings: Any) -> str:
 
 
 def _select_sides(page: Page) -> tuple[NamedSide, ...]:
-    """Return the sides (new, old) of the first comparison on the page; without a comparison, the sides of the page."""
+    """Return the sides (new, old) of the first comparison on the page; if there is none, the sides of the page."""
     for part in page.parts:
         if part.kind == "scorecard":
             return tuple(part.data.sides)
