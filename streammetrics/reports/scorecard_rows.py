@@ -168,8 +168,8 @@ def build_scorecard_table(
     groups: list[RowGroup] = []
     for role, (title, note) in DECIDES.items():
         some = [r for k, r in rows if k == role]
-        # Explain the hatching only if a row has it. The limits of a calibration ratio, which are on both sides of 1,
-        # are not hatched.
+        # Explain the hatching only if it appears in a row. The limits of a calibration ratio, which are on both sides
+        # of 1, are not hatched.
         more = HATCHED if any(r.margin is not None for r in some) else ""
         groups += [RowGroup(title, note + more, some)] if some else []
     notes = [ONE_SCALE if axis is not None else OWN_SCALES]

@@ -55,7 +55,8 @@ def build_grids(
 ) -> list[Grid]:
     """Return the tables of an object: the table over all rows, followed by the tables by slice and window.
 
-    `confidence` adds intervals of this level, such as 0.95. The other parameters are those of `Sliced.table`.
+    If `confidence` (such as 0.95) is not None, intervals of this level are added. The other parameters are those of
+    `Sliced.table`.
     """
     grids = []
     for name, piece in split_pieces(thing):
@@ -78,9 +79,9 @@ def build_grids(
 
 
 def build_task_grid(collection: TotalMetrics, title: str = "", confidence: float | None = None) -> Grid:
-    """Return a table of metrics (rows) by tasks (columns), with certified bounds and numbers of rows.
+    """Return a table of metrics (rows) by tasks (columns), with certified bounds and row counts.
 
-    A `confidence` level adds intervals.
+    If `confidence` is not None, intervals of this level are added.
     """
     columns = {
         name or "value": records for name, records in group_by_task(build_records(collection, confidence)).items()
@@ -98,8 +99,8 @@ def build_metric_grid(
 ) -> Grid:
     """Return a table of metrics (rows) by tasks or models (columns).
 
-    `columns` contains the records of each task, by metric. `rivals` decides which values are highlighted as the best
-    ones. `confidence` adds intervals of this level.
+    `columns` contains the records of each task, keyed by metric. `rivals` decides which values are highlighted as the
+    best. If `confidence` is not None, intervals of this level are added.
     """
     items = [item for row_records in columns.values() for item in row_records.items()]
     metrics = list(dict.fromkeys(name for name, record in items if not isinstance(record["value"], np.ndarray)))
@@ -125,9 +126,9 @@ def build_metric_grid(
 def _add_interval_cells(
     cells: Sequence[Cell], records: Sequence[Record | None], confidence: float | None
 ) -> list[Cell]:
-    """Return each cell followed by a cell with its interval; without `confidence`, return the cells unchanged.
+    """Return each cell followed by a cell with its interval; if `confidence` is None, return the cells unchanged.
 
-    The narrowest interval decides the number of decimals.
+    The narrowest interval determines the number of decimals.
     """
     if confidence is None:
         return list(cells)
@@ -243,10 +244,10 @@ def _build_cell(record: Record, wins: bool, notes: bool) -> Cell:
 
 
 def _count_rows(records: dict[str, Record]) -> dict[str, int]:
-    """Return the row counts to print below a table, as a dict from the text of each line to its number.
+    """Return the row counts to print below a table, as a dict from the label of each line to its count.
 
-    There are lines for rows, positives and dropped rows. Metrics that counted different rows from most others get their
-    own lines, such as "rows of ndcg".
+    There are lines for rows, positives and dropped rows. Metrics whose counts differ from those of most other metrics
+    get their own lines, such as "rows of ndcg".
     """
     groups: dict[tuple[Any, ...], list[str]] = {}
     for name, r in records.items():
@@ -266,7 +267,7 @@ def _count_rows(records: dict[str, Record]) -> dict[str, int]:
 
 
 def _describe_dropped(reason: str, column: Any) -> str:
-    """Return the reason for dropped rows as text, such as "dropped: bad score" for invalid values in the column score."""
+    """Return the reason for dropped rows as text, such as "dropped: bad score" for invalid values of `score`."""
     if reason != "where":
         return f"dropped: bad {column}"
     if " and " in column:
@@ -361,7 +362,7 @@ def _describe_hidden(sliced: AxisWrapper, top: int | None, filtered: bool, hidde
     """Return a remark that counts the slices or windows that are not shown, and says how to see them.
 
     If slices contain windows or other slices, the number is `hidden`. Otherwise, it is the number of slices or windows
-    beyond the first `top`. In the second case, there is no remark if `filtered` is true, that is, if the user chose the
+    beyond the first `top`. In the latter case, there is no remark if `filtered` is true, that is, if the user chose the
     order of the table or a minimum number of rows.
     """
     if isinstance(sliced.inner, AxisWrapper):

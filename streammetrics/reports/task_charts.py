@@ -48,7 +48,8 @@ class MatrixChart(NamedTuple):
     names : list of str
         The classes.
     counts, shares : ndarray
-        The total weight for each true class (rows) and predicted class (columns), and its share of the true class.
+        The total weight for each true class (rows) and predicted class (columns), and this weight as a share of the
+        true class.
     """
 
     title: str
@@ -134,7 +135,7 @@ def _has_one_output(state: ValueHistogram) -> bool:
 
 
 def _build_residual_chart(source: ChartSource) -> Iterator[Chart]:
-    """Yield a histogram of the errors (prediction minus target). Outliers are counted in its first and last step."""
+    """Yield a histogram of the errors (prediction minus target). Outliers are counted in the first and last bins."""
     histograms = find_states(source, ValueHistogram, lambda s: _has_one_output(s) and s.signed)
     if not histograms:
         return
@@ -186,7 +187,7 @@ def _build_error_chart(source: ChartSource) -> Iterator[Chart]:
 
 
 def _format_values(values: Sequence[tuple[str, float]]) -> str:
-    """Return a value for each model as text, such as "a −0.02, b 0.31"; without the name if there is one model."""
+    """Return a value for each model as text, such as "a −0.02, b 0.31"; without the name if there is only one model."""
     if len(values) == 1:
         return format_number(values[0][1])
     return ", ".join(f"{name} {format_number(value)}" for name, value in values)

@@ -42,7 +42,7 @@ SAME_AS_ABOVE = Cell("")
 
 @dataclass
 class Grid:
-    """A table of text cells, which `print_grid` prints.
+    """A table of text cells, printed by `print_grid`.
 
     Parameters
     ----------
@@ -167,9 +167,9 @@ def _break_head(head: str, body: int) -> list[str]:
 
 
 def _fit_columns(grid: Grid, terminal: bool) -> list[list[int]]:
-    """Split the columns into blocks that fit the width of the terminal, or that fit into PIPED characters in a pipe.
+    """Split the columns into blocks that fit the terminal width, or PIPED characters if the output is piped.
 
-    A block is a list of column indices, which begins with the key columns.
+    A block is a list of column indices that begins with the key columns.
     """
     room = min(max(shutil.get_terminal_size().columns, NARROW), WIDE) - INDENT if terminal else PIPED
     widths = [

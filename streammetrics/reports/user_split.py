@@ -46,7 +46,7 @@ class UserSplit:
 
     @property
     def heads(self) -> list[str]:
-        """The names of the columns of `describe_arms`."""
+        """The column headings for the texts of `describe_arms`."""
         return ["users", "share", "99 % interval", *(["planned"] if self.is_tested else [])]
 
     def describe_arms(self) -> dict[str, list[str]]:
@@ -67,7 +67,7 @@ class UserSplit:
         return Grid(title, ["arm", *self.heads], rows, remarks=self.list_remarks())
 
     def list_remarks(self) -> list[str]:
-        """Return remarks about the result of the test, and about limits of the user counts, such as sampling."""
+        """Return remarks about the test result, and about limitations of the user counts, such as sampling."""
         ratio = self.ratio
         remarks = [self.describe_test()]
         if ratio.share < 1.0:

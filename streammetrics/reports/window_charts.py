@@ -93,7 +93,7 @@ def _build_chart(metric: str, lines: Lines, times: Sequence[Any], windowed: Wind
 
 
 def build_difference_chart(comparisons: Sequence[Comparison], overall: Comparison | None, note: str) -> Chart:
-    """Return a chart of the difference of one metric in each window.
+    """Return a chart of the difference in one metric in each window.
 
     A band shows the difference over all rows (`overall`), if it is known.
     """
@@ -140,7 +140,7 @@ def _read_number(record: Mapping[str, Any] | None, column: str) -> float:
 
 
 def format_times(times: Sequence[Any]) -> list[str]:
-    """Return short labels: days if all times are at midnight, times of day if all are on one day, or else both."""
+    """Return short labels: days if all times are at midnight, times of day if all are on one day, otherwise both."""
     days = [t for t in times if isinstance(t, datetime.date)]
     if len(days) != len(times) or not days:
         return [format_atom(t) for t in times]
@@ -176,7 +176,7 @@ def _format_reading(time: str, name: str, lines: Lines, at: Any) -> str:
 
 
 def _describe_range(every: Sequence[Any], names: Sequence[str]) -> str:
-    """Return a sentence with the lowest and the highest value of the first line in the chart."""
+    """Return a sentence with the lowest and highest values of the first line in the chart."""
     sentences = []
     for _, value, *_ in every[:1]:
         some = [(v, names[i]) for i, v in enumerate(value) if math.isfinite(v)]

@@ -33,16 +33,16 @@ log = logging.getLogger(__name__)
 
 
 class AlertStateStore(Protocol):
-    """The methods of a store that `Alerts` needs. The store keeps the state of each fault as a string."""
+    """The store methods that `Alerts` needs. The store keeps the state of each fault as a string."""
 
     def alert_state(self, experiment: str) -> dict[str, str]:
-        """Return the saved state of every fault of an experiment, by the key of the fault."""
+        """Return the saved state of every fault in an experiment, keyed by `Fault.key`."""
 
     def set_alert_state(self, experiment: str, name: str, state: str, *, fence: int | None) -> None:
         """Save the state of the fault whose key is `name`.
 
         `fence` is the number of the lease under which this server evaluates the experiment. If another server has taken
-        the lease since, LeaseLostError is raised. If `fence` is None, every server may save the state.
+        the lease since, LeaseLostError is raised. If `fence` is None, any server can save the state.
         """
 
 
@@ -172,18 +172,18 @@ class Alerts:
     store : AlertStateStore
         Saves the states of faults.
     send : callable
-        Posts a message to a URL, or raises OSError.
+        A function that posts a message to a URL, or raises OSError.
     clock : callable
-        Returns the time, in seconds since 1970.
+        A function that returns the time, in seconds since 1970.
 
     Notes
     -----
     `notify` saves the changes and returns immediately. A thread delivers the messages. If a URL fails, the thread tries
     again after 1 s, after another 2 s, and so on. It doubles the wait after each failure, up to ten minutes. The
     messages for a URL stay in order. Messages that cannot be delivered are dropped after a day. A URL that hangs delays
-    the other URLs by at most five seconds on each try. Of several servers, only the one that holds the lease of an
-    experiment sends the messages about it. After a crash, or when the lease changes hands, a message may arrive twice
-    with the same `id`.
+    the other URLs by at most five seconds per attempt. If there are several servers, only the one that holds the lease
+    of an experiment sends the messages about it. After a crash, or when the lease changes hands, a message may arrive
+    twice with the same `id`.
     """
 
     def __init__(
@@ -276,9 +276,9 @@ class Alerts:
         )
 
     def _load(self, experiment: str) -> dict[str, _FaultState]:
-        """Return the states of the faults of an experiment from the store.
+        """Load the fault states of an experiment from the store, and return them.
 
-        The states in memory may be old, because another server may have changed them.
+        The states in memory may be out of date, because another server may have changed them.
         """
         states = {key: _FaultState.from_json(text) for key, text in self._store.alert_state(experiment).items()}
         self._states |= {(experiment, key): state for key, state in states.items()}
@@ -308,7 +308,7 @@ class Alerts:
     def _deliver_due(self) -> float | None:
         """Try to send all messages that are due.
 
-        Return the seconds until the next message is due; None if no message waits for a retry.
+        Return the seconds until the next message is due; None if no message is waiting for a retry.
         """
         for of, url, message in self._list_pending():
             if self._stopped:

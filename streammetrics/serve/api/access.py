@@ -152,8 +152,8 @@ class Access:
 class Gate:
     """Middleware that checks every request.
 
-    It passes on an allowed request, with the person in `request.state.reader`, and answers any other request with an
-    error or a redirect to the login form.
+    It passes on each allowed request, with the person in `request.state.reader`, and answers all others with an error
+    or a redirect to the login form.
 
     Parameters
     ----------
@@ -162,7 +162,7 @@ class Gate:
     access : Access
         The access rules.
     answer_error : callable
-        Answers errors of this library, such as an error of the store.
+        A function that answers errors raised by this library, such as store errors.
     """
 
     def __init__(self, app: ASGIApp, access: Access, answer_error: ErrorHandler) -> None:
@@ -260,11 +260,11 @@ def read_bearer_token(request: Request) -> str | None:
 
 
 async def read_form(request: Request, seconds: float) -> dict[str, str]:
-    """Return the fields of a posted form by name; empty if the body cannot be parsed as a form."""
+    """Return the fields of a posted form, keyed by name; empty if the body cannot be parsed as a form."""
     body = await read_body(request, MAX_FORM_BYTES, seconds)
     try:
         return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20))
-    # `parse_qsl` raises this error if the body has more than 20 fields, which no form of the dashboard has.
+    # `parse_qsl` raises this error if the body has more than 20 fields, more than any dashboard form.
     except ValueError:
         return {}
 

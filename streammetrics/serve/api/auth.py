@@ -28,7 +28,7 @@ class Person(NamedTuple):
     """The person or program that sent a request.
 
     `role` is "reader" or "owner", and `csrf_token` is the CSRF token of the session. A reader with `tags` sees only the
-    experiments that have one of them.
+    experiments that have at least one of these tags.
     """
 
     name: str
@@ -61,7 +61,7 @@ def issue_token(store: Any, scope: str, name: str, *, by: str, at: float, tags: 
     at : float
         The time, in seconds since 1970.
     tags : sequence of str
-        The tags to which the token of a reader is limited; without tags, it is valid for all experiments.
+        The tags to which the token of a reader is limited; if there are none, the token is valid for all experiments.
     """
     if not name.isprintable() or not 0 < len(name) <= 100:
         raise InvalidInputError(f"token name: expected 1 to 100 printable characters, found {name!r}")
@@ -76,11 +76,11 @@ class Accounts:
     Parameters
     ----------
     store : Store
-        The store of the hashes.
+        The store that contains the hashes.
     seconds : float
         The duration of a session.
     clock : callable
-        Returns the time, in seconds since 1970.
+        A function that returns the time, in seconds since 1970.
     """
 
     def __init__(self, store: Any, seconds: float, clock: Callable[[], float]) -> None:
@@ -89,7 +89,7 @@ class Accounts:
         self._cached_tags: tuple[float, dict[str, tuple[str, ...]]] = (float("-inf"), {})
 
     def _load_tokens(self, scope: str) -> dict[str, str]:
-        """Return a dict from the hash to the name of each token of a scope, cached for a few seconds.
+        """Return a dict from the hash of each token in a scope to its name, cached for a few seconds.
 
         Callers must pass only IDs of existing experiments. Otherwise, requests with invented IDs could fill the cache.
         """
@@ -101,13 +101,13 @@ class Accounts:
         return tokens
 
     def _find_tags(self, role: str, name: str) -> tuple[str, ...]:
-        """Return the tags to which the token of a reader is limited; an empty tuple for all experiments."""
+        """Return the tags to which the token of a reader is limited; an empty tuple if there is no limit."""
         if time.monotonic() >= self._cached_tags[0]:
             self._cached_tags = time.monotonic() + CACHE_SECONDS, self.store.token_tags(READER)
         return self._cached_tags[1].get(name, ()) if role == "reader" else ()
 
     def find_name(self, scope: str, token: str) -> str | None:
-        """Return the name of a token; None if the scope has no such token."""
+        """Return the name of a token; None if the scope contains no such token."""
         # The look-up does not take constant time, so its duration could reveal something about the stored hashes. That
         # is harmless, because nobody can compute a token from its hash.
         return self._load_tokens(scope).get(hash_token(token))
@@ -125,7 +125,7 @@ class Accounts:
         return None
 
     def create_session(self, token: str) -> str:
-        """Begin a session with a token, and return its cookie.
+        """Start a session for the owner of a token, and return the session cookie.
 
         The session ends after `seconds`, at logout, or when the token is revoked.
         """
@@ -140,9 +140,10 @@ class Accounts:
         return None if digest is None else self._find_owner_or_reader(digest, compute_csrf_token(cookie))
 
     def compute_proxy_csrf_token(self, name: str) -> str:
-        """Return the CSRF token of a user whom a proxy has logged in, and who therefore has no session cookie.
+        """Return the CSRF token of a user who was logged in by a proxy and therefore has no session cookie.
 
-        The token is computed from a random key that all servers of the store share. The key gives no access by itself.
+        The token is computed from a random key, shared by all servers that use the store. The key gives no access by
+        itself.
         """
         now = self.clock()
         if (key := self.store.find_session(PROXY_KEY, now)) is None:

@@ -27,7 +27,7 @@ MAX_STUCK_THREADS = 2
 
 
 class NoRoomError(StreamMetricsError):
-    """The queue or the memory is full. The sender may post the same frame again later."""
+    """The queue or the memory is full. The sender can post the same frame again later."""
 
 
 class DecoderService(Protocol):
@@ -51,7 +51,7 @@ class DecoderService(Protocol):
         ------
         LateError, EndedError
             Decoding took too long, or the decoder died. There are no results, not even for some of the frames. The
-            decoder has also forgotten the plans that were fixed by frames that are not stored yet.
+            decoder has also forgotten the plans fixed by frames that are not yet stored.
         NoRoomError
             All threads are busy; decoding has not begun.
         """
@@ -63,7 +63,7 @@ class DecoderService(Protocol):
         """
 
     def close(self) -> None:
-        """Stop the decoder, even while it decodes a frame."""
+        """Stop the decoder, even if it is decoding a frame."""
 
 
 class FrameDecoder:
@@ -104,7 +104,7 @@ class ThreadDecoder:
     store : Store
         The store, as for `FrameDecoder`.
     make : callable
-        Builds a decoder from the store.
+        A function that builds a decoder from the store.
     """
 
     def __init__(self, store: Any, make: Callable[[Any], FrameDecoder] = FrameDecoder) -> None:

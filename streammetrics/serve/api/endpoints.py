@@ -1,6 +1,6 @@
-"""The HTTP endpoints for programs: post metrics, read and write definitions, decide conflicts, and check server health.
+"""The HTTP endpoints for programs: post metrics, read and write definitions, resolve conflicts, check server health.
 
-A part consists of the posted metrics of one source in one hour. A conflict is a part whose key was posted before with
+A part consists of the metrics that one source posts for one hour. A conflict is a part whose key was posted before with
 different content.
 """
 
@@ -47,13 +47,13 @@ CONFLICTS = {
 
 
 class WriteProbe:
-    """Check that a store can be written. Many requests may ask for this check, but it runs at most once per second."""
+    """Check that a store is writable. The check runs at most once per second, however many requests ask for it."""
 
     def __init__(self, store: Any) -> None:
         self._store, self._lock, self._checked_at = store, threading.Lock(), float("-inf")
 
     def check(self) -> None:
-        """Raise an error of the store if a write fails. After a success, no other write is tried for a second."""
+        """Raise a store error if a write fails. After a successful write, the check is skipped for a second."""
         with self._lock:
             if time.monotonic() - self._checked_at >= PROBE_INTERVAL:
                 self._store.check_write()
@@ -70,7 +70,7 @@ class Api(NamedTuple):
     board : Board
         The board, which evaluates an experiment again after a change.
     ingest : Ingest
-        The queue that takes posted parts.
+        The queue that receives posted parts.
     access : Access
         The access rules.
     definitions : Definitions
@@ -78,7 +78,7 @@ class Api(NamedTuple):
     settings : ServerSettings
         The limits.
     probe : WriteProbe
-        Checks that the store can be written.
+        The check that the store is writable.
     """
 
     store: Any
@@ -143,7 +143,7 @@ class Api(NamedTuple):
         return JSONResponse({"voided": key.text})
 
     def _parse_key(self, request: Request, experiment: Experiment) -> PartKey:
-        """Return the key of a part (source, hour and number) from the query of the request."""
+        """Return the key of a part (source, hour and number) from the query parameters of the request."""
         query = request.query_params
         allowed = {"hour", "source", "seq", *(["reason"] if request.method == "DELETE" else [])}
         if unknown := sorted(set(query) - allowed):
@@ -164,8 +164,8 @@ class Api(NamedTuple):
         """Return the experiment that a request is about, and a response.
 
         If the token does not allow the request, the experiment is None and the response is the error. Owners' tokens
-        are always allowed. With `workers`, tokens of the experiment are allowed, too, and with `readers`, tokens of
-        readers. A wrong token gets the same answer whether or not the experiment exists.
+        are always allowed. If `workers` is true, the tokens of the experiment are allowed, too; if `readers` is true,
+        so are the tokens of readers. A wrong token gets the same answer whether or not the experiment exists.
         """
         client, token = self.access.find_client(request.scope), read_bearer_token(request)
         experiment = await run_in_threadpool(self.definitions.get, request.path_params["id"])
@@ -188,7 +188,8 @@ class Api(NamedTuple):
         return experiment, Response()
 
     async def authorize_reader(self, request: Request) -> tuple[Person | None, Response]:
-        """Return the owner or reader whose token a request has; without a valid token, return None and an error."""
+        """Return the owner or reader whose token a request contains; without a valid token, return None and an
+        error."""
         client, token = self.access.find_client(request.scope), read_bearer_token(request)
         person = await run_in_threadpool(self.access.accounts.find_person, token or "")
         if person is None:
@@ -199,7 +200,7 @@ class Api(NamedTuple):
     async def _refuse_early(self, request: Request, answer: Response) -> Response:
         """Answer a refused request whose body was not read.
 
-        The rest of the body is discarded first, so that its sender gets the answer.
+        The rest of the body is discarded first, so that the sender receives the answer.
         """
         await drain_body(request, self.settings.max_bytes)
         answer.headers["connection"] = "close"
@@ -247,7 +248,7 @@ class Api(NamedTuple):
         )
 
     async def _decide_conflict(self, request: Request) -> Response:
-        """Accept or reject a conflict. An accepted conflict replaces the part that counts under its key."""
+        """Accept or reject a conflict. An accepted conflict replaces the part that currently counts for its key."""
         experiment, answer = await self.authorize(request)
         if experiment is None:
             return answer
@@ -281,7 +282,7 @@ class Api(NamedTuple):
 
 
 def _parse_definition(body: bytes, kind: str, id: str) -> Experiment:  # noqa: A002 - as the parameter is called
-    """Parse a posted definition in JSON or TOML. The ID in the definition must be the one in the URL.
+    """Parse a posted definition in JSON or TOML. The ID in the definition must match the one in the URL.
 
     `kind` is the content type of the request.
     """

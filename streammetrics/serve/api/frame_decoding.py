@@ -36,10 +36,10 @@ def decode_frames(
     frames : sequence of bytes
         Untrusted input. A damaged frame, or one from a later release, does not affect the results of the others.
     max_content : int
-        The largest decompressed content of a frame, in bytes.
+        The maximum decompressed size of a frame, in bytes.
     checks : sequence of callables
-        One check for each frame; or an empty sequence for no checks. A check gets the summary of its frame, and raises
-        an error to refuse the frame.
+        One check for each frame, or an empty sequence for no checks. A check takes the summary of its frame, and raises
+        an error to reject the frame.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def decode_frames(
 
 
 def _group_by_header(opened: Mapping[int, Frame]) -> Iterator[list[int]]:
-    """Yield groups of frames with the same header, as lists of indices of frames."""
+    """Yield groups of frames with the same header, as lists of frame indices."""
     groups: dict[tuple[bytes, int], list[int]] = {}
     for i, frame in opened.items():
         groups.setdefault((frame.head, frame.size), []).append(i)

@@ -78,7 +78,7 @@ class SecurityHeaders:
 
 
 def read_header_values(scope: Scope, name: str) -> list[str]:
-    """Return all values of a header, because a request may contain the header several times."""
+    """Return all values of a header. A request can contain the same header several times."""
     key = name.lower().encode("latin-1")
     return [value.decode("latin-1") for header, value in scope["headers"] if header == key]
 
@@ -86,9 +86,9 @@ def read_header_values(scope: Scope, name: str) -> list[str]:
 def find_client_address(scope: Scope, proxies: Collection[str]) -> str:
     """Return the address of the client that sent a request, for rate limits.
 
-    An IPv6 address is replaced with its /64 network, because one customer usually has all addresses of such a network.
-    The header X-Forwarded-For is trusted only if the request comes from one of `proxies`. The last entry of the header
-    is used, because the proxy itself added this entry.
+    An IPv6 address is replaced with its /64 network, because all addresses in such a network usually belong to one
+    customer. The header X-Forwarded-For is trusted only if the request comes from one of `proxies`. The last entry of
+    the header is used, because the proxy itself added this entry.
     """
     peer = find_peer(scope)
     if peer in proxies:
@@ -111,7 +111,7 @@ def find_peer(scope: Scope) -> str:
 
 
 def is_https(scope: Scope, proxies: Collection[str]) -> bool:
-    """Return whether the browser uses HTTPS, either to this server or to a trusted proxy in front of it."""
+    """Return whether the browser connects over HTTPS, either to this server or to a trusted proxy in front of it."""
     if find_peer(scope) in proxies:
         return read_header_values(scope, "x-forwarded-proto")[-1:] == ["https"]
     return str(scope.get("scheme")) == "https"

@@ -50,7 +50,7 @@ class WaitingFrame:
     decode_alone: bool = False
 
     def set_outcome(self, word: str) -> None:
-        """Tell the waiting request how the frame was stored, with a word that `Store.put` returned.
+        """Tell the waiting request how the frame was stored, using the word that `Store.put` returned.
 
         A cancelled request is skipped.
         """
@@ -68,8 +68,8 @@ class IngestCounts:
     """The number of frames with each outcome since the server started.
 
     `same` counts repeated posts. `conflict` counts posts with different content under the same key. `failed` counts
-    frames that could not be decoded or stored because of a fault of the server. `reasons` counts refused and failed
-    frames by the class of the error.
+    frames that could not be decoded or stored because of a server fault. `reasons` counts refused and failed frames by
+    error class.
     """
 
     stored: int = 0
@@ -88,7 +88,7 @@ class Ingest:
     store : Store
         The store that saves parts.
     mark_changed : callable
-        Called with the ID of each experiment that has new parts.
+        A function that is called with the ID of each experiment that has new parts.
     settings : ServerSettings
         The limits of the queue and of decoding.
     decoder : DecoderService
