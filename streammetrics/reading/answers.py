@@ -65,7 +65,7 @@ class Answer:
 
 
 def identity_of(metric: Any) -> tuple[Any, ...]:
-    """Return the class and settings of a metric as a tuple. Metrics with equal tuples have equal values for any state."""
+    """Return the class and settings of a metric as a tuple; metrics with equal tuples give the same results."""
     known: tuple[Any, ...] | None = metric.__dict__.get("_identity")
     if known is None:
         known = metric.__dict__["_identity"] = type(metric), *metric.settings.values()

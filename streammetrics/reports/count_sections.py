@@ -144,7 +144,7 @@ def build_grid(
     left_columns: int,
     remarks: Sequence[str],
 ) -> dict[str, Any]:
-    """Return a page table as a dict, in which each cell is a text, a note, and a number for sorting (or None).
+    """Return a page table as a dict. Each of its cells consists of a text, a note, and a number for sorting (or None).
 
     The first `left_columns` columns are left-aligned and are not sorted as numbers. Each cell of the argument `rows` is
     a pair of a text and a note, such as an interval. None repeats the cell above.

@@ -216,7 +216,7 @@ def format_slice_key(record: Record, name: str) -> str:
 
 
 def _add_columns(thing: TotalMetrics | AxisWrapper, records: list[Record]) -> list[Record]:
-    """Add to each record a dict that maps each reason for dropped rows to a column, and return the records."""
+    """Add to each record a dict that maps each reason for dropped rows to its column, and return the records."""
     entries = collect_entries(thing)
     for record in records:
         content = entries.get(record["metric"])

@@ -187,7 +187,7 @@ def _build_error_chart(source: ChartSource) -> Iterator[Chart]:
 
 
 def _format_values(values: Sequence[tuple[str, float]]) -> str:
-    """Return a value for each model as text, such as "a −0.02, b 0.31"; without the name if there is only one model."""
+    """Return a value for each model as text, such as "a −0.02, b 0.31"; no name if there is only one model."""
     if len(values) == 1:
         return format_number(values[0][1])
     return ", ".join(f"{name} {format_number(value)}" for name, value in values)

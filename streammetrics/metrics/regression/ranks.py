@@ -221,7 +221,7 @@ def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimat
 
 
 class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
-    """Spearman's rank correlation: how close the relation of targets and predictions is to monotone, in [-1, 1].
+    """Spearman's rank correlation: how close the relation between targets and predictions is to monotone, in [-1, 1].
 
     Formula: Pearson's correlation of the ranks of y and p, where equal values share their mean rank.
 

@@ -264,7 +264,7 @@ async def read_form(request: Request, seconds: float) -> dict[str, str]:
     body = await read_body(request, MAX_FORM_BYTES, seconds)
     try:
         return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20))
-    # `parse_qsl` raises this error if the body has more than 20 fields, more than any dashboard form.
+    # `parse_qsl` raises this error if the body has more than 20 fields, more than any dashboard form has.
     except ValueError:
         return {}
 

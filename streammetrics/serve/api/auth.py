@@ -125,7 +125,7 @@ class Accounts:
         return None
 
     def create_session(self, token: str) -> str:
-        """Start a session for the owner of a token, and return the session cookie.
+        """Start a session for the holder of a token, and return the session cookie.
 
         The session ends after `seconds`, at logout, or when the token is revoked.
         """

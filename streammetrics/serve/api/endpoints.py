@@ -188,8 +188,7 @@ class Api(NamedTuple):
         return experiment, Response()
 
     async def authorize_reader(self, request: Request) -> tuple[Person | None, Response]:
-        """Return the owner or reader whose token a request contains; without a valid token, return None and an
-        error."""
+        """Return the owner or reader whose token a request contains; if it is not valid, return None and an error."""
         client, token = self.access.find_client(request.scope), read_bearer_token(request)
         person = await run_in_threadpool(self.access.accounts.find_person, token or "")
         if person is None:
