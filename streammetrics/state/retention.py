@@ -118,7 +118,7 @@ def _apply_limit(axis: Axis, keys: Ints, columns: slice, vocabularies: Sequence[
 
 
 def _find_pinned(axis: Axis, table: Ints, vocabularies: Sequence[Vocabulary]) -> Mask:
-    """Return a mask of the pinned keys, which limits never exclude."""
+    """Return a mask of the pinned keys, which are exempt from the limits."""
     is_pinned = np.zeros(len(table), bool)
     for key in axis.pinned:
         ranks = [w.find_rank(k) for w, k in zip(vocabularies, key, strict=True)]
@@ -128,10 +128,10 @@ def _find_pinned(axis: Axis, table: Ints, vocabularies: Sequence[Vocabulary]) ->
 
 
 def _rank_by_hash(table: Ints, free: Mask, vocabularies: Sequence[Vocabulary]) -> Ints:
-    """Return the rank of each key by its hash; keys with equal hashes are ranked by key.
+    """Rank the keys by hash; keys with equal hashes are ranked by key.
 
-    Hashes are the same on every machine. Only the keys in the mask `free` are hashed; the ranks of other keys have no
-    meaning.
+    Hashes are the same on every machine. Only the keys in the mask `free` are hashed; the ranks of the other keys
+    are meaningless.
     """
     columns = [_format_keys(w, table[:, i]) for i, w in enumerate(vocabularies)]
     hashes = np.zeros(len(table), np.uint64)

@@ -1,6 +1,6 @@
-"""The class `State`: a statistic of rows, separated by any number of axes, as an immutable table of cells.
+"""The class `State`: an immutable table of cells that holds a statistic of rows, split by any number of axes.
 
-An axis separates rows by a column, such as the country or the hour. A state with several axes has a cell for each
+An axis splits rows by a column, such as the country or the hour. A state with several axes has a cell for each
 combination of their keys; states are not nested. Merging, subtracting, roll-up, selection, totals, limits and expiry
 are all implemented by one operation, `fold`.
 """
@@ -31,7 +31,7 @@ COMMON_PARTS = ("dropped", "rounded")
 
 
 class State(CellTable):
-    """A sufficient statistic of rows: every metric that reads it can be computed from it alone.
+    """A sufficient statistic of rows: metrics are computed from it alone, without the rows.
 
     A subclass declares its settings and parts, the columns that it reads (`needs`), and the kernels that count rows
     (`steps`). Merging, subtracting, encoding, checks of untrusted bytes, repr, equality and digest all follow from the
@@ -40,8 +40,8 @@ class State(CellTable):
 
     Notes
     -----
-    A part of a state without axes is read as an attribute. It is an array or, for a histogram, an `Entries` object. An
-    optional part that is absent is None.
+    If a state has no axes, its parts are available as attributes. A part is an array or, for a histogram, an `Entries`
+    object. An optional part that is absent is None.
     """
 
     by_tag: ClassVar[dict[str, type[State]]] = {}
@@ -118,14 +118,14 @@ class State(CellTable):
 
     @property
     def can_subtract(self) -> bool:
-        """Whether rows can be subtracted, which is impossible if a part keeps only a maximum or a minimum."""
+        """Whether rows can be subtracted. They cannot if a part keeps only a maximum or a minimum."""
         flats = [p for n, p in self.parts().items() if isinstance(p, Flat) and n in self.cells.flats]
         return all(FORMS[p.form].can_subtract for p in flats)
 
     def subtract(self, other: Self) -> Self:
         """Subtract rows that were counted before, such as a faulty partition or an expired hour.
 
-        Flags, such as the flag of rounded weights, stay set. Rows that were converted to buckets are not converted
+        Flags, such as the one for rounded weights, stay set. Rows that were converted to buckets are not converted
         back. Keys that were combined because of a limit or an expiry are not separated again.
 
         Raises
@@ -142,7 +142,7 @@ class State(CellTable):
             raise IncompatibleStateError(f"cannot merge this {type(self).__name__}: {'; '.join(found)}{hint}")
 
     def differences(self, other: object) -> list[str]:
-        """Return the reasons, as sentences, why another state cannot be merged into this one; an empty list if it can."""
+        """Return the reasons why another state cannot be merged into this one, or an empty list if it can."""
         if not isinstance(other, State) or other.tag != self.tag or type(other) is not type(self):
             return [f"the other state is {type(other).__name__}"]
         settings = find_differing_settings(self._encode_settings(), other._encode_settings())
@@ -166,7 +166,7 @@ class State(CellTable):
         return self
 
     def to_subtractable(self) -> State:
-        """Return an equivalent state that supports subtraction, such as sums of groups rather than their rows."""
+        """Return an equivalent state that supports subtraction, such as one with group sums instead of rows."""
         return self
 
     # -- states that several metrics share ----------------------------------------------------------------------------

@@ -52,8 +52,8 @@ class Statistic(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # In a collection, metrics share a state, and settings such as thresholds are combined, sorted and without
-        # duplicates. Sort them here as well, so that the state of a single metric equals its state in a collection.
+        # Metrics in a collection share a state, whose settings such as thresholds are combined, sorted and
+        # deduplicated. Do the same here, so that the state of a single metric equals its state in a collection.
         for name in union_settings(type(self)):  # type: ignore[arg-type]
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
 
@@ -124,7 +124,7 @@ class Statistic(Settings):
         """
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
-        """Return an array for each column of classes, with the number of the class of every row.
+        """Return an array for each class column, with the class number of every row.
 
         `numbers` is the `KeyCodes` object that assigns a number to each class. Only statistics with a cell for each
         class need this method.
@@ -136,7 +136,7 @@ class Statistic(Settings):
 
     @property
     def counts_per_row(self) -> int:
-        """How often each row is counted in the parts named in `row_parts` together, such as once for each label."""
+        """The number of times that each row is counted across the parts in `row_parts`, such as once for each label."""
         return 1
 
     @property
@@ -199,8 +199,8 @@ class Statistic(Settings):
         """Convert exact rows (rows stored with their exact values) to entries of buckets.
 
         The second result depends on the third of the parts that `folding` names. If this part contains flags, the
-        second result is the indices of the flags to set, for the cells that lose precision. If it contains levels, the
-        second result is the level (bucket width) of each cell.
+        second result contains the indices of the flags to set, for the cells that lose precision. If it contains
+        levels, the second result is the level (bucket width) of each cell.
         """
         raise NotImplementedError
 
@@ -234,10 +234,10 @@ class Statistic(Settings):
         return columns
 
     def with_sampling_correction(self, negative_rate: float, scale: str) -> Self:
-        """Return a view of the state, with scores that are corrected for down-sampling of negatives.
+        """Return a view of the state whose scores are corrected for the down-sampling of negatives.
 
-        The corrected scores are those of a log that contains all negatives. `negative_rate` is the share of negatives
-        that were kept, and `scale` is the scale of the scores.
+        The corrected scores are those that a log with all negatives would contain. `negative_rate` is the share of
+        negatives that were kept, and `scale` is the scale of the scores.
         """
         return self
 
@@ -245,15 +245,15 @@ class Statistic(Settings):
         """Raise StateFormatError if the parts of a decoded state contradict one another in any cell."""
 
     def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
-        """Return the states, all with the same optional parts, so that they can be added up.
+        """Give all states the same optional parts, so that they can be added up.
 
-        This default returns the states unchanged. A subclass may override it to add missing parts, or to raise an error
-        if the states must not be added up.
+        The default implementation returns the states unchanged. A subclass may override it to add missing parts, or to
+        raise an error if the states must not be added up.
         """
         return states
 
     def facts(self) -> dict[str, Any]:
-        """Return the main numbers of a state without axes, as a dictionary with keys such as "rows" and "positives"."""
+        """Return the key figures of a state without axes, as a dictionary with keys such as "rows" and "positives"."""
         return {}
 
     def parts(self) -> Mapping[str, Any]:

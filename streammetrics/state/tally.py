@@ -4,13 +4,13 @@ A tally counts the rows of each cell (such as a slice) by place (such as a score
 place, and the number of rows at this place of the cell. If the weight w of a row is not 1, the entry also contains the
 sum of w - 1 over its rows (the excess).
 
-The cell and the place are combined in a code. A narrow code is one integer, cell << shift | place. If places have more
-than 48 bits, a code is wide and consists of two integers (words). The low word contains the low 64 bits of the place.
-The high word (`high`) contains the cell and the other bits of the place. If the statistic counts several labels, these
-bits include the label.
+The cell and the place are combined into a code. A narrow code is one integer, cell << shift | place. If places have
+more than 48 bits, a code is wide and consists of two integers (words). The low word contains the low 64 bits of the
+place. The high word (`high`) contains the cell and the other bits of the place. If the statistic counts several
+labels, these bits include the label.
 
 In canonical form, codes are ascending and unique, no entry has 0 rows, the excess is absent if all of it is zero, and
-every array has its narrowest type.
+every array has the narrowest possible type.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Entries:
 
     @property
     def high_place_bits(self) -> int:
-        """The number of bits of the place that are in the high word of a wide code."""
+        """The number of place bits in the high word of a wide code."""
         return max(self.shift - 64, 0)
 
     @property
@@ -136,7 +136,7 @@ class Entries:
 
     @property
     def _has_one_cell(self) -> bool:
-        """Whether the place takes all bits of a code, so that there can be only one cell."""
+        """Whether the place takes up all bits of a code, so that there can be only one cell."""
         return not self.is_wide and self.shift >= 8 * self.codes.dtype.itemsize
 
     @cached_property
@@ -195,7 +195,7 @@ class Entries:
         )
 
     def take_cells(self, cells: Array, starts: Array) -> Entries:
-        """Return the entries of some cells, which are renumbered from 0 in the order of `cells`.
+        """Return the entries of the given cells, renumbered from 0 in the order of `cells`.
 
         `starts` is the result of `cell_starts`.
         """
@@ -213,7 +213,7 @@ class Entries:
         return replace(self, codes=(cells.astype(wide) << wide(self.shift)) | place)
 
     def move_cells(self, to: Array, starts: Array, *, ascending: bool) -> Entries:
-        """Move the entries of each cell to the cell `to[cell]`; if that is -1, drop the entries of the cell.
+        """Move the entries of each cell to the cell `to[cell]`, or drop them if `to[cell]` is -1.
 
         If several cells move to the same cell, the row counts of their entries with equal places are added up. `starts`
         is the result of `cell_starts`, and `ascending` tells whether `to` is ascending.
@@ -298,8 +298,8 @@ def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
         both = np.concatenate([a, b])
         union, place = np.unique(both, return_inverse=True)
         return union, place[: len(a)], place[len(a) :]
-    # Append to each code a bit, which is 1 if the code comes from `b`. A single sort of integers then gives both the
-    # union and the array that each code comes from.
+    # Append a bit to each code: 1 if the code comes from `b`, 0 otherwise. A single integer sort then gives both the
+    # union and the origin of each code.
     tagged: Array = np.empty(len(a) + len(b), U4 if most < MANY >> 1 else U8)
     one = tagged.dtype.type(1)
     np.left_shift(a, one, out=tagged[: len(a)], casting="unsafe")
@@ -320,8 +320,8 @@ def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
 def _unite_wide_codes(a: Entries, b: Entries) -> tuple[Array, Array, Array, Array]:
     """Return the union of two sets of wide codes, and where the union contains the codes of each set.
 
-    The four arrays are the low words and the high words of the union, and the positions in it of the codes of `a` and
-    of the codes of `b`.
+    The four arrays are the low words of the union, its high words, the positions of the codes of `a` in the union, and
+    the positions of the codes of `b`.
     """
     assert a.high is not None
     assert b.high is not None
@@ -378,9 +378,9 @@ def add_entries(a: Entries, b: Entries, sign: int = 1) -> Entries:
 
 
 def _cut_pieces(parts: Sequence[Entries]) -> Iterator[list[Entries]]:
-    """Cut sorted entries with narrow codes into pieces by ranges of codes.
+    """Cut sorted entries with narrow codes into pieces by code range.
 
-    Each list that is yielded belongs to one range of codes and contains one piece of every object in `parts`.
+    Each yielded list covers one code range and contains one piece of every object in `parts`.
     """
     longest = max(parts, key=len)
     cuts = longest.codes[PIECE : max(len(longest) - PIECE, PIECE) : PIECE]
@@ -407,7 +407,7 @@ def _check_weights(e: Entries, sign: int) -> Entries:
 
 
 def concatenate(parts: Sequence[Entries], sign: int = 1) -> Entries:
-    """Concatenate entries without sorting; with a `sign` of -1, negate rows and weights of all parts but the first."""
+    """Concatenate entries without sorting; if `sign` is -1, negate the counts and excess of all parts but the first."""
     signs = [1, *[sign] * (len(parts) - 1)]
     wide = np.result_type(*(p.codes.dtype for p in parts))
     codes = np.concatenate([p.codes.astype(wide, copy=False) for p in parts])
@@ -496,9 +496,9 @@ def _sort_within_groups(e: Entries) -> Entries | None:
 def _choose_sort(codes: Array) -> Literal["stable"] | None:
     """Return the `kind` argument of the numpy sort that is fastest for these integers.
 
-    A stable sort merges ascending runs. It takes a tenth of the time of the default sort for the entries of several
-    sorted states, which are a few long runs. It is also faster for the codes of sorted scores, because only codes with
-    the same bucket and different labels are out of order.
+    A stable sort merges ascending runs. The entries of several sorted states form a few long runs, which a stable sort
+    orders in a tenth of the time of the default sort. It is also faster for the codes of sorted scores, because only
+    codes with the same bucket and different labels are out of order.
     """
     return "stable" if np.count_nonzero(codes[1:] < codes[:-1]) <= len(codes) // 8 else None
 
@@ -507,7 +507,7 @@ def _gather_groups(codes: Array, high: Array, counts: Array) -> tuple[Array, Arr
     """Order entries by their high words. Entries with equal high words keep their order."""
     begins = np.flatnonzero(np.append(True, high[1:] != high[:-1]))
     if len(begins) > len(high) // GROUP_ENTRIES:
-        # For 16-bit integers, the stable sort of numpy is a radix sort, which takes linear time.
+        # For 16-bit integers, numpy's stable sort is a radix sort, which takes linear time.
         order = np.argsort(high.astype(np.uint16), kind="stable")
         return codes[order], high[order], counts[order]
     # Entries with equal high words form a few long runs, for example one for each state and cell. Copy whole runs.

@@ -26,14 +26,14 @@ __all__ = ["Declaration", "OpaqueState"]
 
 @dataclass(frozen=True)
 class Declaration:
-    """The declaration of a statistic whose class is not imported, as the header of a saved state describes it.
+    """The declaration of a statistic whose class is not imported, as described in the header of a saved state.
 
     Saved bytes consist of sections, one for each state, and every section has such a header.
 
     Parameters
     ----------
     tag, settings
-        The tag of the statistic, and its settings as they are in the header.
+        The tag of the statistic, and its settings as they appear in the header.
     parts : mapping
         The parts (arrays and histograms) of the statistic by name, in the order in which they are saved.
     extents : mapping
@@ -41,7 +41,7 @@ class Declaration:
     reasons : tuple of str
         The reasons why rows were dropped, sorted.
     inner_axis, row_parts, folding, folds_by_rows, exact_rows_limit, counts_per_row
-        The attributes that a `State` with this declaration has under the same names.
+        The values of the `State` attributes with the same names.
     """
 
     tag: str
@@ -175,7 +175,7 @@ def _parse_extent(name: str, extent: Any, extents: dict[str, Any]) -> int | str:
 
 
 class OpaqueState(State):
-    """A state of a class that is not imported, known only by the declaration in its bytes."""
+    """A state of a class that is not imported, known only from the declaration in its bytes."""
 
     @classmethod
     def from_declaration(cls, declaration: Declaration) -> Self:
@@ -187,7 +187,7 @@ class OpaqueState(State):
 
     @property
     def declaration(self) -> Declaration:
-        """The declaration that the bytes of the state contained."""
+        """The declaration read from the bytes of the state."""
         declaration: Declaration = self.__dict__["_declaration"]
         return declaration
 
@@ -273,7 +273,7 @@ class OpaqueState(State):
 
         Two metrics can share the new state. If the class is imported, they can share a state even if they differ in a
         setting that lists what is counted, such as thresholds. Without the class, it is not known which settings are of
-        this type.
+        this kind.
         """
         if not isinstance(other, OpaqueState) or self.differences(other):
             return None
@@ -310,7 +310,7 @@ def _compare_declarations(ours: Declaration, theirs: Declaration) -> list[str]:
 
 
 def _describe_part(part: Flat | Tally, declared: Declaration) -> Any:
-    """Return the shape (as sizes, without names) and the options of a part, to compare declarations of two states."""
+    """Return the shape (as sizes, without names) and the options of a part, for comparing declarations."""
     if isinstance(part, Tally):
         return declared.extents[part.places], part.level, part.level and declared.extents[part.bits], part.pairs
     shape = [declared.extents[s] if isinstance(s, str) else s for s in part.shape]

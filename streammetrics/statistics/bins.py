@@ -100,16 +100,16 @@ class ScoreBins(State, tag="score_bins"):
 
     @property
     def unit(self) -> int:
-        """The integer that stands for a weight of 1 in `masses`: 1, or 2**60 if rows have weights."""
+        """The integer that represents a weight of 1 in `masses`: 1, or 2**60 if rows have weights."""
         return 1 if self.excess is None else UNIT
 
     def masses(self, bins: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-        """Return the weights of negatives and the weights of positives in these bins, in units of 1 / `unit`."""
+        """Return the total weights of the negatives and of the positives in these bins, in units of 1 / `unit`."""
         rows = self.rows[:, bins].tolist()
         if self.excess is not None:
             extra = self.excess[:, bins].tolist()
-            # `excess` contains sums of (weight - 1). Each sum is stored as two integers, which stand for high * 2**-20
-            # + low * 2**-60.
+            # `excess` contains sums of (weight - 1). Each sum is stored as two integers, which represent
+            # high * 2**-20 + low * 2**-60.
             rows = [
                 [r * UNIT + (high << LOW_BITS) + low for r, (high, low) in zip(*pair, strict=True)]
                 for pair in zip(rows, extra, strict=True)
@@ -121,5 +121,5 @@ class ScoreBins(State, tag="score_bins"):
         return [(high << LOW_BITS) + low for high, low in self.scores.tolist()]
 
     def predicted_sum(self, i: int) -> Any:
-        """Return the weighted sum of the scores in bin `i`: an exact sum of weighted scores that are each rounded."""
+        """Return the sum of the weighted scores in bin `i`. Each weighted score is rounded, but their sum is exact."""
         return units_to_fraction(fixed_to_int(self.scores[i]))

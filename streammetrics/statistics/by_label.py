@@ -46,10 +46,10 @@ OWN_SETTINGS = ("num_labels", "num_classes", "labels", "ignore_class", "top_k", 
 
 
 def count_distinct_states(parts: Sequence[Any]) -> list[tuple[Any, int]]:
-    """Return each distinct state object in `parts`, with the number of times that it occurs there.
+    """Return each distinct state object in `parts`, with the number of times that it occurs.
 
-    Labels with equal counts share one state object (see `ByLabel.split_classes`), so callers can compute its results
-    once for all of these labels.
+    Labels with equal counts share one state object (see `ByLabel.split_classes`), so callers can compute the
+    results of these labels only once.
     """
     times = Counter(map(id, parts))
     return [(part, times[i]) for i, part in {id(part): part for part in parts}.items()]
@@ -69,8 +69,8 @@ class ByLabel(KnownClasses):
     -----
     In a state with slices, kernels treat each label of a row as a separate row, and each label of a slice as a separate
     cell. A state of one cell counts the labels one after the other with a faster kernel, such as
-    `count_bins_multilabel` instead of `count_bins` (see `kernels.multilabel`). This kernel reads columns with all
-    values of the first label, then those of the second, and so on.
+    `count_bins_multilabel` instead of `count_bins` (see `kernels.multilabel`). In the columns of this
+    kernel, all values of the first label come first, then those of the second, and so on.
     """
 
     binary: ClassVar[type[State]]
@@ -128,7 +128,7 @@ class ByLabel(KnownClasses):
 
     @property
     def empty_binary(self) -> State:
-        """An empty state of the binary statistic, with the values of all settings that both statistics have."""
+        """An empty state of the binary statistic, with the values of the settings that both statistics share."""
         ours = {f: v for f, v in self.settings.items() if f not in OWN_SETTINGS}
         return self.binary(**ours)
 
@@ -186,7 +186,7 @@ class ByLabel(KnownClasses):
         return self._binary_state(self.empty_binary, {n: a[:, 0] for n, a in self._class_parts().items()})
 
     def pool_classes(self) -> State:
-        """Return a binary state with the rows of all labels together, for micro averages."""
+        """Return a binary state that pools the rows of all labels, for micro averages."""
         parts = self.parts()
         found = {n: FORMS[parts[n].form].combine.reduce(a, axis=1) for n, a in self._class_parts().items()}
         return self._binary_state(self.empty_binary, {n: carry(parts[n].form, np.asarray(a)) for n, a in found.items()})
@@ -236,8 +236,8 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
     Parameters
     ----------
     top_k : int, optional
-        The number of labels that are predicted for each row: those with the highest scores. Of labels with equal
-        scores, the first ones are chosen. Unless `above` is true, the threshold is compared with the decision for each
+        The number of labels that are predicted for each row: those with the highest scores. Among labels with
+        equal scores, the first are chosen. Unless `above` is true, the threshold is compared with the decision for each
         label (1 or 0) rather than with its score, so the threshold should be 0.5. By default, every label whose score
         reaches the threshold is predicted.
     above : bool
@@ -253,8 +253,8 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
         if self.top_k is not None:
             scores = columns["y_score"]
             decisions = mark_top_k(scores.values, self.top_k)
-            # Replace each of the k highest scores by the number of thresholds that it reaches, and all other scores by
-            # 0. The kernel then compares this number, instead of the score, with the thresholds 1, 2, ... from
+            # Replace each of the k highest scores with the number of thresholds that it reaches, and all other scores
+            # with 0. The kernel then compares this number, instead of the score, with the thresholds 1, 2, ... from
             # `rounded_thresholds`.
             if self.above:
                 cuts = super().rounded_thresholds(scores.source, scores.values.dtype)

@@ -41,7 +41,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
     Parameters
     ----------
     bits : int or None
-        log2 of the number of buckets of a label, as in `ScoreHistogram`. With None, every cell keeps all exact scores.
+        log2 of the number of buckets per label, as in `ScoreHistogram`. With None, every cell keeps all exact scores.
     limit : int, optional
         A cell with at most this many rows keeps the exact scores of all labels. The scores of a larger cell are counted
         in buckets. The default is that of `ScoreHistogram`. With 0, all scores are counted in buckets.
@@ -112,12 +112,12 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     @property
     def places(self) -> int:
-        """The number of counters of a cell: one for each label, bucket and 0/1 outcome."""
+        """The number of counters per cell: one for each label, bucket and 0/1 outcome."""
         return self.width * self.places_per_label
 
     @property
     def places_per_label(self) -> int:
-        """The number of counters of one label: one for each bucket and 0/1 outcome."""
+        """The number of counters per label: one for each bucket and 0/1 outcome."""
         return 2 * self.buckets
 
     @property
@@ -159,7 +159,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     @property
     def _entries(self) -> Entries:
-        """The row counts of all labels, by bucket if the only cell of the state has buckets, else by score."""
+        """The row counts of all labels: by bucket if the state's only cell has buckets, otherwise by score."""
         self._check_one_cell()
         entries: Entries = self.rows if self.has_buckets or not self.keeps_exact_rows else self.exact
         return entries
@@ -190,7 +190,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
         return replace(entries, codes=entries.places.astype(np.int64) % self.places_per_label)
 
     def _labels_of(self, entries: Entries) -> Ints:
-        """Return the index of the label of each entry."""
+        """Return the label index of each entry."""
         return exact_labels(entries) if entries.is_wide else entries.places.astype(np.int64) // self.places_per_label
 
     @property
@@ -211,7 +211,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
     def _binary_histogram(self, within: Entries, off_grid: Array) -> State:
         """Return a `ScoreHistogram` with these entries, whose codes contain no label.
 
-        The row counts of entries with equal codes are added.
+        The row counts of entries with equal codes are added up.
         """
         one = self.empty_binary
         empty = one.make_empty_cells(())
@@ -241,7 +241,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
 
 def exact_labels(exact: Entries) -> Ints:
-    """Return the index of the label to which each exact score belongs."""
+    """Return the label index of each exact score."""
     assert exact.high is not None
     return ((exact.high & U4((1 << exact.high_place_bits) - 1)) >> U4(1)).astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Counts of rows by true and predicted class: the confusion matrix of declared classes or of classes found in the data."""
+"""Row counts by true and predicted class: confusion matrices of declared classes or of classes found in the data."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ClassTable(NamedTuple):
     tp: int
 
     def cells_at(self, threshold: float) -> ClassTable:
-        """Return this table, whatever the threshold, because predicted classes do not depend on a threshold."""
+        """Return this table for any threshold, because predicted classes do not depend on a threshold."""
         return self
 
     def support(self) -> int:
@@ -59,7 +59,7 @@ class ClassTable(NamedTuple):
         return self.fn + self.tp
 
     def margins(self) -> Margins:
-        """Return the diagonal and the marginal sums of this 2 x 2 matrix; class 0 stands for all other classes."""
+        """Return the diagonal and the marginal sums of this 2 x 2 matrix; class 0 represents all other classes."""
         return Margins(
             [self.tn, self.tp], [self.tn + self.fp, self.fn + self.tp], [self.tn + self.fn, self.fp + self.tp]
         )
@@ -90,11 +90,11 @@ class PairCounts(State):
 
     @property
     def unit(self) -> int:
-        """The integer that stands for a weight of 1: 1, or 2**60 if rows have weights."""
+        """The integer that represents a weight of 1: 1, or 2**60 if rows have weights."""
         return 1 if self.confusion_matrix()[1] is None else UNIT
 
     def margins(self) -> Margins:
-        """Return three weights for each class: of its correct predictions, of its rows, and of all its predictions."""
+        """Return, for each class, the total weight of its correct predictions, its rows and all its predictions."""
         rows, excess = self.confusion_matrix()
         every = np.arange(len(rows))
         return Margins(

@@ -1,4 +1,4 @@
-"""Exact sums of columns and of the products of every two columns, for correlation matrices."""
+"""Exact sums of columns and of the products of all pairs of columns, for correlation matrices."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ __all__ = ["ColumnProducts"]
 
 # A kernel argument that lists the products to sum. Its only row means: add column 0 times column 1 to sum 0.
 PRODUCT = np.array([[0, 1, 0]], np.int64)
-# An upper bound on the product of two input numbers, because input checks reject numbers above 2**416.
+# An upper bound on the product of two inputs; input checks reject numbers above 2**416.
 LARGEST = 2.0**832
 
 
 class ColumnProducts(WeightedRows, tag="column_products"):
-    """Exact weighted sums of columns and of the products of every two columns, including squares.
+    """Exact weighted sums of columns and of the products of all pairs of columns, including squares.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Means over independent units and the covariances of these means, from exact sums: the input of the delta method."""
+"""Means over independent units and the covariances of these means, from exact sums: the input to the delta method."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def estimate_means(
     sums : sequence of numbers
         The sum of w * x for each term x.
     products : mapping of pairs to numbers
-        The sums of w^2 * x_i * x_j for i <= j. The index -1 stands for the constant 1: (-1, -1) is the sum of w^2, and
+        The sums of w^2 * x_i * x_j for i <= j. The index -1 represents the constant 1: (-1, -1) is the sum of w^2, and
         (-1, j) is the sum of w^2 * x_j.
     overflowed : bool
         Whether a sum of squares overflowed, in which case the covariance is NaN.
     unit : int
-        The integer that stands for 1 in all of these numbers: 2**60 for fixed-point numbers.
+        The integer that represents 1 in all of these numbers: 2**60 for fixed-point numbers.
     count : int, optional
         The number of units.
     """

@@ -30,7 +30,7 @@ This is the smallest normal float64. The logarithms of this library do not handl
 
 
 class DecisionCounts(State, tag="decisions"):
-    """Numbers of rows by true label and decision at each threshold: true and false positives and negatives.
+    """Row counts by true label and decision at each threshold: true and false positives and negatives.
 
     Parameters
     ----------
@@ -111,7 +111,7 @@ class DecisionCounts(State, tag="decisions"):
 
     @property
     def unit(self) -> int:
-        """The integer that stands for a weight of 1 in the confusion matrix: 1, or 2**60 if rows have weights."""
+        """The integer that represents a weight of 1 in the confusion matrix: 1, or 2**60 if rows have weights."""
         return 1 if self.excess is None else UNIT
 
     def facts(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def eps_of(source: str, eps: float | None = None) -> float:
 def mark_top_k(scores: NDArray[np.floating], k: int) -> NDArray[np.float32]:
     """Return a matrix with 1 for the k highest scores of each row and 0 for all others.
 
-    Of equal scores, the first ones in the row are chosen.
+    Among equal scores, the first ones in the row are chosen.
     """
     decided = np.zeros(scores.shape, np.float32)
     np.put_along_axis(decided, np.argsort(-scores, axis=1, kind="stable")[:, :k], np.float32(1), axis=1)

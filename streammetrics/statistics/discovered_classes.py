@@ -38,11 +38,11 @@ class Contingency(NamedTuple):
     joint : object array
         The weight of each pair (true class, predicted class) that occurs.
     true, predicted : object arrays
-        The weights of each true and of each predicted class.
+        The weight of each true class, and of each predicted class.
     row, column : int64 arrays
         For each pair, the index of its true class in `true`, and the index of its predicted class in `predicted`.
     unit : int
-        The integer that stands for a weight of 1.
+        The integer that represents a weight of 1.
     weight_rounding : Fraction
         The largest relative error of a weight that results from rounding it to a multiple of 2**-60.
     """
@@ -67,7 +67,7 @@ class DiscoveredNames(State):
     Parameters
     ----------
     max_labels : int
-        The largest number of distinct classes. A batch that exceeds it raises MemoryLimitError and is not counted.
+        The maximum number of distinct classes. A batch that exceeds it raises MemoryLimitError and is not counted.
     """
 
     max_labels: int = setting(default=1000, low=2, high=MOST, operational=True)
@@ -113,12 +113,12 @@ class DiscoveredNames(State):
 
 
 class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
-    """Numbers of rows by pair of true and predicted class, with classes that are discovered in the data.
+    """Row counts by pair of true and predicted class, with classes that are discovered in the data.
 
     Parameters
     ----------
     max_labels : int
-        The largest number of distinct classes. A batch that exceeds it raises MemoryLimitError and is not counted.
+        The maximum number of distinct classes. A batch that exceeds it raises MemoryLimitError and is not counted.
     ignore_class : int or str, optional
         Rows of this true class are dropped, and the number of dropped rows is recorded.
 
@@ -190,7 +190,7 @@ class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
 
 
 def number_classes(role: str, column: Any, numbers: Any, noun: str = "classes") -> Ints:
-    """Return an integer for the class of each row, and add new classes to the vocabulary.
+    """Return the class number of each row, and add new classes to the vocabulary.
 
     Parameters
     ----------

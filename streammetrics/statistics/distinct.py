@@ -19,7 +19,7 @@ from .step import Like, Step
 
 __all__ = ["DistinctKeys"]
 
-# The constant of Ertl's estimator, 1 / (2 * log(2)).
+# The constant in Ertl's estimator, 1 / (2 * log(2)).
 ALPHA = 0.7213475204444817
 
 
@@ -33,8 +33,8 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
     Notes
     -----
-    Each key is hashed. The first `precision` bits of the hash select a register. For each key that selects a register,
-    count the leading zeros in the other bits of the hash. The register stores the largest of these counts, plus 1.
+    Each key is hashed. The first `precision` bits of the hash select a register. A register stores the largest number
+    of leading zeros, in the other bits of the hash, over all keys that select this register, plus 1.
     A merge takes the maximum of two registers, so a repeated key changes nothing. The hash function never changes,
     because the registers of saved states depend on it. A register takes one byte.
     """
@@ -85,7 +85,7 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
     def estimate(self) -> float:
         """Return the estimated number of distinct keys by the improved raw estimator of Ertl (2017)."""
-        # counts[k] is the number of registers of value k, that is, with k - 1 leading zeros. The value 0 means that no key
+        # counts[k] is the number of registers with value k, that is, k - 1 leading zeros. The value 0 means that no key
         # selected the register. The value longest + 1, the largest possible, means that a register is saturated. These
         # two values need the corrections sigma and tau of Ertl's paper.
         m, longest = self.size, 64 - self.precision

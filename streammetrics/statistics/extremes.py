@@ -34,7 +34,7 @@ class Extremes(State, tag="extremes"):
     columns : tuple of str
         The name of the column of values, or two names. With two names, the absolute difference of the two columns is used.
     num_outputs : int, optional
-        The number of values that a row has in each column.
+        The number of values per row in each column.
     relative : bool
         Whether the difference is divided by the absolute value of the first column. Rows in which the first column is 0
         are left out.
@@ -61,7 +61,7 @@ class Extremes(State, tag="extremes"):
 
     @property
     def outputs(self) -> int:
-        """The number of values that a row has in each column."""
+        """The number of values per row in each column."""
         return self.num_outputs or 1
 
     def needs(self) -> tuple[Need, ...]:
@@ -117,7 +117,7 @@ def check_range(state: State, least: str = "low", largest: str = "high", max_siz
     least, largest : str
         The names of the arrays with the smallest and the largest values.
     max_size : float
-        The largest absolute value that an extreme may have.
+        The largest valid absolute value of an extreme.
     """
     low, high = state.read_cells_named(least), state.read_cells_named(largest)
     # A cell without values has the extremes NONE_LOW and NONE_HIGH. In a cell with values, an extreme is

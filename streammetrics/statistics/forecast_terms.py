@@ -53,7 +53,7 @@ def interval_score(rows: Any, alpha: float) -> Floats:
 
 
 def quantile_crps(rows: Any, *quantiles: float) -> Floats:
-    """Return twice the mean pinball loss over quantiles, an estimate of the CRPS."""
+    """Return twice the mean pinball loss over the quantiles, an estimate of the CRPS."""
     y, total = rows["y_true"], np.zeros(len(rows["y_true"]))
     for alpha, q in zip(quantiles, rows["y_pred"].T, strict=True):
         d = y - q
@@ -71,8 +71,8 @@ def ensemble_crps(rows: Any, fair: float) -> Floats:
     # Rounding could make the difference between the two means negative. The code therefore computes the CRPS as an
     # integral over x of nonnegative terms: (F(x) - [x >= y])^2. F is the distribution function of the members, y is the
     # target, and [x >= y] is 1 if x >= y, else 0. The integral is a sum over the gaps between neighbouring members.
-    # Suppose that k of the M members lie below a gap. The length of the part of the gap below the target is multiplied
-    # by (k / M)^2, and that of the part above the target by ((M - k) / M)^2. If `fair` is 1, these factors are
+    # Suppose that k of the M members lie below a gap. The part of the gap below the target contributes its length times
+    # (k / M)^2, and the part above the target its length times ((M - k) / M)^2. If `fair` is 1, these factors are
     # k * (k - 1) / (M * (M - 1)) and (M - k) * (M - k - 1) / (M * (M - 1)).
     members = np.sort(rows["y_pred"], axis=1).T
     m, y, less = len(members), rows["y_true"], int(fair)

@@ -24,7 +24,7 @@ class GroupDecisions(DiscoveredNames, DecisionCounts, tag="group_decisions"):
     Parameters
     ----------
     max_labels : int
-        The largest number of distinct groups. A batch that exceeds it raises MemoryLimitError and is not counted.
+        The maximum number of distinct groups. A batch that exceeds it raises MemoryLimitError and is not counted.
 
     Notes
     -----
@@ -46,7 +46,7 @@ class GroupDecisions(DiscoveredNames, DecisionCounts, tag="group_decisions"):
         return *others, Need("group", DiscoveredClasses()), weighed
 
     def tables(self, threshold: float) -> dict[Any, ClassTable]:
-        """Return a dict that maps the name of each group to its confusion matrix, in ascending order of the names.
+        """Return a dict that maps the name of each group to its confusion matrix, sorted by name.
 
         Groups of weight 0 are left out.
         """

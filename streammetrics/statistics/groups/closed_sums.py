@@ -25,8 +25,8 @@ __all__ = ["GROUP_WEIGHTS", "ClosedSums", "Groups", "SealedGroups", "exact_sum",
 
 GROUP_WEIGHTS = ("impressions", "uniform", "positives", "pairs")
 UNIFORM = GROUP_WEIGHTS.index("uniform")
-# An upper bound on the weight of a group. Of the GROUP_WEIGHTS, the one that can become largest is "pairs", the product
-# of the total weights of negatives and of positives. A group has fewer than 2**62 negatives and fewer than 2**62
+# An upper bound on the weight of a group. Among the GROUP_WEIGHTS, "pairs" can become the largest: it is the product of
+# the total weights of negatives and positives. A group has fewer than 2**62 negatives and fewer than 2**62
 # positives, and each row has a weight below 2**31, so the product is below 2**186.
 HEAVIEST = 2.0**192
 MOMENTS = ("squares", "products", "weights", "lone")
@@ -49,7 +49,7 @@ class Groups(NamedTuple):
     pairs: Floats
 
     def auc(self) -> Floats:
-        """Return the AUC of every group; NaN if a class has no rows."""
+        """Return the AUC of every group, or NaN for groups without pairs."""
         pairs = self.pairs
         auc: Floats = np.divide(self.wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
         return auc
