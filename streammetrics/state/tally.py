@@ -102,7 +102,7 @@ class Entries:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the arrays, in bytes."""
+        """The total size of the arrays, in bytes."""
         optional = [a.nbytes for a in (self.excess, self.high) if a is not None]
         return self.codes.nbytes + self.counts.nbytes + sum(optional)
 

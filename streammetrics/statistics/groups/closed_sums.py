@@ -91,10 +91,10 @@ class Groups(NamedTuple):
 
 
 class ClosedSums(State):
-    """The base class for exact sums over closed (complete) groups, such as the weighted sum of their AUC.
+    """The base class for exact sums over closed (complete) groups, such as the weighted sum of their AUCs.
 
-    There is a separate sum for each way of weighting groups (see GROUP_WEIGHTS). The memory does not depend on the number
-    of groups.
+    There is a separate sum for each way of weighting groups (see GROUP_WEIGHTS). The memory use does not depend on the
+    number of groups.
     """
 
     groups = Flat(3, front=True)
@@ -132,12 +132,12 @@ class ClosedSums(State):
             Which sum to return, where w is the weight of a group: the sum of w * AUC ("sums"); the sum of w over groups
             with both classes ("weights"); or the sum of w over groups with only one class ("lone").
         by : str
-            The way to weight groups, one of GROUP_WEIGHTS.
+            How groups are weighted, one of GROUP_WEIGHTS.
         """
         return exact_to_fraction(getattr(self, name)[GROUP_WEIGHTS.index(by)])
 
     def moment(self, name: str, by: str) -> Fraction:
-        """Return the sum over groups of a square or a product, which `name` selects.
+        """Return a sum of squares or products over all groups.
 
         Parameters
         ----------
@@ -146,7 +146,7 @@ class ClosedSums(State):
             ("products"), of w^2 over groups with both classes ("weights"), or of w^2 over groups with only one class
             ("lone").
         by : str
-            The way to weight groups, one of GROUP_WEIGHTS.
+            How groups are weighted, one of GROUP_WEIGHTS.
         """
         return exact_to_fraction(self.moments[MOMENTS.index(name), GROUP_WEIGHTS.index(by)])
 
@@ -198,7 +198,7 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
 
     @cached_property
     def total_row_counts(self) -> Ints:
-        # Count each sealed partition like a row, so that a state with a sealed partition is not considered empty, even
+        # Count each sealed partition as a row, so that a state with a sealed partition is not considered empty, even
         # if the partition has no rows.
         return np.asarray(self.row_counts + self.read_cells_named("sealed").sum(axis=1))
 
@@ -224,8 +224,8 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
         Parameters
         ----------
         partition : (i, n), optional
-            The index of the partition and the number of partitions; (0, 1) stands for all groups as one partition. By
-            default the state is returned unchanged.
+            The index of the partition and the number of partitions; (0, 1) treats all groups as one partition. By
+            default, the state is returned unchanged.
         """
         if partition is None:
             return self
@@ -247,7 +247,7 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
 
 
 def sum_groups(groups: Groups) -> Sums:
-    """Return the arrays of a `ClosedSums` state for these groups, by name, such as "sums" and "weights"."""
+    """Return the arrays of a `ClosedSums` state for these groups, keyed by name, such as "sums"."""
     sums = {"groups": np.zeros(3, np.int64)}
     sums |= {n: np.zeros((*s, CHUNKS), np.int64) for n, s in (("sums", (4,)), ("weights", (4,)), ("lone", (4,)))}
     sums["moments"] = np.zeros((4, 4, CHUNKS), np.int64)
@@ -260,7 +260,7 @@ def sum_groups(groups: Groups) -> Sums:
 
 
 def add_sums(a: Sums, b: Sums) -> Sums:
-    """Add the sums over two sets of groups that have no group in common."""
+    """Add the sums over two disjoint sets of groups."""
     out = {n: x + b[n] for n, x in a.items()}
     for name in ("sums", "weights", "lone", "moments"):
         carry_exact(out[name])

@@ -42,12 +42,12 @@ __all__ = ["GROUP_WEIGHTS", "SAMPLE", "GroupRows", "WaitingRows", "sample_level"
 Ints = NDArray[np.int64]
 
 HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
-# The largest number of bytes of unsorted rows that are sorted together. A state with more bytes cannot be saved,
-# because a saved state contains all rows in sorted order. The results of such a state are computed from one partition
-# of its groups at a time.
+# The maximum size of unsorted rows, in bytes, up to which they are sorted together. A larger state cannot be saved,
+# because a saved state contains all rows in sorted order. Its results are computed from one partition of its groups at
+# a time.
 SAVED = 1 << 28
-# Sorted entries contain row counts. They may be expanded to single rows if there are at most this many rows, or at most
-# four rows per entry on average.
+# Sorted entries contain row counts. Expanding them to single rows is allowed if there are at most this many rows, or at
+# most four rows per entry on average.
 SPREAD_ROWS = 1 << 22
 # When groups are closed, about this many groups at a time are added to the sums, because all groups together could take
 # gigabytes of memory.
@@ -69,7 +69,7 @@ class WaitingRows:
     kinds : uint8 of shape (8,)
         A mask of the kinds of group keys that occur, such as integer or string (see `key_kinds.KINDS`).
     dropped : int64, optional
-        The number of dropped rows, by the reason for dropping them.
+        The number of dropped rows by reason.
     rounded : bool
         Whether a weight was rounded to a multiple of 2**-60.
     level : int
@@ -77,7 +77,7 @@ class WaitingRows:
     spilled : tuple of Spill
         The rows on disk.
     settled : tuple of GroupRows
-        States that were merged with the unsorted rows, and whose own rows are already sorted into entries.
+        Merged states whose rows are already sorted into entries.
     """
 
     raws: tuple[RawRows, ...]
@@ -90,7 +90,7 @@ class WaitingRows:
 
     @cached_property
     def nbytes(self) -> int:
-        """The memory of the rows, in bytes, excluding rows on disk."""
+        """The memory taken by the rows, in bytes, excluding rows on disk."""
         return sum(a.nbytes for r in self.raws for a in r.values()) + sum(s.nbytes for s in self.settled)
 
     @cached_property
@@ -117,7 +117,7 @@ class WaitingRows:
         return positives + sum(int(s.facts()["positives"]) for s in self.settled)
 
     def merge_rows(self, other: WaitingRows) -> WaitingRows:
-        """Return an object with the rows of this one and of `other`."""
+        """Return an object that contains the rows of both objects."""
         dropped = [d for d in (self.dropped, other.dropped) if d is not None]
         return WaitingRows(
             self.raws + other.raws,
@@ -133,8 +133,8 @@ class WaitingRows:
 class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     """The rows of every group, stored as the number and the weight of the rows with each score and label.
 
-    Rows of a group may come at any time, so the state keeps the rows of all groups. `close_groups` turns them into sums
-    over groups.
+    Rows of a group may arrive at any time, so the state keeps the rows of all groups. `close_groups` turns them into
+    sums over groups.
 
     Parameters
     ----------
@@ -146,10 +146,10 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         The index of this worker and the number of workers. The worker counts only groups whose hash is i modulo n. By
         default all groups are counted.
     sample_rows : int
-        The largest number of rows in a random sample of whole groups. The sample consists of the groups with the smallest
-        hashes. With 0 all groups are kept.
+        The maximum number of rows in a random sample of whole groups. The sample consists of the groups with the
+        smallest hashes. With 0 all groups are kept.
     memory_limit : int
-        The largest amount of memory that the rows may take, in bytes. Without `spill_dir`, rows beyond this limit raise
+        The maximum memory for the rows, in bytes. Without `spill_dir`, rows beyond this limit raise
         MemoryLimitError.
     spill_dir : str, optional
         A folder to which rows are written when they exceed `memory_limit`.
@@ -340,7 +340,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
 
     @cached_property
     def leading_zeros(self) -> Ints:
-        """The number of leading zeros of the hash of each group, which decides whether a sample keeps the group."""
+        """The number of leading zeros in the hash of each group. It decides whether a sample keeps the group."""
         return count_leading_zeros(hashes_of(self.ids, SAMPLE))
 
     @property
@@ -359,7 +359,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def _iter_groups(self) -> Iterator[Groups]:
         """Yield the weights of negatives, positives and pairs of all groups.
 
-        If rows are on disk, there is a separate object for each partition of the groups. Rows are sorted by one thread
+        If rows are on disk, yield a separate object for each partition of the groups. Rows are sorted by one thread
         per processor.
         """
         waiting = self.waiting
@@ -381,7 +381,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         yield from map_in_threads(collect_partition, Spill.PARTS, count_processors())
 
     def sorted_rows(self) -> Iterator[SortedGroupRows]:
-        """Yield the sorted rows of a state of one cell: all together, or by partition of the groups if rows are many.
+        """Yield the sorted rows of a one-cell state: all together or, if there are many, by partition of the groups.
 
         All rows of a group are in one `SortedGroupRows` object.
         """
@@ -400,7 +400,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
             yield sorted_entries(entries_of(rows, self.real)[1])
 
     def can_expand_rows(self) -> bool:
-        """Return whether the sorted entries may be expanded to single rows.
+        """Return whether the sorted entries can be expanded to single rows.
 
         This is allowed if rows have no weights, and if single rows do not take much more memory than the entries.
         """
@@ -408,7 +408,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return entries.excess is None and int(entries.int64_counts.sum()) <= max(SPREAD_ROWS, 4 * len(entries))
 
     def close_groups(self) -> SealedGroups:
-        """Close all groups: return a state that has only exact sums over the groups, for each slice."""
+        """Close all groups: return a state that contains only the exact sums over the groups of each slice."""
         closed: SealedGroups | None = self.__dict__.get("closed")
         if closed is None:
             closed = self.__dict__["closed"] = (
@@ -478,7 +478,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return 0.5**level
 
     def describe_storage(self) -> dict[str, Any]:
-        """Return the memory, the number of rows on disk, and the probability of a hash collision, for `explain`.
+        """Return the memory use, the number of rows on disk, and the probability of a hash collision, for `explain`.
 
         IDs such as strings are hashed to 128 bits. Two groups with the same hash would be counted as one.
         """
@@ -529,7 +529,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
             raise StateFormatError("the state is corrupt: GroupRows contains groups of another partition")
 
     def close(self) -> None:
-        """Close the files on disk, which frees the disk space. The rows in these files are lost."""
+        """Close the files on disk and free their space. The rows in these files are lost."""
         for spilled in self.waiting.spilled if self.waiting is not None else ():
             spilled.close()
 
@@ -572,11 +572,11 @@ def sample_level(rows_by_zeros: Ints, level: int, most: int) -> int:
     Parameters
     ----------
     rows_by_zeros : int64 array
-        The number of rows of the groups with 0, 1, 2, ... leading zeros.
+        The number of rows in groups whose hash has 0, 1, 2, ... leading zeros.
     level : int
         The current level; the result is never lower.
     most : int
-        The largest number of rows.
+        The maximum number of rows.
     """
     beyond = np.cumsum(rows_by_zeros[::-1])[::-1]
     enough = np.flatnonzero(beyond <= most)

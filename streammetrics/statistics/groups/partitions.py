@@ -77,7 +77,7 @@ def _mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def partition_of(ids: Any, parts: int) -> NDArray[np.int64]:
-    """Return the partition of every group, which is the hash of the group modulo `parts`."""
+    """Return the partition of every group: the hash of the group modulo `parts`."""
     column = Batch({"group": ids}).column("group", Ids())
     return np.asarray(hashes_of(column.values, SHARE) % np.uint64(parts), np.int64)
 
@@ -87,9 +87,9 @@ def partition_rows(
 ) -> tuple[dict[str, Array], NDArray[np.int64]]:
     """Return columns whose rows are ordered by partition, and the index at which each partition begins.
 
-    Rows are read in their original order, and each row is written to its partition. In this way, the reads, and the
-    writes to each partition, are sequential in memory. If rows were read partition by partition, each read would jump
-    to another place in memory.
+    Rows are read in their original order, and each row is written to its partition. The reads, and the
+    writes to each partition, are thus sequential in memory. If rows were read partition by partition, each read would
+    jump to another place in memory.
     """
     places, starts = np.empty(len(hashes), np.int64), np.zeros((1 << bits) + 1, np.int64)
     kernel_registry.find_kernel("groups:partition_rows")(hashes, bits, places, starts)
@@ -182,7 +182,7 @@ def _scan_rows(numbers: Array, count: int, scores: Array, labels: Array, weights
 
 
 def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
-    """Return the result of `_collect_any` in less time, for rows with a simple layout.
+    """Compute the result of `_collect_any` faster, for rows with a simple layout.
 
     The rows must have IDs of one size, float32 scores and no weights. The score and the label of such a row fit in one
     64-bit key, which makes sorting fast.
@@ -227,7 +227,7 @@ def _pack_scores(scores: Array, labels: Array) -> NDArray[np.uint64]:
     if scores.dtype == np.float32 or np.array_equal(narrow, scores):
         kernel_registry.find_kernel("groups:pack_scores")(narrow, labels, keys)
         return keys
-    # Only the order of the scores matters, so their ranks, which fit in 32 bits, replace them. Equal scores share a rank.
+    # Only the order of the scores matters, so replace them with ranks, which fit in 32 bits. Equal scores share a rank.
     order = np.argsort(scores)
     ordered = scores[order]
     keys[order[:1]], keys[order[1:]] = 0, np.cumsum(ordered[1:] != ordered[:-1])

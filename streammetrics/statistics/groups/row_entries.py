@@ -84,8 +84,8 @@ def entries_of(raws: Sequence[RawRows], real: bool, fronts: Ints | None = None) 
         high |= columns[1][firsts].astype(np.uint32)
     excess = None
     if any("weights" in r for r in raws):
-        # Entries store the sum of (weight - 1). A fixed-point weight has two integers, which stand for high * 2**-20 +
-        # low * 2**-60. To subtract 1 from the weight, subtract 2**20 from the first integer.
+        # Entries store the sum of (weight - 1). A fixed-point weight consists of two integers, which represent
+        # high * 2**-20 + low * 2**-60. To subtract 1 from the weight, subtract 2**20 from the first integer.
         pair = fixed_weights(np.concatenate([weights_of(r) for r in raws])[order])
         pair[:, 0] -= 1 << 20
         excess = np.add.reduceat(pair, firsts)

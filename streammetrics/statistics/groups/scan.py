@@ -1,7 +1,7 @@
 """Counts of negatives, positives and concordant pairs of every group, from rows sorted by group, score and label.
 
 A positive and a negative of a group are concordant if the positive has the higher score; a tie counts one half. The
-computation exists as a compiled kernel and in numpy, with the same results bit for bit.
+computation is implemented both as a compiled kernel and in numpy, with bit-for-bit identical results.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ DIGIT, MASK = 26, (1 << 26) - 1
 
 
 class SortedGroupRows(NamedTuple):
-    """The number of rows of each group, score and label, as entries in sorted order.
+    """Row counts by group, score and label, as sorted entries.
 
     Parameters
     ----------
     numbers : integers
-        The index of the group of each entry; the indices begin at 0 and have no gaps.
+        The group index of each entry; the indices start at 0 and have no gaps.
     keys : uint64
         The score of each entry, as an integer that sorts like the score.
     labels : uint8
         The label of each entry, 0 or 1.
     counts : integers
-        The number of rows of each entry.
+        The number of rows in each entry.
     weights : (int64, int64), optional
-        The weight of each entry, as two integers (high, low) that stand for high * 2**-20 + low * 2**-60. None if rows
+        The weight of each entry, as two integers (high, low) that represent high * 2**-20 + low * 2**-60. None if rows
         have no weights.
     """
 
@@ -78,13 +78,13 @@ def compare_rows(keys: NDArray[np.uint64], starts: Ints) -> Groups:
 
 
 def fixed_weights(weights: NDArray[np.float64]) -> Ints:
-    """Return each weight as two integers, which stand for high * 2**-20 + low * 2**-60.
+    """Return each weight as two integers, which represent high * 2**-20 + low * 2**-60.
 
     Each weight is rounded once, in the same way as in the kernels.
     """
-    # Adding 1.5 * 2**32 rounds a float64 to a multiple of 2**-20, because the last bit of the sum stands for 2**-20. If
-    # the bits are read as integers, the bits of the sum minus those of the constant give this multiple. The remainder
-    # is rounded to a multiple of 2**-60 in the same way.
+    # Adding 1.5 * 2**32 rounds a float64 to a multiple of 2**-20, because the last bit of the sum has the value 2**-20.
+    # Read as integers, the bits of the sum minus the bits of the constant give this multiple. The remainder is rounded
+    # to a multiple of 2**-60 in the same way.
     high = weights + 1.5 * 2.0**32
     low = (weights - (high - 1.5 * 2.0**32)) + 1.5 * 2.0**-8
     pair = np.stack([high.view(np.int64) - 0x41F8000000000000, low.view(np.int64) - 0x3F78000000000000], axis=-1)
@@ -198,8 +198,8 @@ def _carry_digits(numbers: Ints) -> Ints:
 
 
 def _digits_to_floats(numbers: Ints, units: int) -> NDArray[np.float64]:
-    """Convert numbers in 26-bit digits to the nearest float64; the lowest bit stands for 2**units."""
+    """Convert numbers in 26-bit digits to the nearest float64; the lowest bit has the value 2**units."""
     out = [sum(d << (DIGIT * k) for k, d in enumerate(row)) for row in numbers.tolist()]
     scale = 1 << -units
-    # The quotient of two Python integers is rounded correctly, however large they are.
+    # Python rounds the quotient of two integers correctly, however large they are.
     return np.array([n / scale for n in out], np.float64)

@@ -29,7 +29,7 @@ class Blocks(NamedTuple):
     Parameters
     ----------
     group : int64 array
-        The index of the group of each block, counting from 0.
+        The group index of each block, starting at 0.
     positive, weight : float64 arrays
         The weight of the positives of each block, and that of all its rows.
     positive_through, through : float64 arrays
@@ -48,7 +48,7 @@ class Blocks(NamedTuple):
     weights: Floats
 
     def sums(self, values: Floats) -> Floats:
-        """Return, for each group, the sum over its blocks of `values`, which contains one value for each block."""
+        """Sum `values`, which contains one value for each block, over the blocks of each group."""
         return np.asarray(np.bincount(self.group, values, len(self.weights)), np.float64)
 
 

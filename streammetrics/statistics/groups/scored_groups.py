@@ -1,4 +1,4 @@
-"""The base class for states with open groups: they keep the scores of all rows, because groups may get more rows."""
+"""The base class for states with open groups. They keep the scores of all rows, because groups may get more rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BLOCK = 1 << 16
 
 
 class ScoredGroups(State):
-    """The base class for states that keep the scores of each open group, that is, of each group that may get more rows.
+    """The base class for states that keep the scores of all open groups (groups that may still get more rows).
 
     The method `close_groups` turns the scores into sums over groups.
 
@@ -49,7 +49,7 @@ class ScoredGroups(State):
         raise NotImplementedError("absorb() does not apply: the module `count.group_rows` counts rows by group")
 
     def close_groups(self) -> SealedGroups:
-        """Close all groups: return a state that has only exact sums over the groups."""
+        """Close all groups: return a state that contains only exact sums over the groups."""
         raise NotImplementedError
 
     def to_subtractable(self) -> SubtractableSums:

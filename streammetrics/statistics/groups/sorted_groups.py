@@ -1,7 +1,7 @@
-"""The statistic of the groups in a log whose rows are sorted by group.
+"""Statistics of the groups in a log that is sorted by group.
 
-When the rows of a new group begin, the previous group is complete and is added to the sums over groups. Memory is
-therefore constant.
+When a new group begins, the previous group is complete and is added to the sums over groups. Memory use is therefore
+constant.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
     Parameters
     ----------
     scale, missing, missing_values
-        As for `GroupRows`.
+        As in `GroupRows`.
 
     Notes
     -----
@@ -67,8 +67,8 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         Several ranges that consist of the same single group are listed once.
         """
         # For each group whose scores are kept, `begins` and `ends` count the ranges that begin and end with it. These
-        # groups are sorted by ID. A range extends from a group with `begins` to the next group with `ends`, or consists
-        # of one group that has both.
+        # groups are sorted by ID. A range extends from a group that begins one to the next group that ends one, or
+        # consists of a single group that does both.
         out, first = [], None
         assert self.cells.inner_keys is not None
         columns = self.cells.inner_keys[:, 1], self.cells.flats["begins"], self.cells.flats["ends"]
@@ -122,7 +122,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         return {"rows": int(rows.sum()), "positives": int(rows[1])}
 
     def describe_storage(self) -> dict[str, Any]:
-        """Return the memory and the number of ranges, for `explain`."""
+        """Return the memory use and the number of ranges, for `explain`."""
         return {"memory": self.nbytes, "parts": int(self.cells.flats["ends"].sum())}
 
     def check(self) -> None:
@@ -138,7 +138,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         # Each range that begins or ends with a group contains a row of this group. A group therefore cannot have fewer
         # rows than ranges that begin with it, or than ranges that end with it.
         wrong |= np.maximum(begins, ends) > self.inner_row_counts
-        # No range may be open after the last group of a slice.
+        # No range must be open after the last group of a slice.
         last = np.diff(cells.inner_keys[:, 0], append=-1) != 0
         if wrong.any() or open_[last].any() or cells.inner_keys[:, 2].any() or (self.axes and len(self)):
             raise StateFormatError("the state is corrupt: SortedGroups.begins and SortedGroups.ends do not form ranges")

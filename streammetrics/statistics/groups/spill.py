@@ -1,7 +1,8 @@
 """Rows on disk, in an unnamed temporary file, in blocks that are ordered by partition (a hash of the group).
 
-The file is unlinked as soon as it is open. The system therefore frees the disk space when the last process that uses the
-file ends, even if a signal kills it. A forked child reads the rows that its parent wrote, and writes to its own file.
+The file is unlinked as soon as it has been opened. The system therefore frees the disk space when the last process that
+uses the file ends, even if a signal kills it. A forked child reads the rows that its parent wrote, and writes to its
+own file.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Array = NDArray[Any]
 SALT = 0x5350494C4C000001
 # The number of hash bits that select one of the 256 partitions.
 BITS = 8
-# The largest number of bytes that are written or read in one call.
+# The maximum number of bytes written or read in one call.
 PIECE = 1 << 26
 # The number of rows that are partitioned at a time, which limits the memory for copies.
 ROWS = 1 << 22
@@ -45,7 +46,7 @@ class SpillFile:
     folder : str
         The folder in which the file is created; the file has no name.
     advice : str
-        The advice that an error gives if the disk is full.
+        The advice in the error message if the file cannot be written.
     """
 
     def __init__(self, folder: str, advice: str = "free disk space, and pass the batch again") -> None:
@@ -122,7 +123,7 @@ def bytes_of(array: Array) -> memoryview:
 
 
 def write_at(file: int, data: memoryview, at: int) -> int:
-    """Write `data` to a file descriptor at the offset `at`, and return the number of bytes that were written."""
+    """Write `data` to a file descriptor at the offset `at`, and return the number of bytes written."""
     return os.pwrite(file, data, at)
 
 
@@ -252,7 +253,7 @@ class Spill:
         return [run.read(p) for run in self.runs]
 
     def close(self) -> None:
-        """Close the files, which frees the disk space."""
+        """Close the files and free their disk space."""
         for run in self.runs:
             run.file.close()
 

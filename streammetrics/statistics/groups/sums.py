@@ -1,6 +1,6 @@
 """Exact sums for every group, such as the log loss of every user.
 
-The memory grows with the number of groups, but not with the number of rows.
+Memory use grows with the number of groups, but not with the number of rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
     missing, missing_values
         How rows with missing group IDs are treated, and which values count as missing; see `sm.extend.group`.
     memory_limit : int
-        The largest amount of memory that the groups may take, in bytes. A batch that needs more raises MemoryLimitError
+        The maximum memory for the groups, in bytes. A batch that needs more raises MemoryLimitError
         and is not counted.
 
     Notes
