@@ -42,7 +42,7 @@ def _rows_by_cell(exact: Entries) -> list[PairRows]:
 
 
 class JointHistogram(State, tag="joint_buckets"):
-    """Numbers of rows by pair (x, y): exact pairs in cells with few rows, buckets of adaptive width in other cells.
+    """Row counts by pair (x, y): exact pairs in cells with few rows, buckets of adaptive width in other cells.
 
     Parameters
     ----------
@@ -56,12 +56,12 @@ class JointHistogram(State, tag="joint_buckets"):
     limit : int
         A cell with at most this many rows keeps exact pairs (x, y). All rows of a larger cell are counted in buckets.
     memory_limit : int
-        The largest amount of memory that a state may take, in bytes. A state that needs more raises MemoryLimitError.
+        The maximum memory of a state, in bytes. A state that needs more raises MemoryLimitError.
 
     Notes
     -----
     Rows are counted by 64-bit codes, but two float64 numbers have 128 bits. Each row is therefore counted four times,
-    by four codes, which are called views. In a cell with exact pairs, the first view is x, and the second view is y.
+    by four codes called views. In a cell with exact pairs, the first view is x, and the second view is y.
     The third view combines 32-bit hashes of x and y, and tells which x belongs to which y. The fourth view combines
     hashes from another hash function. It is needed for values that have the same hash in the third view. The module
     `state.pair_levels` describes the views of cells with buckets.
@@ -101,7 +101,7 @@ class JointHistogram(State, tag="joint_buckets"):
 
     @property
     def places(self) -> int:
-        """The number of possible codes of a row, summed over the four views (see the notes of the class)."""
+        """The number of possible codes of a row, summed over the four views (see the class notes)."""
         return VIEWS * WIDEST
 
     def needs(self) -> tuple[Need, ...]:

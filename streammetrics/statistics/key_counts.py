@@ -1,6 +1,6 @@
 """Exact counts of rows by key, such as campaign, item or country.
 
-Memory grows with the number of distinct keys, which a setting limits.
+Memory use grows with the number of distinct keys, which a setting limits.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class KeyCounts(State, tag="key_counts"):
     column : str
         The name of the column of keys.
     limit : int
-        The largest number of distinct keys over all slices. A batch that exceeds it raises MemoryLimitError and is not
+        The maximum number of distinct keys over all slices. A batch that exceeds it raises MemoryLimitError and is not
         counted.
     missing, missing_values
         How rows with missing keys are treated, and which values count as missing; see `sm.extend.group`.
@@ -89,7 +89,7 @@ class KeyCounts(State, tag="key_counts"):
         )
 
     def _assign_bins(self, values: NDArray[Any]) -> DiscoveredColumn:
-        """Return the index of the bin of each number, as a column of integer keys."""
+        """Return the bin index of each number, as a column of integer keys."""
         # Convert numbers to float64 first. Otherwise numpy could round the edges to a narrower dtype, such as float32.
         values = values.astype(np.float64)
         bins = np.searchsorted(self.edges, values, side="right")
@@ -117,12 +117,12 @@ class KeyCounts(State, tag="key_counts"):
 
     @property
     def unit(self) -> int:
-        """The integer that stands for a weight of 1 in `masses`: 1, or 2**60 if rows have weights."""
+        """The integer that represents a weight of 1 in `masses`: 1, or 2**60 if rows have weights."""
         return 1 if self.excess is None else UNIT
 
     @cached_property
     def weight_by_key(self) -> dict[Any, int]:
-        """A dict that maps each key to its weight in units of 1 / `unit`, in ascending order of the keys.
+        """A dict that maps each key to its weight in units of 1 / `unit`, sorted by key.
 
         Keys of weight 0 are left out.
         """
@@ -155,7 +155,7 @@ class KeyCounts(State, tag="key_counts"):
     def heaviest_keys(self, k: int) -> list[tuple[Any, int]]:
         """Return the k keys with the largest weights as pairs (key, weight in units of 1 / `unit`), heaviest first.
 
-        Of keys with equal weights, the smaller key comes first.
+        Among keys with equal weights, smaller keys come first.
         """
         return sorted(self.weight_by_key.items(), key=lambda pair: -pair[1])[:k]
 
@@ -181,7 +181,7 @@ class KeyCounts(State, tag="key_counts"):
             positive weight.
         """
         n = len(self.masses) if keys is None else max(keys, len(self.masses))
-        # Keys without rows have weight 0 and therefore the first ranks. They add nothing to the sum.
+        # Keys without rows have weight 0, so they come first in the order. They add nothing to the sum.
         first = n - len(self.masses)
         above = sum((2 * i - n - 1) * mass for i, mass in enumerate(self.masses, first + 1))
         return to_float(above, n * self.total)
@@ -195,7 +195,7 @@ class KeyCounts(State, tag="key_counts"):
 
 
 def check_edges(edges: Any) -> None:
-    """Raise ValueError unless `edges` has at least two numbers in ascending order."""
+    """Raise ValueError unless `edges` contains at least two numbers in ascending order."""
     if len(edges) < 2 or not all(a < b for a, b in pairwise(edges)):
         raise ValueError(f"edges=: expected at least two numbers in ascending order, found {edges!r}")
 

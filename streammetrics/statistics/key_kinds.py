@@ -75,7 +75,7 @@ def kind_number(source: str, seen_kinds: NDArray[Any], name: str = "group") -> i
     Parameters
     ----------
     source : str
-        The kind, such as "integer". Any name outside KINDS stands for keys from several columns.
+        The kind, such as "integer". Any name that is not in KINDS means keys from several columns.
     seen_kinds : bool array
         For each kind, whether earlier keys are of this kind; may be empty.
     name : str

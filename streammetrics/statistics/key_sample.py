@@ -27,19 +27,19 @@ __all__ = ["SALT", "KeySample", "hashes_at_one_level", "thin_keys"]
 # other salts, so that a sample of keys is independent of other random choices by key, such as the choice of a shard.
 SALT = 0x44495354494E4354
 ALL = np.uint64((1 << 64) - 1)
-# The largest level. At level L, only hashes with at least L leading zeros are kept. At level 60, these are 16 of all
-# 2**64 hashes.
+# The largest level. At level L, only hashes with at least L leading zeros are kept. At level 60, only 16 of the
+# 2**64 possible hashes are left.
 DEEPEST = 60
 Hashes = NDArray[np.uint64]
 
 
 class KeySample(KeyKinds, tag="key_sample"):
-    """Hashes of distinct keys, with their numbers of rows. Large cells keep only hashes with enough leading zeros.
+    """Hashes of distinct keys, with their row counts. Large cells keep only hashes with enough leading zeros.
 
     Parameters
     ----------
     limit : int
-        The largest number of keys in a cell. At level L, a cell keeps only the keys whose hash has at least L leading
+        The maximum number of keys in a cell. At level L, a cell keeps only the keys whose hash has at least L leading
         zeros. If a cell has more than `limit` keys, its level is raised until at most `limit` keys are left.
     missing, missing_values
         How rows with missing keys are treated, and which values count as missing; see `sm.extend.group`.
@@ -144,12 +144,12 @@ def hashes_at_one_level(states: Sequence[KeySample]) -> tuple[float, list[Hashes
     Parameters
     ----------
     states : sequence of KeySample
-        States of one cell each.
+        States with one cell each.
 
     Returns
     -------
     share : float
-        The expected share of all keys that are sampled at this level.
+        The expected share of all keys that is sampled at this level.
     hashes : list of uint64 arrays
         The hashes of each state that belong to the sample at this level.
     """

@@ -31,7 +31,7 @@ class KeySketch(KeyKinds, tag="key_sketch"):
     Parameters
     ----------
     bits : int
-        log2 of the number of counters of a table.
+        log2 of the number of counters per table.
     depth : int
         The number of tables.
     missing, missing_values
@@ -91,7 +91,7 @@ class KeySketch(KeyKinds, tag="key_sketch"):
 
     @property
     def unit(self) -> int:
-        """The integer that stands for a weight of 1 in `max_weight_of`: 1, or 2**60 if rows have weights."""
+        """The integer that represents a weight of 1 in `max_weight_of`: 1, or 2**60 if rows have weights."""
         return 1 if self.rows.excess is None else UNIT
 
     def max_weight_of(self, key: Any) -> int:

@@ -36,10 +36,10 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
     column : str
         The name of the column of items.
     k : int
-        The number of items at the top of each list that are counted. A list is sorted by descending score; items with
+        The number of items to count at the top of each list. A list is sorted by descending score; items with
         equal scores are in ascending order.
     limit : int
-        The largest number of distinct items that may be stored. A batch that would exceed it raises MemoryLimitError and
+        The maximum number of distinct items to store. A batch that would exceed it raises MemoryLimitError and
         is not counted.
 
     Notes
@@ -101,8 +101,8 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         return places, first
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
-        # Rows beyond the first k positions have weight 0. Replace their items by the first item of their list, so that the
-        # state does not store them.
+        # Rows beyond the first k positions have weight 0. Replace their items with the first item of their list, so
+        # that the state does not store them.
         items = columns[self.column]
         places, first = self._list_positions(columns)
         codes = np.where(places < self.k, items.values, items.values[first])
@@ -169,7 +169,7 @@ def _list_numbers(columns: Mapping[str, Any]) -> Ints:
 
 
 def _rank_keys(items: DiscoveredColumn) -> Ints:
-    """Return, for each distinct key of a column, its rank among the keys in ascending order."""
+    """Return the rank of each distinct key of a column, in ascending order of the keys."""
     keys = items.keys
     if not isinstance(keys, list):
         return np.argsort(np.argsort(keys, kind="stable"), kind="stable")

@@ -27,7 +27,7 @@ __all__ = ["Moments"]
 
 Ints = NDArray[np.int64]
 
-# An upper bound on the absolute values of input numbers, because input checks reject larger ones.
+# An upper bound on the absolute values of inputs; input checks reject larger ones.
 LARGEST = 2.0**416
 # An upper bound on the relative rounding errors of the quick check in float64 (see `_mask_uncertain_cells`).
 CLOSE = 2.0**-30
@@ -61,9 +61,9 @@ class Moments(WeightedRows, tag="moments"):
         The terms that are summed; a collection keeps the union of the terms that its metrics need. Numbers whose third or
         fourth power is summed must be 0 or between 2**-200 and 2**200 in absolute value.
     num_outputs : int, optional
-        The number of values that a row has in each column.
+        The number of values per row in each column.
     ranged : bool
-        Whether the state also keeps the smallest and the largest x of the rows with nonzero weight.
+        Whether the state also keeps the smallest and the largest x among the rows with nonzero weight.
 
     Notes
     -----
@@ -98,7 +98,7 @@ class Moments(WeightedRows, tag="moments"):
 
     @property
     def outputs(self) -> int:
-        """The number of values that a row has in each column."""
+        """The number of values per row in each column."""
         return self.num_outputs or 1
 
     def needs(self) -> tuple[Need, ...]:

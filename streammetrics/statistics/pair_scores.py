@@ -24,15 +24,15 @@ __all__ = ["PAIR_BITS", "PairScores", "default_pair_limit"]
 PAIR_BITS = 10
 EXACT_PLACES = 1 << 22
 """The default limit on the number of exact scores of a cell. They take 16 bytes each, 64 MiB in total."""
-# The largest number of classes. The number of histograms is its square.
+# The maximum number of classes. The number of histograms is the square of the number of classes.
 MOST = 256
 
 
 def default_pair_limit(classes: int) -> int:
-    """Return the largest number of rows for which a cell keeps exact scores by default.
+    """Return the default maximum number of rows of a cell that keeps exact scores.
 
-    A row has a score in the histogram of every pair of classes, so the number decreases with the square of the number of
-    classes.
+    A row has a score in the histogram of every pair of classes, so the result decreases with the square of the number
+    of classes.
     """
     return min(EXACT, EXACT_PLACES // classes**2)
 

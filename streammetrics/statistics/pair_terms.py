@@ -31,7 +31,7 @@ HALF_LOG_TAU = 0.91893853320467274178
 
 
 class TermRows:
-    """The checked columns of a batch, as float64, from which terms are computed.
+    """The checked columns of a batch, converted to float64, from which terms are computed.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class TermRows:
         return np.clip(np.where(positive, s, 1.0 - s), self.eps(role), 1.0 - self.eps(role)), False
 
     def is_above(self, role: str, threshold: float) -> NDArray[np.bool_]:
-        """Return a mask of the scores of at least `threshold`, which is rounded to the dtype of the scores."""
+        """Return whether each score is at least `threshold`, rounded to the dtype of the scores."""
         column = self.columns[role]
         return np.asarray(column.values >= round_thresholds((threshold,), column.source, column.values.dtype)[0])
 
@@ -185,9 +185,9 @@ def half_deviance(y: Floats, p: Floats, power: float) -> Floats:
 
 
 def constant_deviance_term(rows: TermRows, power: float) -> Floats:
-    """Return a function of the target y, whose mean is needed for the Tweedie deviance of a constant prediction.
+    """Return the function of y whose mean is needed for the Tweedie deviance of a constant prediction.
 
-    The function is y * log(y) for power 1, log(y) for power 2, and y^(2 - power) for other powers.
+    For the target y, the function is y * log(y) for power 1, log(y) for power 2, and y^(2 - power) for other powers.
     """
     y = rows["y_true"]
     some = np.where(y > 0, y, 1.0)
@@ -208,10 +208,10 @@ def normalized_columns(rows: TermRows, role: str) -> list[Floats]:
 
 
 def kl_divergence(rows: TermRows) -> Floats:
-    """Return the Kullback-Leibler divergence, the sum of p * log(p / q), where any q below eps is replaced by eps.
+    """Return the Kullback-Leibler divergence, the sum of p * log(p / q), where any q below eps is replaced with eps.
 
     The code sums p * log(p / q) - p + q instead, which is never negative, so that no digits are lost by cancellation.
-    The two sums are equal, because p and q each sum to 1. The amount by which the replacement by eps increases q is
+    The two sums are equal, because p and q each sum to 1. The amount by which eps exceeds a replaced q is
     subtracted.
     """
     eps, parts = rows.eps("y_pred"), []
@@ -246,18 +246,18 @@ def cosine_similarity(rows: TermRows) -> Floats:
 
 
 def rater_count(rows: TermRows, k: float) -> Floats:
-    """Return the number of raters who chose class k, for each row."""
+    """Return the number of raters who chose class k in each row."""
     return rows["ratings"][:, int(k)]
 
 
 def rater_pairs(rows: TermRows) -> Floats:
-    """Return the number of ordered pairs of raters, for each row."""
+    """Return the number of ordered pairs of raters in each row."""
     total = sum_columns(list(rows["ratings"].T))
     return total * (total - 1.0)
 
 
 def agreeing_pairs(rows: TermRows) -> Floats:
-    """Return the number of ordered pairs of raters who chose the same class, for each row."""
+    """Return the number of ordered pairs of raters who chose the same class in each row."""
     return sum_columns([n * (n - 1.0) for n in rows["ratings"].T])
 
 
@@ -270,8 +270,8 @@ class Term(NamedTuple):
     Parameters
     ----------
     row_kind : str
-        The kind of rows for which the term exists, such as "labels" for a label and a score (see the setting `over` of
-        `RowTerms`).
+        The kind of rows for which the term is defined, such as "labels" for a label and a score (see the setting `over`
+        of `RowTerms`).
     compute : callable
         The function that computes the term from the rows and the parameters of the term.
     max_value : float

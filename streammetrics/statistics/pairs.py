@@ -44,7 +44,7 @@ class Pairs:
     Parameters
     ----------
     x, y : int64 arrays
-        The ranks of x and y of each table cell, from 0. No two cells have the same ranks.
+        The ranks of x and y in each table cell, starting at 0. No two cells have the same pair of ranks.
     entries : Entries
         The number of rows of each table cell, and the sum of (weight - 1).
     fine : (Mass, Mass)
@@ -143,7 +143,7 @@ class Pairs:
     def undetermined_pairs(self) -> int:
         """An upper bound on the weight of the pairs of unknown order.
 
-        Both rows of such a pair are in the same bucket of x or of y, so the pair may be concordant, discordant or tied.
+        Both rows of such a pair are in the same bucket of x or of y, so the pair can be concordant, discordant or tied.
         """
         return self.half_tied_pairs + (0 if self.sure.any() else self.tied_pairs[2] - self.min_self_pairs)
 
@@ -161,7 +161,7 @@ class Pairs:
 
     @cached_property
     def differing_share(self) -> tuple[Fraction, Fraction]:
-        """Estimates of the share of pairs with different x among the pairs that share a bucket of x, and likewise for y.
+        """Estimates of the share of pairs with different x among the pairs in the same bucket of x, and likewise for y.
 
         Each bucket of the table consists of eight narrower buckets, whose weights are in `fine`. About 7/8 of the pairs
         of different numbers in a bucket lie in two different narrower buckets. The estimate is therefore the share of
@@ -214,7 +214,7 @@ def _order_of_adjacent(x: Ints, y: Ints, mass: NDArray[np.float64]) -> float:
 def _order_at_third(order: float) -> Fraction:
     """Extrapolate `order` to pairs that are a third as far apart in x.
 
-    The number `order` is the share of concordant pairs minus the share of discordant pairs.
+    `order` is the share of concordant pairs minus the share of discordant pairs.
     """
     from statistics import NormalDist  # used only here, and not free to import
 
@@ -295,8 +295,8 @@ def read_exact_pairs(entries: Entries) -> Pairs:
 def read_exact_rows(entries: Entries, cell: int) -> PairRows:
     """Return the distinct (x, y) pairs of one cell and the number of rows of each pair.
 
-    `entries` must contain only the rows of this cell. `cell` is the index of the cell, which the result repeats for
-    each pair.
+    `entries` must contain only the rows of this cell. The result repeats the cell index `cell` for each
+    pair.
     """
     views = _exact_views(entries)
     x, y, cells = _match_rows(views)
@@ -342,7 +342,7 @@ def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
         The four views do not contain the same rows, which only forged bytes can cause.
     """
     # The views X and Y contain all values of x and of y. The view HASH contains, for each row, the 32-bit hashes of its
-    # x and its y. A hash that only one value has identifies this value.
+    # x and its y. A hash that belongs to only one value identifies that value.
     keys = [views[side].codes for side in (X, Y)]
     link = views[HASH]
     x, y = (_find_unique(_hash32(k), name) for k, name in zip(keys, _split_halves(link.codes), strict=True))

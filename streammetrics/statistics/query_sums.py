@@ -1,4 +1,4 @@
-"""Exact sums of ranking measures over queries, and the sums of squares that their standard errors need."""
+"""Exact sums of ranking measures over queries, and the sums of squares needed for their standard errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def parse_term(text: str) -> tuple[str, int, float]:
 
 
 def query_numbers(starts: Ints, n: int) -> Ints:
-    """Return the index of the query of each of `n` rows.
+    """Return the query index of each of `n` rows.
 
     `starts` contains the index of the first row of each query.
     """
@@ -133,7 +133,7 @@ class QuerySums(State):
         return any(parse_term(t)[0] in measures for t in self.terms)
 
     def _counts_without_relevant(self, measure: str) -> bool:
-        """Return whether a measure may be nonzero for a query that has no relevant document."""
+        """Return whether a measure can be nonzero for a query without a relevant document."""
         return False
 
     @staticmethod
@@ -268,7 +268,7 @@ class QuerySums(State):
         empty : float or None
             The value (0 or 1) of queries without a relevant document; None leaves these queries out.
         measure, k, parameter
-            As for `total`.
+            As in `total`.
         """
         labels = (0,) if empty is None else (0, 1)
         weight = sum(self._weight_units(i) for i in labels)
@@ -330,5 +330,5 @@ class QuerySums(State):
 
 
 def read_square(number: Ints) -> Fraction | None:
-    """Convert a stored sum of squares to a fraction; None if the sum overflowed."""
+    """Convert a stored sum of squares to a fraction; return None if the sum overflowed."""
     return None if is_saturated(number) else Fraction(fixed_to_int(number), UNIT)

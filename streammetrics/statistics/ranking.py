@@ -35,7 +35,7 @@ ORDERS = (
 # Each measure on the left is computed from the measure x on the right as log(max(x, floor)) / log(floor). The floor is
 # the parameter of the measure on the left.
 DERIVED = {"log_ap": "ap_relevant", "log_bpref": "bpref"}
-# These measures may exceed 1, so they are summed exactly in superaccumulators.
+# These measures can exceed 1, so they are summed exactly in superaccumulators.
 UNBOUNDED = ("cg", "dcg", "cg_exp", "dcg_exp", "hits", "relevant")
 MORE_UNBOUNDED = (
     "places", "mean_place", "first", "mean_gain", "surprise", "idcg", "idcg_exp", "pairs", "right_pairs", "smoothed_ap",
@@ -43,9 +43,9 @@ MORE_UNBOUNDED = (
 # These measures use 2^grade.
 POWERS = ("cg_exp", "dcg_exp", "ndcg_exp", "err", "idcg_exp")
 # These measures use the grade of a document, not merely whether the document is relevant. With `relevance_level=`, a
-# query without a relevant document may still have documents with positive grades, so these measures may be nonzero.
+# query without a relevant document can still contain documents with positive grades, so these measures can be nonzero.
 GRADED = ("ndcg", "ndcg_exp", "err", "any_gain", "opa", "any_pair")
-# These measures may be nonzero for a query without a relevant document, even if `relevance_level=` is not set.
+# These measures can be nonzero for a query without a relevant document, even if `relevance_level=` is not set.
 UNFOUND = ("fall_out", "irrelevant", "judged")
 DISCOUNTED = (
     "dcg", "ndcg", "dcg_exp", "ndcg_exp", "idcg", "idcg_exp", "hits_by_misses", "ndcg_of_hits", "ndcg_of_levels",
@@ -56,9 +56,9 @@ ONE_ORDER = (
     "iprec", "eleven_points", "bpref", "log_bpref", "inf_ap", "gain_over_cost", "hits_by_misses", "ndcg_of_hits",
     "ndcg_of_levels", "smoothed_ap",
 )  # fmt: skip
-# The largest number of documents per query.
+# The maximum number of documents per query.
 LONGEST = 1 << 24
-# The highest grade that is allowed in measures that use 2^grade.
+# The highest valid grade for measures that use 2^grade.
 STEEPEST = 1000.0
 # The smallest positive float64, which is the default level of relevance: any grade above 0 is relevant.
 MIN_POSITIVE = 5e-324
@@ -81,7 +81,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         order of rows, or of the column `position` if present. "document" is the descending order of the column
         `document`, as in trec_eval. "optimistic" puts the highest grade first, and "pessimistic" the lowest.
     relevance_level : float, optional
-        The lowest grade that is relevant. By default, any grade above 0 is relevant.
+        The lowest grade that counts as relevant. By default, any grade above 0 is relevant.
     grades : {"y_true", "popularity"}
         The column of grades.
     missing : {"raise", "unjudged"}
@@ -92,7 +92,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
     -----
     The documents of a query are sorted once for all measures and cut-offs. The value of a measure for a query is computed
     in float64, rounded to a multiple of 2**-60 (its square to a multiple of 2**-52) and summed as an integer. Values of
-    measures that may exceed 1 are summed exactly. With weights w, the state also keeps the sums of w^2 and of w^2 times
+    measures that can exceed 1 are summed exactly. With weights w, the state also keeps the sums of w^2 and of w^2 times
     the value, for standard errors. A state of one cell takes 100 bytes plus 32 bytes per term.
     """
 
