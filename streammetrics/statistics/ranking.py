@@ -364,7 +364,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         )
 
     def _discounts(self, longest: int) -> NDArray[np.float64]:
-        """Return the discounts 1 / log2(1 + position) of the positions that the terms need.
+        """Return the discounts 1 / log2(1 + position) for the positions that the terms need.
 
         `longest` is the length of the longest list.
         """
@@ -417,6 +417,6 @@ def self_information(shares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @lru_cache(maxsize=32)
 def log_discounts(n: int) -> NDArray[np.float64]:
-    """Return 1 / log2(1 + position) for positions from 1; exact if the logarithm is an integer."""
+    """Return 1 / log2(1 + position) for the positions 1 to `n`; exact if the logarithm is an integer."""
     mantissa, exponent = np.frexp(np.arange(2.0, n + 2.0))
     return np.asarray(1.0 / ((exponent - 1) + elementary.log(2.0 * mantissa) / elementary.LN2))

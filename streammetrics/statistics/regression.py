@@ -41,7 +41,7 @@ LARGEST = 2.0**992
 SQUARE = "^2"
 # Kernels identify the square of a term by the index of the term in TERMS plus OFFSET.
 OFFSET = 32
-# If squares of losses are summed, input numbers must be 0 or between 2**-240 and 2**240 in absolute value, so that no
+# If squares of losses are summed, inputs must be 0 or between 2**-240 and 2**240 in absolute value, so that no
 # square overflows or underflows float64.
 SQUARED = 240
 DOMAINS: dict[str, tuple[dict[str, float], dict[str, float]]] = {
@@ -73,18 +73,18 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         - "log_squared": (log(1 + p) - log(1 + y))^2
         - "log_cosh": log(cosh(d))
         - "below": 1 if y <= p, else 0
-        - "pinball@0.9", "huber@1.0", "tweedie@1.5": the losses of these names, with their parameter after "@"
+        - "pinball@0.9", "huber@1.0", "tweedie@1.5": the losses of the same names, with the parameter after "@"
         - "minkowski@3.0": |d|^3
         - "hit@0.5": 1 if both y and p are at least 0.5, else 0
         - "either@0.5": 1 if y or p is at least 0.5, else 0
 
-        The suffix "^2" stands for the square of a term. Standard errors need squares if rows have no weights.
+        The suffix "^2" denotes the square of a term. Standard errors need squares if rows have no weights.
     domain : {"real", "log1p", "positive_pred", "nonnegative", "positive"}
         The range of the columns. With "real", the columns contain any numbers, and with "log1p", numbers above -1. With
         the other domains, the prediction is above 0, and the target is any number ("positive_pred"), at least 0
         ("nonnegative") or above 0 ("positive").
     num_outputs : int, optional
-        The number of targets and predictions of a row.
+        The number of targets and predictions per row.
 
     Notes
     -----
@@ -223,7 +223,7 @@ def round_threshold(threshold: float, like: Like) -> float:
 
 
 def squared_term(term: str) -> str:
-    """Return the name of the term that is the square of this term."""
+    """Return the name of the square of a term."""
     return "squared" if term == "absolute" else term + SQUARE
 
 

@@ -153,9 +153,9 @@ class RowMeans(WeightedRows):
     Notes
     -----
     For standard errors, the state also keeps sums of squares. Let w be the weight of a row, and x one of its terms. The
-    array `squares` contains the sum of (w * x)^2 for each term. If rows have weights, `more_w2` contains the sum of w^2
-    - 1, and `more_w2x` contains the sum of w^2 * x - w * x for each term. A row of weight 1 adds 0 to both. Each number
-    is rounded to 26 bits before it is added to one of these sums.
+    array `squares` contains the sum of (w * x)^2 for each term. If rows have weights, `more_w2` contains the sum of
+    (w^2 - 1), and `more_w2x` contains the sum of (w^2 * x - w * x) for each term. A row of weight 1 adds 0 to both.
+    Each number is rounded to 26 bits before it is added to one of these sums.
     """
 
     terms: tuple[str, ...] = union(default=())
@@ -243,10 +243,10 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
     terms : tuple of str
         The terms whose weighted sums are kept:
 
-        - "log_loss", "brier", "hinge", "squared_hinge": the multiclass losses of these names
+        - "log_loss", "brier", "hinge", "squared_hinge": the multiclass losses with these names
         - "smoothed@0.1": the log loss with label smoothing 0.1
         - "focal@2.0": the focal loss with gamma 2
-        - "top@3": 1 if the true class is among the 3 highest scores, else 0
+        - "top@3": 1 if the true class has one of the 3 highest scores, else 0
         - "margin@0", "squared_margin@0": the hinge loss of class 0 against the rest, and its square
         - "class@0": 1 if class 0 is the true class, else 0
 
@@ -260,7 +260,7 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
         The log loss clips probabilities to [eps, 1 - eps]. The default is the machine epsilon of float32 for float32
         and half-precision probabilities, and that of float64 for others, as in `ScoreSums`.
     num_outputs : int, optional
-        The number of outputs of a row. Each output has a true class and a predicted class, but no scores.
+        The number of outputs per row. Each output has a true class and a predicted class, but no scores.
 
     Notes
     -----
@@ -317,7 +317,7 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
 
 
 class LabelRows(RowMeans, tag="label_rows"):
-    """Exact sums of terms that are computed for each row from several 0/1 labels and a score of each label.
+    """Exact sums of terms that are computed for each row from several 0/1 labels and a score for each label.
 
     Parameters
     ----------
@@ -340,7 +340,7 @@ class LabelRows(RowMeans, tag="label_rows"):
         With "top3" instead of 0.5, the labels of the three highest scores are predicted. With "top3:0.5", these labels
         must also score at least 0.5.
     num_labels : int
-        The number of labels of a row.
+        The number of labels per row.
     column : {"y_score", "y_pred"}
         The column of predictions: `y_score` contains scores; `y_pred` contains 0/1 decisions.
 

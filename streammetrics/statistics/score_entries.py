@@ -17,7 +17,7 @@ BLOCK = 1 << 16
 
 
 def count_distinct(cells: Ints, numbers: Array, count: int) -> Ints:
-    """Return the number of distinct numbers in each cell.
+    """Count the distinct elements of `numbers` in each cell.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def score_keys(exact: Entries, real: bool) -> NDArray[np.uint64]:
 
 
 def add_next_buckets(occupied: Ints, at: Ints, count: int) -> tuple[Ints, Ints]:
-    """Insert, after each bucket with rows, the next higher bucket, unless it also has rows.
+    """After each bucket with rows, insert the next higher bucket, unless it also contains rows.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def add_next_buckets(occupied: Ints, at: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 def concat_entries(a: Entries, b: Entries) -> Entries:
-    """Return the entries of `a`, followed by those of `b`. No cell may have entries in both."""
+    """Return the entries of `a`, followed by those of `b`. A cell must not have entries in both."""
     kind = np.result_type(a.codes, b.codes)
     excess = None
     if a.excess is not None or b.excess is not None:

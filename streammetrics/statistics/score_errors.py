@@ -25,13 +25,13 @@ Ints = NDArray[np.int64]
 
 # With at most this many rows, the sums of squared ranks that DeLong's formula needs fit in an int64.
 FEW = 1 << 20
-# The largest number of elements in a padded table of cells x scores, to limit memory.
+# The maximum number of elements in a padded table of cells x scores, which limits memory use.
 BLOCK = 1 << 18
 NAN = float("nan")
 
 
 def area_error(state: ScoresByLabel) -> float:
-    """Return the standard error of the AUC of a state of one cell by the method of DeLong et al. (1988).
+    """Return the standard error of the AUC of a one-cell state by the method of DeLong et al. (1988).
 
     Ties count one half. The result is NaN if rows have weights, or if a class has fewer than two rows.
     """
@@ -102,7 +102,7 @@ def _area_errors_of_cells(at: LabelledEntries) -> Floats:
 
 
 def average_precision_error(state: ScoresByLabel) -> float:
-    """Return the standard error of the average precision of a state of one cell by the infinitesimal jackknife.
+    """Return the standard error of the average precision of a one-cell state by the infinitesimal jackknife.
 
     The influence of a row is the rate at which the average precision changes as the weight of the row increases. More
     weight for a row with score s changes the precision at all thresholds up to s. These changes are cumulative sums, so
@@ -160,7 +160,7 @@ def _precision_errors_of_cells(at: LabelledEntries) -> Floats:
 
 
 def _precision_errors(positives: Any, negatives: Any) -> Floats:
-    """Return the standard error of the average precision of some cells.
+    """Return the standard error of the average precision of each cell, from row counts.
 
     `positives` and `negatives` are row counts of shape (cells, scores), with the highest score first.
     """

@@ -1,9 +1,9 @@
 """Functions that compute AUC, average precision and Kolmogorov-Smirnov distance from a score histogram.
 
-For each metric, there is a function for a state of one cell (such as a slice), and one that computes all cells of a
-state in one call. The functions count in integers and divide at the end. In a score histogram, the code of an entry is
-a score (or a bucket of scores), followed by the label as the last bit. In sorted entries, the negatives of a score are
-therefore directly followed by its positives, and one pass over the entries is enough for each result.
+Each metric has two functions: one for a state with a single cell, and one that computes all cells of a state (such as
+slices) in one call. The functions count in integers and divide at the end. In a score histogram, the code of an entry
+is a score (or a bucket of scores), followed by the label as the last bit. In sorted entries, the negatives of a score
+are therefore directly followed by its positives, and one pass over the entries is enough for each result.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ MANY_PLACES = 1 << 20
 DENSE = 16
 # An upper bound on the rounding error of a difference between two shares (numbers from 0 to 1) in float64.
 NEAR = 2.0**-48
-# The largest number of terms of a sum that is computed with fractions. Fractions are used only if 106 bits do not
+# The maximum number of terms in a sum that is computed with fractions. Fractions are used only if 106 bits do not
 # suffice to round the sum correctly.
 FEW_TERMS = 300
 
@@ -163,7 +163,7 @@ def areas(state: ScoreHistogram) -> CellBounds:
 
 
 def _count_pairs(state: ScoreHistogram) -> Ints:
-    """Return, for each cell, the numbers of negatives, of positives, of concordant pairs and of tied pairs.
+    """Return, for each cell, the numbers of negatives, positives, concordant pairs and tied pairs.
 
     In a concordant pair, the positive has a higher score than the negative. The third column is twice the number of
     concordant pairs, where a tied pair counts one half.
@@ -189,8 +189,8 @@ def _count_pairs(state: ScoreHistogram) -> Ints:
 def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[Ints, Ints] | None:
     """Return the counts from which the AUC of each cell is computed, with all rows and without each shard in turn.
 
-    A shard has the rows of a random subset of the units (such as users) of a cell. The jackknife leaves out one shard
-    at a time.
+    A shard contains the rows of a random subset of the units (such as users) of a cell. The jackknife leaves out one
+    shard at a time.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[I
 
     Notes
     -----
-    The result is None if rows have weights, if shards may keep exact scores (that is, if `limit` is not 0), or if a
+    The result is None if rows have weights, if shards can keep exact scores (that is, if `limit` is not 0), or if a
     cell has so many rows that the number of its pairs does not fit in an int64.
     """
     e, starts = shards.cells.tallies["rows"], shards.entry_starts("rows")
@@ -301,7 +301,7 @@ def _round_limits(limits: Limits | None) -> tuple[float, float, float]:
 
 @cache_readout
 def area(state: ScoresByLabel) -> Limits | None:
-    """Return the AUC of a state of one cell with its certified bounds; None if a class has no rows.
+    """Return the AUC of a one-cell state with its certified bounds; None if a class has no rows.
 
     Python integers are used, so weights and any number of rows are supported.
     """
@@ -353,7 +353,7 @@ def _read_cells(
         The function that computes the value and its lower and upper bounds for many cells in one call. It is called once
         for the cells with exact scores and once for the cells in buckets.
     alone : callable
-        The function that computes the value and its bounds for a state of one cell. It is used for cells that need
+        The function that computes the value and its bounds for a one-cell state. It is used for cells that need
         arithmetic beyond int64.
     """
     bounds = CellBounds(*(np.full(len(state), np.nan) for _ in range(3)))
@@ -419,7 +419,7 @@ class PositiveScores(NamedTuple):
         The order of the rows within a bucket is unknown. The average precision is highest if the positives of every
         bucket come before its negatives, and lowest if they come after them. To compute the lowest value, add the
         precisions at all positives of a bucket. The integral of the precision over the weight of the positives is a
-        lower bound on this sum. If rows have weight 1, the bound becomes tighter: the integral may start half a row
+        lower bound on this sum. If rows have weight 1, the bound becomes tighter: the integral can start half a row
         later, because the precision is a concave function of the number of positives. The precision at a positive is
         then at least its mean over one row, from half a row before to half a row after the positive. In a bucket with
         one positive, the sum has a single term, which needs no bound.
@@ -438,7 +438,7 @@ class PositiveScores(NamedTuple):
         return np.array([math.fsum(terms[i:j]) for i, j in itertools.pairwise(self.starts.tolist())])
 
     def exact_value(self) -> Fraction:
-        """Return the exact average precision of a single cell as a fraction, which is slow if there are many scores."""
+        """Return the exact average precision of a single cell as a fraction. This is slow if there are many scores."""
         sums = zip(*(map(_to_int, zip(x.high, x.low, strict=True)) for x in self[:4]), strict=True)
         total = sum((Fraction(a * (tp + a), a + c + tp + fp) for a, c, tp, fp in sums), Fraction(0))
         return total / _to_int((self.P.high[0], self.P.low[0]))
@@ -474,7 +474,7 @@ def _precisions_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, Flo
 def _term_limits(terms: PositiveScores, inexact: bool) -> Limits:
     """Return the average precision of one cell with its certified bounds.
 
-    `inexact` tells whether a bucket may contain several scores.
+    `inexact` tells whether a bucket can contain several scores.
     """
     high, low = (Fraction(float(x[0])) for x in terms.quotients())
     value = high + low
@@ -490,7 +490,7 @@ def _term_limits(terms: PositiveScores, inexact: bool) -> Limits:
 
 @cache_readout
 def average_precision(state: ScoresByLabel) -> Limits | None:
-    """Return the average precision of a state of one cell with its certified bounds; None if there are no positives."""
+    """Return the average precision of a one-cell state with its certified bounds; None if there are no positives."""
     a_, c_ = (Mass(m.digits[:, ::-1]) for m in (state.positives, state.negatives))
     has_positives, P = a_.digits.any(axis=0), Mass.from_int(a_.total())
     if not a_.total():
@@ -530,7 +530,7 @@ def _ks_distances_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, F
 
 @cache_readout
 def ks_distance(state: ScoresByLabel) -> Limits | None:
-    """Return the KS distance of a state of one cell with its certified bounds; None if a class has no rows."""
+    """Return the KS distance of a one-cell state with its certified bounds; None if a class has no rows."""
     a, c = state.positives, state.negatives
     P, N = a.total(), c.total()
     if not P or not N:
@@ -544,8 +544,8 @@ def ks_distance(state: ScoresByLabel) -> Limits | None:
 def _largest_distance(tp: Mass, fp: Mass, P: int, N: int) -> Fraction:
     """Return the exact maximum of |tp / P - fp / N| over all scores.
 
-    `tp` and `fp` are cumulative weights of positives and of negatives, and `P` and `N` are the weights of all positives
-    and of all negatives. The differences are first computed in floats. The few largest ones are then compared with
+    `tp` and `fp` are cumulative weights of the positives and negatives, and `P` and `N` are the total weights of the
+    positives and negatives. The differences are first computed in floats. The few largest ones are then compared with
     integer arithmetic.
     """
     rough = np.abs(tp.to_floats() / float(P) - fp.to_floats() / float(N))

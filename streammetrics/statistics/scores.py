@@ -1,4 +1,4 @@
-"""The score histogram, the state of AUC and of all other metrics that depend on 0/1 labels and the order of scores.
+"""The score histogram: the state for AUC and all other metrics that depend on 0/1 labels and the order of scores.
 
 It counts rows by label and score, separately in each cell (such as a slice). A cell with few rows keeps exact scores.
 In a cell with many rows, scores are counted in buckets (ranges of scores).
@@ -47,7 +47,7 @@ U4, U8, I8 = np.uint32, np.uint64, np.int64
 EXACT = 1 << 16
 """The default number of rows for which a cell keeps exact scores, if the histogram has 2**16 buckets or more."""
 
-# The number of entries that are checked at a time when a state is read from bytes, which limits memory.
+# The number of entries that are checked at a time when a state is read from bytes, which limits memory use.
 BLOCK = 1 << 16
 BITS = {"probability": 16, "real": 19, "logit": 19}
 """The default value of `bits` (log2 of the number of buckets) for each scale.
@@ -68,7 +68,7 @@ MAX_EXACT_SCORES = 1 << 20
 
 
 class ScoresByLabel(State):
-    """The base class for states with the numbers of negatives and positives by score, for binary ranking metrics."""
+    """The base class for states that count negatives and positives by score, for binary ranking metrics."""
 
     @property
     def negatives(self) -> Mass:
@@ -81,7 +81,7 @@ class ScoresByLabel(State):
         raise NotImplementedError
 
     def pairs(self) -> tuple[int, int, int, int]:
-        """Return the weights of negatives, of positives, of concordant pairs and of tied pairs.
+        """Return the weights of the negatives, positives, concordant pairs and tied pairs.
 
         A pair consists of a positive and a negative, and is concordant if the positive has the higher score. The third
         number is twice the weight of the concordant pairs, where ties count one half.
@@ -131,7 +131,7 @@ class DistinctScores(NamedTuple):
     """The distinct scores of one cell in ascending order, with row counts by label.
 
     If rows are in buckets, the elements are the buckets that have rows and, above each of them, the next bucket. If
-    this next bucket is empty, it stands for all empty buckets up to the next one with rows. The search for the first
+    this next bucket is empty, it represents all empty buckets up to the next one with rows. The search for the first
     bucket at which a cumulative sum reaches a given number therefore has the same result as a search among all buckets.
 
     Parameters
@@ -141,7 +141,7 @@ class DistinctScores(NamedTuple):
     rows : int64 array of shape (2, scores)
         The number of rows of each label.
     excess : int64 array of shape (2, scores, 2), optional
-        The sums of (weight - 1), as two integers (high, low) that stand for high * 2**-20 + low * 2**-60. None if rows
+        The sums of (weight - 1), as two integers (high, low) that represent high * 2**-20 + low * 2**-60. None if rows
         have no weights.
     """
 
@@ -155,7 +155,7 @@ class DistinctScores(NamedTuple):
 
 
 class ScoreHistogram(ScoresByLabel, tag="scores"):
-    """Numbers of negatives and positives by score: exact scores in cells with few rows, buckets in other cells.
+    """Counts of negatives and positives by score: exact scores in cells with few rows, buckets in other cells.
 
     The bucket of a score consists of the leading bits of the score, so buckets are in the order of the scores.
 
@@ -171,9 +171,9 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     limit : int, optional
         The largest number of rows for which a cell keeps exact scores. If a cell has more rows, it is folded, that is,
         all of its rows are counted in buckets. The default is 2**16 if `bits` is at least 16, else 0. Cells of real
-        scores may keep the exact scores of more rows (see `select_folded_cells`).
+        scores can keep the exact scores of more rows (see `select_folded_cells`).
     memory_limit : int
-        The largest amount of memory that the scores may take, in bytes, if `bits` is None. A state that needs more raises
+        The maximum memory for the scores, in bytes, if `bits` is None. A state that needs more raises
         MemoryLimitError.
 
     Notes
@@ -207,7 +207,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
                 f"bits= for a histogram"
             )
         if self.limit is not None and self.limit == default_exact_limit(self.bits):
-            # A limit that equals the default is replaced by None, so that states with either setting have the same
+            # A limit that equals the default is replaced with None, so that states with either setting have the same
             # settings and bytes.
             object.__setattr__(self, "limit", None)
 
@@ -218,7 +218,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def buckets(self) -> int:
-        """The number of buckets of a cell; 1 if the statistic has no buckets."""
+        """The number of buckets per cell; 1 if the statistic has no buckets."""
         return 1 if self.bits is None else count_buckets(self.bits, self.real)
 
     @property
@@ -370,18 +370,18 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def has_buckets(self) -> bool:
-        """Whether the rows of a state of one cell are counted by bucket rather than by exact score."""
+        """Whether the rows of a one-cell state are counted by bucket rather than by exact score."""
         return len(self.rows) > 0
 
     @property
     def _score_entries(self) -> Entries:
-        """The row counts of a state of one cell: by bucket if the cell has buckets, else by exact score."""
+        """The row counts of a one-cell state: by bucket if the cell has buckets, else by exact score."""
         entries: Entries = self.rows if self.has_buckets else self.exact
         return entries
 
     @cached_property
     def distinct_scores(self) -> DistinctScores:
-        """The distinct scores or buckets of a state of one cell in ascending order, with row counts by label."""
+        """The distinct scores or buckets of a one-cell state in ascending order, with row counts by label."""
         entries = self._score_entries
         places: Array
         if not self.has_buckets:
@@ -498,7 +498,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         """Return scores corrected for the sampling of negatives.
 
         By default, no negatives were left out, and the scores are returned unchanged. The state that
-        `with_sampling_correction` returns replaces this function by one that corrects the scores.
+        `with_sampling_correction` returns replaces this function with one that corrects the scores.
         """
         return scores
 
@@ -568,7 +568,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     def _coarsen_buckets(self, rows: Entries, new: Self) -> tuple[Entries, Any]:
         """Convert row counts by bucket to the wider buckets of `new`.
 
-        Return the new entries, and the cells in which a wider bucket may contain several scores.
+        Return the new entries, and the cells in which a wider bucket can contain several scores.
         """
         assert self.bits is not None
         assert new.bits is not None
@@ -579,5 +579,5 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
 
 def default_exact_limit(bits: int | None) -> int | None:
-    """Return the default for the largest number of rows for which a cell keeps exact scores; None without buckets."""
+    """Return the default `limit` (the largest row count for which a cell keeps exact scores); None without buckets."""
     return None if bits is None else EXACT if bits >= 16 else 0

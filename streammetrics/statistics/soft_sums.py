@@ -29,7 +29,7 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
 
     Notes
     -----
-    A row of target t and weight w counts as a positive of weight w * t and a negative of weight w * (1 - t). Its log
+    A row with target t and weight w counts as a positive of weight w * t and a negative of weight w * (1 - t). Its log
     loss is therefore w * (t * L(1) + (1 - t) * L(0)), where L(y) is the log loss for the label y. With targets of 0 and
     1, every term equals that of `ScoreSums` bit for bit, and numbers are rounded and stored in the same way. The sum of
     the targets is an additional term, "target". The array `crossed` contains, for each term x, the sum of

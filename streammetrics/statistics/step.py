@@ -1,4 +1,4 @@
-"""Descriptions of the kernel calls with which a statistic counts a batch.
+"""Descriptions of the kernel calls that a statistic uses to count a batch.
 
 A statistic returns the name and the arguments of each call. At that time, the statistic knows the types of the columns,
 but not their values.
@@ -37,7 +37,7 @@ class ColumnType(NamedTuple):
 
 
 class ShardPart(NamedTuple):
-    """A kernel argument that stands for an array of a second state, which has a cell for each shard.
+    """A kernel argument that represents an array of a second state, which has a cell for each shard.
 
     A shard is a random subset of the users, for jackknife intervals. One kernel call can update the state of all rows
     and the state of the shards together.
@@ -94,9 +94,9 @@ class Step:
         The module and the function, separated by a colon. The module is relative to `streammetrics.kernels`
         ("checks:find_bad_label"), or has its full path ("acme.kernels:count").
     *arguments
-        A string is a role, and stands for the column with this role. A declared array of the statistic, such as
-        ``type(self).rows``, stands for its values, flattened cell by cell. All other arguments are passed unchanged.
-        There are four special columns:
+        A string is a role and is replaced with the column of this role. A declared array of the statistic, such as
+        ``type(self).rows``, is replaced with its values, flattened cell by cell. All other arguments are passed
+        unchanged. There are four special columns:
 
         - "sample_weight": the weight of each row; empty if rows have no weights
         - "at": the cell of each row; empty if the state has only one cell

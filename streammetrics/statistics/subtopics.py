@@ -37,12 +37,12 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         relevance grade of the document for this subtopic (`y_true`). With "category", a row contains a category of the
         document.
     relevance_level : float, optional
-        The lowest grade that is relevant. By default, any grade above 0 is relevant.
+        The lowest grade that counts as relevant. By default, any grade above 0 is relevant.
 
     Notes
     -----
-    Documents with equal scores are in ascending order of their IDs, as in ndeval. In all other respects the state works
-    like `RankingSums`.
+    Documents with equal scores are in ascending order of their IDs, as in ndeval. In all other respects, the state
+    works like `RankingSums`.
     """
 
     measures = MEASURES
@@ -120,8 +120,8 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         owner, shown = query_of_row[first], is_listed[first]
         useful = np.logical_or.reduceat(is_relevant, first) if n else is_relevant
         useful = useful if self.column == "subtopic" else np.zeros(len(first), bool)
-        # `facts` has five integers for each query, as in `QuerySums`. The first four are the numbers of documents that
-        # are retrieved and irrelevant, retrieved and relevant, not retrieved and irrelevant, and not retrieved and
+        # `facts` contains five integers for each query, as in `QuerySums`. The first four are the numbers of documents
+        # that are retrieved and irrelevant, retrieved and relevant, not retrieved and irrelevant, and not retrieved and
         # relevant. The fifth is 1 if the query counts as empty, else 0: it has no relevant subtopic or, with
         # categories, fewer than two retrieved documents.
         facts = np.zeros((len(starts), 5), np.int64)
@@ -153,7 +153,7 @@ def _number_subtopics(
     Returns
     -------
     topic : int64 array
-        The number of the topic of each row; -1 if the row is not relevant.
+        The topic number of each row; -1 if the row is not relevant.
     topics : int64 array
         The number of topics of each query.
     """
