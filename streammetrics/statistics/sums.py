@@ -113,7 +113,7 @@ class TermSums(ScoreTerms):
     For standard errors of means and of ratios of means, the state also keeps the sum of (w * x)**2 over all rows, for
     weight w and term x. After the first batch with weights, it also keeps the sums of w**2 and w**2 * x by label.
     Squares are rounded to multiples of 2**-52, or of 2**-41 for the log loss. A sum of squares that reaches 2**41, or
-    that contains a term of 2**31 or more, stays at 2**41, which means that it overflowed. A state of one cell and three
+    that contains a term of 2**31 or more, stays at 2**41, which means that it overflowed. A one-cell state with three
     terms takes 300 bytes.
     """
 
@@ -202,7 +202,7 @@ class ScoreSums(TermSums, tag="score_sums"):
         return "large" not in self.cells.flats
 
     def weight(self, label: int | None = None) -> Fraction:
-        """Return the exact weight of all rows or, with `label`, of the rows of this label."""
+        """Return the exact weight of all rows or, with `label`, of the rows with this label."""
         labels = (0, 1) if label is None else (label,)
         return units_to_fraction(sum(map(self._weight_units, labels)))  # type: ignore[no-any-return]
 
@@ -211,7 +211,7 @@ class ScoreSums(TermSums, tag="score_sums"):
         return self.weight(1)
 
     def total(self, term: str, label: int | None = None) -> Fraction:
-        """Return the weighted sum of one term over all rows or, with `label`, over the rows of this label.
+        """Return the weighted sum of one term over all rows or, with `label`, over the rows with this label.
 
         Only the term of each row is rounded, not the sum.
 

@@ -1,6 +1,6 @@
 """Exact sums of outcomes and of exposures, for the mean outcome per exposed unit (such as revenue per exposed user).
 
-Outcomes and exposures may come from two tables.
+Outcomes and exposures can come from two tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .weighted_rows import RESERVED_ROLES, WeightedRows
 
 __all__ = ["UnitSums"]
 
-# An upper bound on the absolute values of input numbers, because input checks reject larger ones.
+# An upper bound on the absolute values of inputs; input checks reject larger ones.
 LARGEST = 2.0**416
 # A kernel argument that lists the products to sum. The number -1 means that a product has no second factor, so the
 # first row adds column 0 to sum 0, and the second row adds column 1 to sum 1.
@@ -34,7 +34,7 @@ ALONE = np.array([[0, -1, 0], [1, -1, 1]], np.int64)
 
 
 class UnitSums(WeightedRows, tag="unit_sums"):
-    """The exact weighted sums of outcomes and of exposures, which may come in separate batches.
+    """The exact weighted sums of outcomes and of exposures, which can arrive in separate batches.
 
     Parameters
     ----------

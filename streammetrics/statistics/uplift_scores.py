@@ -39,7 +39,7 @@ class Arms(NamedTuple):
 
 
 class UpliftScores(LabelScores, tag="uplift_scores"):
-    """Numbers of rows by score, outcome and treatment: exact scores in small cells, buckets of scores in other cells.
+    """Row counts by score, outcome and treatment: exact scores in small cells, buckets of scores in other cells.
 
     Notes
     -----
@@ -93,7 +93,8 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
 def _subtract_digits(whole: Mass, part: Mass) -> Any:
     """Subtract the digits of `part` from those of `whole`, one by one.
 
-    No digit borrows from the next one, so digits may be negative. The numbers `whole` - `part` must not be negative.
+    No digit borrows from the next one, so digits can be negative. The differences `whole` - `part` must not be
+    negative.
     """
     count = max(len(whole.digits), len(part.digits))
     return whole.pad_digits(count) - part.pad_digits(count)
@@ -102,13 +103,13 @@ def _subtract_digits(whole: Mass, part: Mass) -> Any:
 def _are_consistent(histogram: Ints, cells: Ints, within: Entries) -> bool:
     """Return whether the three histograms of a state that was read from bytes can belong to the same rows.
 
-    The histograms must have equal totals at each score, and no combination of outcome and treatment may have a negative
-    weight.
+    The histograms must have equal totals at each score, and no combination of outcome and treatment must have a
+    negative weight.
 
     Parameters
     ----------
     histogram, cells : int64 arrays
-        The index of the histogram (0 to 2) and the cell of each entry.
+        The histogram index (0 to 2) and the cell of each entry.
     within : Entries
         The entries of all three histograms, whose codes contain a score and a 0/1 label.
     """
@@ -146,7 +147,7 @@ def _weight_digits(entries: Entries) -> Ints:
 
 
 def _carry_fractions(counts: Ints) -> Ints:
-    """Move whole units of the fractions of weights to the integer parts, so that fractions lie in [0, 1)."""
+    """Carry whole units from the fractions of weights to their integer parts, so that fractions lie in [0, 1)."""
     out = counts.copy()
     if len(out) > 1:
         out[1] += out[2] >> FRACTION_BITS

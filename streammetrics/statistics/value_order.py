@@ -74,7 +74,7 @@ def weight_below(
     """Return three weights of each shard, as an array of shape (3, shards); None if the histogram has several outputs.
 
     The three weights are the weight below the bucket that contains the quantile of the whole cell, the weight up to
-    this quantile, and the weight up to the end of the bucket. A shard has the rows of a random subset of the units
+    this quantile, and the weight up to the end of the bucket. A shard contains the rows of a random subset of the units
     (such as users) of a cell. In the bucket of the quantile, the share of weight below the quantile is assumed to be
     the same for every shard as for the whole cell.
 
@@ -101,7 +101,7 @@ def weight_below(
             k = _find_bucket(mass, before, target, reach=True)
             bucket[i] = cell.occupied_buckets()[k]
             part[i] = to_float((target - before.cell(k)) / mass.cell(k))
-    # The buckets of a shard may be narrower than those of its cell. Convert them to buckets of the same width first.
+    # The buckets of a shard can be narrower than those of its cell. Convert them to buckets of the same width first.
     old, common = shards.read_cells_named("level").reshape(-1), whole.read_cells_named("level").reshape(-1)
     entries = raise_levels(shards.cells.tallies["rows"], old, np.maximum(old, common[at]), shards.bits, 1)
     weight = entries.int64_counts + (0.0 if entries.excess is None else to_floats(entries.excess))

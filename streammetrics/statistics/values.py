@@ -1,4 +1,4 @@
-"""The histogram of numbers in buckets of adaptive width, from which every quantile has certified bounds."""
+"""The histogram of numbers in buckets of adaptive width, which gives certified bounds on every quantile."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ LOSS_PARTS = ("sums", "skipped", "lossy", "lossy_excess")
 
 
 class ValueHistogram(State, tag="value_buckets"):
-    """Numbers of rows by bucket of a value or of a difference of two columns, with the smallest and largest value.
+    """Row counts by bucket of a value or of the difference of two columns, with the smallest and largest value.
 
-    The width of the buckets adapts to the values of a cell. An integer, the level of the cell, gives this width: level
+    The width of the buckets adapts to the values of a cell. The level of the cell, an integer, sets this width: level
     0 has the narrowest buckets, and each further level doubles their width. The level depends only on the set of values
     (see `state.levels`).
 
     Parameters
     ----------
     columns : tuple of str
-        The name of the column of values, or two names. With two names, the histogram is of the difference between the
+        The name of the column of values, or two names. With two names, the histogram counts the differences between the
         columns, second minus first.
     signed : bool
-        Whether the difference keeps its sign. By default its absolute value is counted.
+        Whether the difference keeps its sign. By default, its absolute value is counted.
     bits : int
         The width of a bucket is at most 2**-bits times the values in it. If the values of a cell would occupy more than
         2**(bits + 6) buckets, its buckets become wider.
     num_outputs : int, optional
-        The number of values that a row has in each column.
+        The number of values per row in each column.
     losses : tuple of str
         Terms of `RegressionSums`, such as "absolute", whose exact sums the state also keeps. The histogram then counts
         the targets, so `columns` must be ("y_true",).
@@ -101,12 +101,12 @@ class ValueHistogram(State, tag="value_buckets"):
 
     @property
     def loss_statistic(self) -> RegressionSums:
-        """The statistic that provides the columns and the kernel call with which this state sums losses."""
+        """The statistic that provides the columns and the kernel call that this state uses to sum losses."""
         return RegressionSums(terms=self.losses, num_outputs=self.num_outputs)
 
     @property
     def outputs(self) -> int:
-        """The number of values that a row has in each column."""
+        """The number of values per row in each column."""
         return self.num_outputs or 1
 
     @property
@@ -148,7 +148,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     @property
     def unit(self) -> int:
-        """The integer that stands for a weight of 1 in `mass`: 1, or 2**60 if rows have weights."""
+        """The integer that represents a weight of 1 in `mass`: 1, or 2**60 if rows have weights."""
         return 1 if self.rows.excess is None else UNIT
 
     def facts(self) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class ValueHistogram(State, tag="value_buckets"):
         if math.isnan(least):
             return low, high
         # No value is outside the extremes, so they tighten the bounds of the first and the last bucket. In a state from
-        # forged bytes, an extreme may lie outside all buckets. Even so, the outer minimum and maximum below ensure that
+        # forged bytes, an extreme can lie outside all buckets. Even so, the outer minimum and maximum below ensure that
         # low <= high.
         low = np.minimum(np.maximum(low, least), high)
         return low, np.maximum(np.minimum(high, largest), low)
@@ -198,7 +198,7 @@ class ValueHistogram(State, tag="value_buckets"):
         return value_of(self.least[output], "least"), value_of(self.largest[output], "largest")
 
     def sample_entries(self, columns: Mapping[str, Column], rows: int) -> Entries:
-        """Return the values of the first `rows` rows of a batch as entries at level 0, where a bucket has one value.
+        """Return the values of the first `rows` rows of a batch as entries at level 0, where a bucket contains one value.
 
         Rows of weight 0 are left out.
         """
@@ -223,7 +223,7 @@ class ValueHistogram(State, tag="value_buckets"):
             )
         if bits == self.bits:
             return self
-        # Each bucket is converted by means of its edge nearer to 0. This edge belongs to the bucket, so the wider
+        # Convert each bucket by its edge nearer to 0. This edge belongs to the bucket, so the wider
         # bucket that contains the edge contains the whole bucket. `canonicalize` raises the level of a cell if its
         # values occupy too many buckets.
         new, entries = self.with_settings(bits=bits), self.cells.tallies["rows"]
