@@ -161,8 +161,8 @@ def _format_row(columns: Sequence[dict[int, str]], row: Sequence[int]) -> str:
 def _expire_epochs(axis: Axis, keys: Ints, column: int, vocabulary: Vocabulary, others: Ints | None = None) -> None:
     """Replace epochs that are too old with EXPIRED, in place, and leave the keys of later axes unchanged.
 
-    The age of an epoch is relative to the newest epoch in `keys` and `others` within the same outer cell, that is, with
-    the same keys of the axes before this one.
+    The age of an epoch is relative to the newest epoch in `keys` and `others` within the same outer cell (the same keys
+    on all axes before this one).
     """
     assert axis.keep is not None
     own, keys = keys, keys if others is None else np.concatenate([keys, others])

@@ -78,7 +78,7 @@ class State(CellTable):
         return regroup(self, keys, axes, self.cells.vocabularies if vocabularies is None else vocabularies)
 
     def rollup(self, *axes: Axis) -> Self:
-        """Keep these axes, and add up the cells that differ only in the keys of other axes."""
+        """Keep only these axes, and add up the cells that differ only in the keys of other axes."""
         columns, kept = 0, list[int]()
         for axis in self.axes:
             if axis in axes:
@@ -94,14 +94,14 @@ class State(CellTable):
         return self.rollup() if self.axes else self
 
     def merge(self, *others: Self) -> Self:
-        """Add other states with the same settings and axes, and apply the limits on the number of keys of each axis.
+        """Add other states with the same settings and axes, and apply the key limit of each axis.
 
         Raises
         ------
         IncompatibleStateError
             A setting or an axis differs; the message names each difference.
         CounterOverflowError
-            A count or a sum would leave its range.
+            A count or a sum would overflow.
         MemoryLimitError
             The sum would exceed the `memory_limit` of the statistic.
         """
@@ -160,8 +160,8 @@ class State(CellTable):
         Parameters
         ----------
         partition : (i, n), optional
-            The partition (number i of n) whose groups are complete in this state. By default it is the partition in the
-            settings.
+            The partition (number i of n) whose groups are complete in this state. By default, it is the partition in
+            the settings.
         """
         return self
 
@@ -213,7 +213,7 @@ class State(CellTable):
         return new.with_cells(replace(cells, flats=flats)).canonicalize().with_block_ends(self.block_ends)
 
     def with_block_ends(self, ends: BlockEnds | None) -> Self:
-        """Return a state with the same content, and with `ends` as its first and last blocks."""
+        """Return a state with the same content and with `ends` as its first and last blocks."""
         if ends is self.block_ends:
             return self
         new = self.with_cells(self.cells)

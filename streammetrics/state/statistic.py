@@ -188,7 +188,7 @@ class Statistic(Settings):
         raise NotImplementedError
 
     def find_flags(self, exact: Entries) -> Any:
-        """Return the index of the flag of each exact row. By default, this is the cell of the row.
+        """Return the flag index of each exact row. By default, this is the cell of the row.
 
         The flags are stored in the third of the parts that `folding` names. A flag tells whether a cell, or one of its
         outputs, has lost precision.
@@ -225,7 +225,7 @@ class Statistic(Settings):
     def find_contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
         """Return the first row that is invalid in combination with other columns or rows, or None if there is none.
 
-        The tuple contains the role of the column, the index of the row and the reason as a string.
+        The tuple contains the role of the column, the row index and the reason.
         """
         return None
 

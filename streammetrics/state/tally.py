@@ -63,12 +63,12 @@ GROUP_ENTRIES = 64
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """The entries of a tally: pairs of a cell and a place (such as a bucket), each with its number of rows.
+    """The entries of a tally: row counts by cell and place (such as a bucket).
 
     Parameters
     ----------
     shift : int
-        The number of bits of the place in a code.
+        The number of place bits in a code.
     codes : uint32 or uint64
         The code of each entry, which combines its cell and place; for wide codes, the low word.
     counts : uint32 or int64
@@ -257,7 +257,7 @@ def find_count_type(rows: int) -> type:
 
 
 def has_weight(entries: Entries) -> Array:
-    """Return the mask of the entries whose total weight is not 0."""
+    """Return a mask of the entries whose total weight is not 0."""
     if entries.excess is None:
         return np.ones(len(entries), bool)
     some: Array = (entries.excess[:, 0] != -(entries.int64_counts << 20)) | (entries.excess[:, 1] != 0)
@@ -265,7 +265,7 @@ def has_weight(entries: Entries) -> Array:
 
 
 def canonicalize(e: Entries) -> Entries:
-    """Bring sorted unique entries to canonical form, in which equal tallies have equal arrays.
+    """Convert sorted, unique entries to canonical form, in which equal tallies have equal arrays.
 
     Drop the entries without rows, drop the excess if all of it is zero, and use the narrowest dtypes.
     """

@@ -101,7 +101,7 @@ class Declaration:
     def _has_levels(self, tally: Tally) -> bool:
         """Return whether the part with the bucket widths (levels) of a histogram exists and has the right shape.
 
-        The part must have one level for each output, or four levels for a histogram of pairs of numbers.
+        The part must contain one level for each output, or four levels for a histogram of pairs of numbers.
         """
         part = self.parts.get(str(tally.level))
         if not isinstance(part, Flat) or part.form != "level" or part.front or part.optional:

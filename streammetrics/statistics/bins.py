@@ -1,4 +1,4 @@
-"""Statistics of equal-width score bins: the number of rows of each label and the sum of the scores in every bin.
+"""Statistics of equal-width score bins: the row counts by label and the sum of the scores in every bin.
 
 Reliability diagrams and calibration errors are computed from these statistics.
 """

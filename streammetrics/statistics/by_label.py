@@ -68,7 +68,7 @@ class ByLabel(KnownClasses):
     Notes
     -----
     In a state with slices, kernels treat each label of a row as a separate row, and each label of a slice as a separate
-    cell. A state of one cell counts the labels one after the other with a faster kernel, such as
+    cell. A one-cell state counts the labels one after the other with a faster kernel, such as
     `count_bins_multilabel` instead of `count_bins` (see `kernels.multilabel`). In the columns of this
     kernel, all values of the first label come first, then those of the second, and so on.
     """
@@ -150,7 +150,7 @@ class ByLabel(KnownClasses):
     def _flatten(self, role: str, values: Array) -> Array:
         """Return a column as a flat array with one value for each row and label.
 
-        If `in_turn`, all values of the first label come first. Otherwise all values of the first row come first.
+        If `in_turn`, all values of the first label come first. Otherwise, all values of the first row come first.
         """
         if role == "sample_weight" and values.ndim == 1:
             return values if self.in_turn else np.repeat(values, self.width)
@@ -236,7 +236,7 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
     Parameters
     ----------
     top_k : int, optional
-        The number of labels that are predicted for each row: those with the highest scores. Among labels with
+        The number of labels to predict for each row: those with the highest scores. Among labels with
         equal scores, the first are chosen. Unless `above` is true, the threshold is compared with the decision for each
         label (1 or 0) rather than with its score, so the threshold should be 0.5. By default, every label whose score
         reaches the threshold is predicted.
@@ -290,7 +290,7 @@ class TopLabel(KnownClasses):
     num_classes, labels
         The number of classes, or the list of classes, as in `KnownClasses`.
     logits : bool
-        Whether scores are logits, whose softmax is the probability.
+        Whether scores are logits, which a softmax converts to probabilities.
     """
 
     logits: bool = setting(default=False)

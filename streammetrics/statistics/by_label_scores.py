@@ -1,4 +1,4 @@
-"""Score histograms of each label, of each class against the rest (one-vs-rest), and of the highest-scored class."""
+"""Score histograms for each label, each class against the rest (one-vs-rest), and the highest-scoring class."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NO_FOLDS = np.zeros(0, np.uint8)
 NO_EXACT = (np.zeros(0, np.uint32), np.zeros(0, np.uint64), np.zeros(0), np.zeros(0, np.int64))
 """Empty arrays that are passed to a kernel in place of exact scores if the state keeps none."""
 
-# The largest number of counters (labels * buckets * outcomes) that a state of one cell keeps in one dense array.
+# The maximum number of counters (labels * buckets * outcomes) that a one-cell state keeps in one dense array.
 LONE = (1 << 25) + 2
 
 

@@ -65,7 +65,7 @@ class ClassTable(NamedTuple):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return a summary of the counted rows, as `State.facts` does. It contains only their total."""
+        """Return a summary of the counted rows, as `State.facts` does. It contains only the total."""
         return {"rows": sum(self)}
 
 

@@ -71,7 +71,7 @@ class Extremes(State, tag="extremes"):
         return (*columns, weight())
 
     def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Compute relative differences, if `relative` is set.
+        """Compute relative differences if `relative` is set.
 
         If the first column is 0, the relative difference is undefined, and the row gets weight 0.
         """

@@ -1,6 +1,6 @@
 """The kind of key that a statistic counts, such as integer or string.
 
-Statistics of hashed keys record the kind, because the hashes of an integer key and of a string key could be equal.
+Statistics of hashed keys record the kind, because an integer key and a string key could have the same hash.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class KeyKinds(State):
     """The name of the column that contains the keys."""
 
     def kind_step(self, like: Like) -> Step:
-        """Return the kernel call that records the kind of the keys of a batch in the state."""
+        """Return the kernel call that records the key kind of a batch in the state."""
         kind = kind_number(like.source(self.key_role), np.zeros(0), self.key_role)
         return Step("cells:set_cell_flags", self.key_role, "front", len(KINDS), kind, type(self).kinds)
 

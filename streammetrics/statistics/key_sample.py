@@ -1,6 +1,6 @@
 """A random sample of the distinct keys of a column. The hash of a key determines whether it is in the sample.
 
-The sample estimates the number of distinct keys, and the number of keys that two states have in common.
+The sample yields estimates of the number of distinct keys, and of the number of keys that two states have in common.
 """
 
 from __future__ import annotations

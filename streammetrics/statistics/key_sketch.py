@@ -74,7 +74,7 @@ class KeySketch(KeyKinds, tag="key_sketch"):
             into["rows"].append((at, row[codes.reshape(-1)], row_weights))
 
     def _counter_places(self, words: Words) -> NDArray[np.int64]:
-        """Return the index of the counter of each key in each table, as an array of shape (tables, keys).
+        """Return the counter index of each key in each table, as an array of shape (tables, keys).
 
         `words` contains the 64 bits that `hash_keys` returns for each key.
         """

@@ -162,7 +162,7 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
 
 
 def _list_numbers(columns: Mapping[str, Any]) -> Ints:
-    """Return, for each row, the index of its list in the batch."""
+    """Return the list index of each row within the batch."""
     keys = columns["query"]
     assert isinstance(keys, IdColumn)
     return query_numbers(keys.starts, len(keys.values))

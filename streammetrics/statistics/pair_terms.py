@@ -130,7 +130,7 @@ def symmetric_difference(rows: TermRows) -> Floats:
 
 
 def decision_change(rows: TermRows, threshold: float, *pairs: tuple[bool, bool]) -> Floats:
-    """Return 1 if the decisions (baseline, model) at a threshold are one of `pairs`, such as (False, True), else 0."""
+    """Return 1 if the decisions (baseline, model) at a threshold are among `pairs`, such as (False, True), else 0."""
     old, new = rows.is_above("baseline", threshold), rows.is_above("y_score", threshold)
     return np.asarray(np.any([(old == a) & (new == b) for a, b in pairs], axis=0), np.float64)
 

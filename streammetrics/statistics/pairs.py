@@ -121,7 +121,7 @@ class Pairs:
     def self_pairs_bound(self) -> int:
         """A lower bound on the sum of the squared weights of all rows.
 
-        In a table cell of n rows and total weight w, this sum is at least w^2 / n.
+        In a table cell with n rows and total weight w, this sum is at least w^2 / n.
         """
         if not self.weighted:
             return self.self_pairs

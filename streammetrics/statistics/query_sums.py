@@ -151,7 +151,7 @@ class QuerySums(State):
         return int(order[1:][is_repeated].min()) if is_repeated.any() else None
 
     def steps(self, like: Like) -> Iterable[Step]:
-        # The kernel receives an empty array in place of sums that are not needed. Sums of terms that may exceed 1 are
+        # The kernel receives an empty array in place of sums that are not needed. Sums of terms that can exceed 1 are
         # not needed if there are no such terms. Sums with squared weights are not needed until the first batch with
         # weights.
         own = type(self)
@@ -199,7 +199,7 @@ class QuerySums(State):
                 )
 
     def _is_within(self, measure: str, less: int, more: int) -> bool:
-        """Return whether the sum of the term with index `less` is at most that of the term `more` in every cell."""
+        """Return whether, in every cell, the sum of term number `less` is at most the sum of term number `more`."""
         if measure in self.unbounded:
             large = self.cells.flats.get("large")
             return large is None or are_within(large[:, less], large[:, more])

@@ -93,7 +93,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
     The documents of a query are sorted once for all measures and cut-offs. The value of a measure for a query is computed
     in float64, rounded to a multiple of 2**-60 (its square to a multiple of 2**-52) and summed as an integer. Values of
     measures that can exceed 1 are summed exactly. With weights w, the state also keeps the sums of w^2 and of w^2 times
-    the value, for standard errors. A state of one cell takes 100 bytes plus 32 bytes per term.
+    the value, for standard errors. A one-cell state takes 100 bytes plus 32 bytes per term.
     """
 
     measures = (*MEASURES, *ORDERS, *DERIVED)
@@ -230,9 +230,9 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return [grades, columns["y_score"].values, kept, blank]
 
     def _tie_keys(self, columns: Mapping[str, Any], rows: list[Array]) -> list[Array]:
-        """Return the columns by which rows of equal score are sorted; the last column takes precedence.
+        """Return the columns by which rows with equal scores are sorted; the last column takes precedence.
 
-        The list is empty if rows of equal score keep their order.
+        The list is empty if rows with equal scores keep their order.
         """
         if self.ties in ("optimistic", "pessimistic"):
             sign = -1.0 if self.ties == "optimistic" else 1.0
@@ -261,7 +261,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
         Notes
         -----
-        Documents are sorted by 64-bit keys. The keys of each query form a row of a table, and one call of `sort` sorts
+        Documents are sorted by 64-bit keys. The keys of each query form a row of a table, and one call to `sort` sorts
         the table of all queries of similar length. A key contains the score of a document (only its upper half if
         scores are float64), its row number in the query and, if grades are small integers, its grade. Kernels then sort
         documents with equal upper halves by the full score.
@@ -319,7 +319,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         Parameters
         ----------
         ranking_values, order_values : float64 arrays
-            The values of `_ranking_terms` and of `_order_terms`, which two kernels compute.
+            The values of `_ranking_terms` and `_order_terms`, as computed by two kernels.
         facts : int64 array
             Five integers for each query, as in `QuerySums`.
         """

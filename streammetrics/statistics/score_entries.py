@@ -32,7 +32,7 @@ def count_distinct(cells: Ints, numbers: Array, count: int) -> Ints:
 
 
 def high_bits(exact: Entries) -> Array:
-    """Return the high word of the code of each exact score; these codes are stored as two words."""
+    """Return the high word of the two-word code of each exact score."""
     assert exact.high is not None
     return exact.high
 
@@ -40,8 +40,8 @@ def high_bits(exact: Entries) -> Array:
 def score_keys(exact: Entries, real: bool) -> NDArray[np.uint64]:
     """Return the exact score of each entry, as an integer that sorts like the score.
 
-    The low word of the code of an entry has 64 bits: 63 bits of the score, and the label as the last bit. A real score
-    (not a probability) has one more bit, which is in the high word of the code.
+    The low word of an entry's code contains 63 bits of the score, followed by the label as the last bit. A real score
+    (not a probability) has one more bit, which is stored in the high word.
     """
     keys = exact.codes >> U8(1)
     if real:

@@ -95,7 +95,7 @@ def _area_errors_of_cells(at: LabelledEntries) -> Floats:
     some = (P > 1) & (N > 1)
     integers = [x[some].astype(object) for x in (N, P, *map(at.sums, sums))]
     out = np.full(len(P), NAN)
-    # In a cell with too many rows, sums may overflow and yield a negative variance. Such a variance is set to 0, and
+    # In a cell with too many rows, sums can overflow and yield a negative variance. Such a variance is set to 0, and
     # `area_errors` computes the standard error of the cell again.
     out[some] = np.sqrt(np.maximum(_variance(*integers), 0.0))
     return out

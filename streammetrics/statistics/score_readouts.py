@@ -115,7 +115,7 @@ class LabelledEntries(NamedTuple):
         return np.diff(self.starts)
 
     def sums(self, values: Ints) -> Ints:
-        """Return, for each cell, the sum of `values` (one for each entry) over its entries."""
+        """Sum `values` (one for each entry) over the entries of each cell."""
         out = np.zeros(len(self.entry_counts), values.dtype)
         has_entries = self.entry_counts > 0
         if has_entries.any():

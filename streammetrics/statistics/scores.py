@@ -538,7 +538,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return self if new.settings == self.settings else self._convert_to(new)
 
     def _convert_to(self, new: Self) -> Self:
-        """Return a state of the same rows with the settings of `new`, whose setting `bits` or `limit` is lower."""
+        """Return a state of the same rows with the settings of `new`, which has a lower `bits` or `limit`."""
         assert new.bits is not None
         assert new.exact_rows_limit is not None
         cells, off_grid = self.cells, self.read_cells_named("off_grid").copy()

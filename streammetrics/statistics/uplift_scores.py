@@ -103,8 +103,8 @@ def _subtract_digits(whole: Mass, part: Mass) -> Any:
 def _are_consistent(histogram: Ints, cells: Ints, within: Entries) -> bool:
     """Return whether the three histograms of a state that was read from bytes can belong to the same rows.
 
-    The histograms must have equal totals at each score, and no combination of outcome and treatment must have a
-    negative weight.
+    The histograms must have equal totals at each score, and each combination of outcome and treatment must have a
+    nonnegative weight.
 
     Parameters
     ----------

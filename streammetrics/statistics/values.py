@@ -198,7 +198,7 @@ class ValueHistogram(State, tag="value_buckets"):
         return value_of(self.least[output], "least"), value_of(self.largest[output], "largest")
 
     def sample_entries(self, columns: Mapping[str, Column], rows: int) -> Entries:
-        """Return the values of the first `rows` rows of a batch as entries at level 0, where a bucket contains one value.
+        """Return the values in the first `rows` rows of a batch as entries at level 0 (one value per bucket).
 
         Rows of weight 0 are left out.
         """

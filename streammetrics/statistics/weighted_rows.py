@@ -1,4 +1,4 @@
-"""The base class for statistics that keep the number of rows and their exact total weight, in addition to other exact sums."""
+"""The base class for statistics that keep the row count and the exact total weight along with other exact sums."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class WeightedRows(State):
     def row_arguments(self, like: Like) -> tuple[Any, Any]:
         """Return the arrays of row counts and of sums of (weight - 1) as kernel arguments.
 
-        If rows have no weights, the second one is an empty array.
+        If rows have no weights, the second is an empty array.
         """
         own = type(self)
         return own.rows, own.excess if like.has_weights else NOTHING

@@ -36,7 +36,7 @@ Sums = dict[str, Ints]
 
 
 class Groups(NamedTuple):
-    """Four weights of every group: of its negatives, its positives, its concordant pairs (`wins`) and all its pairs.
+    """The weights of the negatives, positives, concordant pairs (`wins`) and all pairs of every group.
 
     A pair is a positive and a negative of the same group. It is concordant if the positive has the higher score; a tie
     counts one half. Each number is the exact result, rounded once to float64. Therefore `wins` never exceeds `pairs`, and
@@ -77,7 +77,7 @@ class Groups(NamedTuple):
         """Return the groups that the kernel `scan` computes from rows without weights.
 
         `count` is the number of groups, and `rows` are the arguments of the kernel. The kernel fills in negatives,
-        positives and concordant pairs. Without weights, the number of pairs of a group is negatives times positives.
+        positives and concordant pairs. Without weights, the number of pairs in a group is negatives times positives.
         """
         out = cls.zeros(count)
         scan(*rows, *out[:3])

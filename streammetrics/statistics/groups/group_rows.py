@@ -49,7 +49,7 @@ SAVED = 1 << 28
 # Sorted entries contain row counts. Expanding them to single rows is allowed if there are at most this many rows, or at
 # most four rows per entry on average.
 SPREAD_ROWS = 1 << 22
-# When groups are closed, about this many groups at a time are added to the sums, because all groups together could take
+# When groups are closed, about this many are added to the sums at a time, because all groups together could take
 # gigabytes of memory.
 MANY = 1 << 20
 # The hash salt of group samples. It is part of saved states and must never change.

@@ -125,7 +125,7 @@ def collect_groups(raws: Sequence[RawRows], workers: int) -> Groups:
 def _concat_rows(raws: Sequence[RawRows]) -> RawRows:
     """Concatenate blocks of rows whose columns may have different types.
 
-    If any block has weights, or IDs of two 64-bit words, the result has them for all rows.
+    If any block has weights or IDs of two 64-bit words, so do all rows of the result.
     """
     if len(raws) == 1:
         return raws[0]
@@ -261,7 +261,7 @@ def number_groups(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int
     Returns
     -------
     numbers : int32 array
-        The number of the group of each row.
+        The group number of each row.
     count : int
         The number of groups.
     """

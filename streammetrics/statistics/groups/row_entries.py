@@ -1,4 +1,4 @@
-"""Conversion of single rows to sorted entries: the number of rows of each group, score and label."""
+"""Conversion of single rows to sorted entries: row counts by group, score and label."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def entries_of(raws: Sequence[RawRows], real: bool, fronts: Ints | None = None) 
     real : bool
         Whether scores may be negative.
     fronts : int64 array, optional
-        The index of the slice of each row; by default all rows belong to slice 0.
+        The slice index of each row; by default, all rows belong to slice 0.
 
     Returns
     -------

@@ -51,7 +51,7 @@ class SortedGroupRows(NamedTuple):
 
 
 def compare_rows(keys: NDArray[np.uint64], starts: Ints) -> Groups:
-    """Return the numbers of negatives, positives and concordant pairs of groups whose rows have no weights.
+    """Count the negatives, positives and concordant pairs of groups whose rows have no weights.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def scan_groups(rows: SortedGroupRows, count: int) -> Groups:
 def _count_wins(rows: SortedGroupRows, first: int, end: int) -> float:
     """Return the number of concordant pairs of one group, whose entries are `first` to `end` - 1.
 
-    Python integers are used, because the number may not fit in an int64.
+    The function uses Python integers, because the result may not fit in an int64.
     """
     below = tied = twice = 0
     key = None

@@ -1,4 +1,4 @@
-"""Blocks of rows with equal group and equal score, with the weight of each block and cumulative weights.
+"""Blocks of rows with the same group and score, with the weight of each block and cumulative weights.
 
 Metrics that compute a curve or a cut-off for every group, such as average precision, are sums over these blocks.
 """
@@ -53,7 +53,7 @@ class Blocks(NamedTuple):
 
 
 def group_score_blocks(rows: SortedGroupRows) -> Blocks:
-    """Return the blocks of rows with equal group and score; the rows must be sorted by group, score and label."""
+    """Return the blocks of rows with the same group and score; the rows must be sorted by group, score and label."""
     n = len(rows.numbers)
     starts_group = np.ones(n, bool)
     starts_group[1:] = rows.numbers[1:] != rows.numbers[:-1]
@@ -74,7 +74,7 @@ def group_score_blocks(rows: SortedGroupRows) -> Blocks:
 
 
 def _sum_between(run: list[Ints], first: Ints, last: Ints) -> Floats:
-    """Return the total weight of each range of entries, from the index in `first` up to, but excluding, that in `last`.
+    """Return the total weight of each range of entries, from index `first` up to, but not including, index `last`.
 
     The weight of an entry is the sum of several parts (see `_weight_parts`), and `run` contains an integer running sum
     for each part. The differences of running sums are exact. Rounding occurs only when they are converted to float64

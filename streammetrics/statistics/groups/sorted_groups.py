@@ -138,7 +138,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         # Each range that begins or ends with a group contains a row of this group. A group therefore cannot have fewer
         # rows than ranges that begin with it, or than ranges that end with it.
         wrong |= np.maximum(begins, ends) > self.inner_row_counts
-        # No range must be open after the last group of a slice.
+        # After the last group of a slice, every range must be closed.
         last = np.diff(cells.inner_keys[:, 0], append=-1) != 0
         if wrong.any() or open_[last].any() or cells.inner_keys[:, 2].any() or (self.axes and len(self)):
             raise StateFormatError("the state is corrupt: SortedGroups.begins and SortedGroups.ends do not form ranges")

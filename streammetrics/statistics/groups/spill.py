@@ -199,7 +199,7 @@ class Spill:
     runs : tuple of SpilledRows
         The locations of the rows in files, one object for each block of rows that was written.
     rows, positives : int
-        The numbers of rows and of positives.
+        The numbers of rows and positives.
     weight : float
         The total weight of the rows.
     """
@@ -261,7 +261,7 @@ class Spill:
 def spill_rows(folder: str, raws: Sequence[RawRows], before: tuple[Spill, ...]) -> tuple[Spill, ...]:
     """Write rows to a folder, and return the spills `before`, extended by these rows.
 
-    If writing fails, an error is raised and nothing changes.
+    If writing fails, raise an error and change nothing.
     """
     raws = [r for r in concat_by_layout(raws) if len(r["labels"])]
     if not raws:
@@ -288,7 +288,7 @@ def concat_by_layout(raws: Sequence[RawRows]) -> list[RawRows]:
 
 
 def row_layout(rows: Mapping[str, Array]) -> tuple[Any, ...]:
-    """Return the names, dtypes and dimensions of columns. Rows can only be concatenated if these are equal."""
+    """Return the names, dtypes and dimensions of columns. Rows can be concatenated only if these are equal."""
     return tuple((n, a.dtype.char, a.ndim) for n, a in rows.items())
 
 
