@@ -497,8 +497,8 @@ def _choose_sort(codes: Array) -> Literal["stable"] | None:
     """Return the `kind` argument of the numpy sort that is fastest for these integers.
 
     A stable sort merges ascending runs. The entries of several sorted states form a few long runs, which a stable sort
-    orders in a tenth of the time of the default sort. It is also faster for the codes of sorted scores, because only
-    codes with the same bucket and different labels are out of order.
+    orders in a tenth of the time of the default sort. A stable sort is also faster for the codes of sorted scores,
+    because only codes with the same bucket and different labels are out of order.
     """
     return "stable" if np.count_nonzero(codes[1:] < codes[:-1]) <= len(codes) // 8 else None
 

@@ -93,7 +93,7 @@ class Groups(NamedTuple):
 class ClosedSums(State):
     """The base class for exact sums over closed (complete) groups, such as the weighted sum of their AUCs.
 
-    There is a separate sum for each way of weighting groups (see GROUP_WEIGHTS). The memory use does not depend on the
+    There is a separate sum for each way of weighting groups (see GROUP_WEIGHTS). Memory use does not depend on the
     number of groups.
     """
 

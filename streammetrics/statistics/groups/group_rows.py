@@ -42,9 +42,8 @@ __all__ = ["GROUP_WEIGHTS", "SAMPLE", "GroupRows", "WaitingRows", "sample_level"
 Ints = NDArray[np.int64]
 
 HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
-# The maximum size of unsorted rows, in bytes, up to which they are sorted together. A larger state cannot be saved,
-# because a saved state contains all rows in sorted order. Its results are computed from one partition of its groups at
-# a time.
+# The maximum size of unsorted rows, in bytes, that are sorted together. A larger state cannot be saved, because a saved
+# state contains all rows in sorted order. Its results are computed from one partition of its groups at a time.
 SAVED = 1 << 28
 # Sorted entries contain row counts. Expanding them to single rows is allowed if there are at most this many rows, or at
 # most four rows per entry on average.
@@ -147,7 +146,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         default all groups are counted.
     sample_rows : int
         The maximum number of rows in a random sample of whole groups. The sample consists of the groups with the
-        smallest hashes. With 0 all groups are kept.
+        smallest hashes. With 0, all groups are kept.
     memory_limit : int
         The maximum memory for the rows, in bytes. Without `spill_dir`, rows beyond this limit raise
         MemoryLimitError.
