@@ -1,4 +1,4 @@
-"""The histogram of numbers in buckets of adaptive width, which gives certified bounds on every quantile."""
+"""The histogram of numbers in buckets of adaptive width. It gives certified bounds on every quantile."""
 
 from __future__ import annotations
 
