@@ -128,7 +128,7 @@ def test_a_dataset_is_shuffled_by_query_unless_it_is_grouped() -> None:
     assert (
         evaluate(data.from_arrow(grouped.parts(3)), grouped.metrics, assume_grouped=True).digest() == grouped.digest()
     )
-    with pytest.raises(sm.InvalidInputError, match=r"sort the log by \('day', 'session'\)"):
+    with pytest.raises(ray.exceptions.RayTaskError, match=r"sort the log by \('day', 'session'\)"):
         evaluate(data.from_arrow(scattered.parts(3)), scattered.metrics, assume_grouped=True)
 
 

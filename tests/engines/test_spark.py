@@ -388,7 +388,7 @@ def test_decimals_are_read_like_numbers(log: Any) -> None:
 def test_a_missing_group_column_lists_all_columns_of_the_frame(log: Any) -> None:
     renamed = log.withColumnRenamed("group", "user_id")
     with pytest.raises(
-        sm.InvalidInputError, match=r"no column 'group'; the table has .*'user_id'; .* pass group= to Task"
+        sm.InvalidInputError, match=r"no column 'group'; the table has .*'user_id'.*; .* pass group= to Task"
     ):
         spark.evaluate(renamed, [sm.AUC(), sm.GroupAUC()])
 
