@@ -67,11 +67,11 @@ def create_app(
     settings : ServerSettings, optional
         The limits and access rules.
     routes : sequence of Starlette routes
-        The pages. Each request has `state.reader` (a `Person`, or None for an anonymous visitor) and `state.nonce`,
+        The pages. Each request carries `state.reader` (a `Person`, or None for an anonymous visitor) and `state.nonce`,
         the random nonce for inline scripts and styles.
     decoder : DecoderService, optional
-        The decoder of posted frames (serialized metrics), by default in a thread; it starts and stops with the
-        application.
+        The decoder of posted frames (serialized metrics), by default one that runs in a thread. It starts and stops
+        with the application.
     """
     settings = settings or ServerSettings()
     definitions = Definitions(store, settings.clock, settings.catalog)
@@ -86,8 +86,7 @@ def create_app(
         tasks = [ingest.run(), _trim_memory(), *([watcher.run()] if watcher else [])]
         if settings.definitions is not None:
             mtimes: dict[Path, int] = {}
-            # The definitions are loaded before the board starts, so that the board evaluates these experiments
-            # immediately.
+            # Load the definitions before the board starts, so that it evaluates these experiments immediately.
             await _load_definitions(definitions, settings.definitions, mtimes, board)
             tasks.append(_reload_definitions(definitions, settings.definitions, mtimes, board))
         async with board:
@@ -120,7 +119,7 @@ def create_app(
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Answer a library error with its message as JSON, and with the HTTP status for its class."""
+    """Answer a library error with its message as JSON and the HTTP status for its class."""
     code = next((code for kind, code in STATUS_CODES.items() if isinstance(error, kind)), 422)
     if code >= 500:
         log.error("%s %s: %s", request.method, request.url.path, error)
@@ -164,7 +163,7 @@ async def _load_definitions(definitions: Definitions, folder: str, mtimes: dict[
 
 
 async def _trim_memory() -> None:
-    # The trimmer needs no interval of its own, because the loop below already waits between two calls.
+    # The trimmer needs no interval of its own, because the loop below already waits between calls.
     trimmer = MallocTrimmer(interval=0)
     while True:
         await asyncio.sleep(TRIM_INTERVAL)
@@ -176,7 +175,7 @@ async def _reload_definitions(definitions: Definitions, folder: str, mtimes: dic
         await asyncio.sleep(FOLDER_SECONDS)
         try:
             await _load_definitions(definitions, folder, mtimes, board)
-        # The folder may be on a network, and unavailable for a while. The error is only logged, and the next scan tries
-        # again.
+        # The folder may be on a network drive that is unavailable for a while. Only log the error, because the next
+        # scan tries again.
         except Exception:
             log.exception("%s could not be read", folder)

@@ -21,11 +21,11 @@ ONE_DAY = datetime.timedelta(days=1)
 
 @lru_cache
 def to_time_zone(name: str) -> datetime.tzinfo:
-    """Return the time zone with an IANA name, such as Europe/Berlin; raise InvalidInputError if there is none."""
+    """Return the time zone with an IANA name, such as Europe/Berlin; raise InvalidInputError if it is unknown."""
     try:
-        # UTC does not need the database of time zones, which some computers lack.
+        # UTC does not need the time zone database, which is missing on some computers.
         return datetime.UTC if name == "UTC" else ZoneInfo(name)
-    # These errors mean that the name is unknown or invalid, or that it is a folder of the database.
+    # These errors mean that the name is unknown or invalid, or that it is a folder in the time zone database.
     except (KeyError, ValueError, OSError):
         raise InvalidInputError(
             f"timezone: expected the IANA name of a time zone, such as Europe/Berlin, found {name!r}"
@@ -75,7 +75,7 @@ def add_days(hour: int, days: int, time_zone: str) -> int:
 
 
 def count_days(first: int, end: float, time_zone: str) -> float:
-    """Return the number of days, with a fraction, from `first` to `end`, which are in hours since 1970.
+    """Return the fractional number of days from `first` to `end`, both in hours since 1970.
 
     One day later means the same local time of day on the next date, so a day may have 23 or 25 hours.
     """

@@ -19,14 +19,14 @@ MAX_REASON = 500
 
 
 class Corrections(NamedTuple):
-    """Make corrections for the owners of an experiment, who give a reason for each correction.
+    """Make corrections on behalf of the owners of an experiment, who give a reason for each.
 
     Parameters
     ----------
     store : Store
         The store of parts and of the audit log.
     board : Board
-        Evaluates an experiment again after a correction.
+        Reevaluates an experiment after a correction.
     clock : callable
         Returns the time, in seconds since 1970.
     """
@@ -53,7 +53,7 @@ class Corrections(NamedTuple):
     def close(
         self, definitions: Definitions, experiment: Experiment, fields: Mapping[str, Any], *, by: str
     ) -> dict[str, Any]:
-        """Close the source in the field `source`: from the hour in the field `hour` on, it is not expected to post.
+        """Close the source in the field `source`: it is not expected to post from the hour in the field `hour` onward.
 
         The definition gets a new version, in which `closed` contains the source. The field `reason` says why.
 

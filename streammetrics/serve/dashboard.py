@@ -46,9 +46,9 @@ def build_dashboard(
     every : float
         The minimum number of seconds between two evaluations of an experiment.
     reader : ExperimentSource, optional
-        Reads experiments, by default in a thread. With `ReaderProcess`, evaluations do not delay requests.
+        Reads experiments, by default in a thread. With a `ReaderProcess`, evaluations do not delay requests.
     decoder : DecoderService, optional
-        Decodes posted frames (serialized metrics), by default in a thread. `DecoderProcess` protects the server from
+        Decodes posted frames (serialized metrics), by default in a thread. A `DecoderProcess` protects the server from
         harmful frames.
     """
     settings = settings or ServerSettings()
@@ -74,7 +74,7 @@ def build_dashboard(
 
 
 def _find_reader(request: Request, experiment: str) -> Person | Response:
-    """Return the person who sent a request, or a 404 response if this person may not read the given experiment."""
+    """Return the person who sent a request, or a 404 response if they may not read the experiment."""
     person: Person | None = request.state.reader
     access = request.app.state.access
     if experiment and not access.may_read(person, f"/experiments/{experiment}"):

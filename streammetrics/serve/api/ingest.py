@@ -153,7 +153,7 @@ class Ingest:
                 next_at = clock() + GROUP_INTERVAL if len(self._group) > 1 else 0.0
                 await self._process_group(self._group)
         finally:
-            # Frames that are not stored yet are lost. Their senders get an error, and can post the frames again.
+            # Frames that have not been stored yet are lost. Their senders get an error and can post them again.
             self._thread.shutdown(wait=False, cancel_futures=True)
             self.decoder.close()
             self._stopped = True
@@ -163,12 +163,12 @@ class Ingest:
     async def _start_decoder(self) -> None:
         """Start the decoder before the first frame arrives.
 
-        If the start fails, the first frame starts the decoder again. If the second start fails, too, the sender of the
-        frame gets the error.
+        If this fails, the first frame triggers another attempt. If that fails too, the sender of the frame gets the
+        error.
         """
         try:
             await self._run_in_thread(self.decoder.start)
-        # The error is only logged, because the first frame starts the decoder again.
+        # The error is only logged, because the first frame triggers another attempt.
         except Exception:
             log.exception("the decoder could not be started")
         self.ready = True
@@ -179,7 +179,7 @@ class Ingest:
     async def _process_group(self, group: list[WaitingFrame]) -> None:
         try:
             await self._store_parts(await self._decode_group(group))
-        # If a group cannot be decoded or stored, its senders get the error. Later groups are not affected.
+        # If a group cannot be decoded or stored, the senders of its frames get the error. Later groups are unaffected.
         except Exception as error:
             if not isinstance(error, StreamMetricsError):
                 log.exception("a group of %d parts failed", len(group))
@@ -235,9 +235,9 @@ class Ingest:
     def _requeue(self, runs: Sequence[Sequence[WaitingFrame]], error: Exception) -> None:
         """Put frames back at the front of the queue after the decoder failed.
 
-        `runs` are groups of frames with the same header. The decoder failed in the first group. If this group has only
-        one frame, the frame is refused. Otherwise, each frame of the group is decoded alone next time, which reveals
-        the bad frame.
+        Each item of `runs` is a group of frames with the same header. The decoder failed on the first group. If that
+        group contains a single frame, the frame is refused. Otherwise, each of its frames is decoded alone next time,
+        which reveals the bad one.
         """
         first = runs[0]
         for one in first:
@@ -296,8 +296,8 @@ def _build_memory_error() -> NoRoomError:
 def _group_by_header(group: Sequence[WaitingFrame]) -> list[list[WaitingFrame]]:
     """Split frames into groups to decode together.
 
-    The frames of a group have the same header. A frame on which the decoder may have failed before forms a group by
-    itself.
+    The frames in a group have the same header. A frame that may have caused an earlier failure of the decoder forms a
+    group by itself.
     """
     runs: dict[Any, list[WaitingFrame]] = {}
     for one in group:

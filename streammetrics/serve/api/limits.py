@@ -22,7 +22,7 @@ Otherwise, a sender that is still writing would get a "broken pipe" error instea
 
 
 class BodyError(StreamMetricsError):
-    """A body is too large, too slow or incomplete; `status` is the HTTP status."""
+    """A request body is too large, too slow or incomplete; `status` is the HTTP status code."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -70,7 +70,7 @@ class RateLimiter:
         return min(self.burst, left + (self.clock() - then) * self.rate)
 
     def take(self, client: str) -> bool:
-        """Use one try of a client. Return False if the client has none left."""
+        """Use up one of a client's tries; return False if the client has none left."""
         left = self.count_tries_left(client)
         allowed = left >= 1
         self._buckets[client] = (left - allowed, self.clock())
@@ -80,7 +80,7 @@ class RateLimiter:
         return allowed
 
     def seconds_to_wait(self, client: str) -> int:
-        """Return the seconds until a client has one try again, rounded to a whole number of at least 1."""
+        """Return the number of seconds until a client has a try left again, rounded and at least 1."""
         return max(1, round((1 - self.count_tries_left(client)) / self.rate))
 
 
@@ -115,9 +115,9 @@ async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
 
 
 async def drain_body(request: Request, max_bytes: int) -> None:
-    """Read and discard the rest of the body of a refused request, but not more than `max_bytes`.
+    """Read and discard the rest of a refused request's body, up to `max_bytes`.
 
-    A client that is still writing its body would otherwise not read the answer.
+    Otherwise, a client that is still sending its body would not read the response.
     """
     left = max_bytes
     # None of these errors matters, because the request is refused anyway. Starlette raises RuntimeError if the body was

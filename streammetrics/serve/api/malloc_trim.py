@@ -12,15 +12,15 @@ TRIM_INTERVAL = 10.0  # seconds between two calls of malloc_trim, each of which 
 
 
 class MallocTrimmer:
-    """Call malloc_trim of glibc from time to time, to return freed memory to the operating system.
+    """Periodically call glibc's malloc_trim to return freed memory to the operating system.
 
     Without these calls, a process that repeatedly merges metrics and frees them would use more than 1.5 times the
-    memory that it needs. With any other C library, nothing is done.
+    memory that it needs. With other C libraries, this class does nothing.
 
     Parameters
     ----------
     interval : float
-        The seconds between two calls.
+        The minimum number of seconds between two calls.
     clock : callable
         Returns seconds from a monotonic clock.
     """
@@ -30,7 +30,7 @@ class MallocTrimmer:
         self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
     def trim(self) -> bool:
-        """Release free memory unless the last call was less than `interval` seconds ago; return whether any was freed."""
+        """Release free memory, at most once per interval; return whether any was released."""
         if self._trim is None or self._clock() - self._last < self._every:
             return False
         self._last = self._clock()

@@ -56,7 +56,7 @@ def select_metrics(metrics: MetricLike, names: Iterable[str]) -> Any:
 def _find_metric(output: str, names: Iterable[str]) -> str | None:
     """Return the name of the metric that computes an output, such as "per_unit" for "per_unit/outcome".
 
-    Return None if there is none.
+    Return None if no metric computes it.
     """
     matches = [name for name in names if output == name or output.startswith(f"{name}/")]
     return max(matches, key=len, default=None)
@@ -100,8 +100,8 @@ class PartChecker:
     Parameters
     ----------
     load_reference : callable
-        Takes the ID of an experiment, and returns its stored metrics; None if nothing is stored. After a restart, the
-        plan is read from these metrics.
+        Takes the ID of an experiment and returns its stored metrics, or None if nothing is stored. After a restart,
+        the plan is read from these metrics.
     """
 
     def __init__(self, load_reference: Callable[[str], MetricLike | None]) -> None:
@@ -151,7 +151,7 @@ class PartChecker:
 
 
 def _check_layout(experiment: Experiment, part: PartSummary) -> None:
-    """Raise IncompatibleStateError if a part has too many rows, or other arms or slices than the experiment defines."""
+    """Raise IncompatibleStateError if a part has too many rows, or its arms or slices differ from the definition."""
     what, metrics = f"experiment {experiment.id!r}", part.metrics
     if not isinstance(metrics, Sliced) or metrics.by[0] != experiment.arm:
         raise IncompatibleStateError(
@@ -193,7 +193,7 @@ def _check_layout(experiment: Experiment, part: PartSummary) -> None:
 
 
 def _find_single_use_tag(read: Any) -> str:
-    """Return the tag of a state that may be posted only once, such as GroupAUC with closed groups; otherwise ""."""
+    """Return the tag of a state that may be posted only once, such as GroupAUC with closed groups; "" for others."""
     parts = read.state.parts().values()
     return read.state.tag if any(isinstance(p, Flat) and p.form == "once" for p in parts) else ""
 
@@ -205,7 +205,7 @@ def _describe_layout(metrics: Any) -> str:
 
 
 def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_kinds: dict[str, str]) -> PartPlan:
-    """Return the plan extended by the new metrics of a part; raise IncompatibleStateError if settings differ."""
+    """Return the plan, extended with a part's new metrics; raise IncompatibleStateError if settings differ."""
     if plan is None:
         return PartPlan(empty_copy(part), key_kinds)
     common = [name for name in plan.metrics.names if name in part.names]
@@ -221,9 +221,9 @@ def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_ki
 
 
 def _extend_plan(experiment: Experiment, plan: PartPlan, key_kinds: dict[str, str], differences: list[str]) -> PartPlan:
-    """Return the plan extended by the key types of a part.
+    """Return the plan, extended with the key types of a part.
 
-    Raise IncompatibleStateError if a key type differs, or if `differences`, a list of settings that differ, is not empty.
+    Raise IncompatibleStateError if a key type differs, or if `differences` (between settings) is not empty.
     """
     if all_differences := [*differences, *plan.describe_kind_differences(key_kinds)]:
         raise IncompatibleStateError(
@@ -234,7 +234,7 @@ def _extend_plan(experiment: Experiment, plan: PartPlan, key_kinds: dict[str, st
 
 
 def find_key_kinds(metrics: Any) -> dict[str, str]:
-    """Return the type of the keys in each slice column, such as "string". Columns that have no keys yet are left out."""
+    """Return the type of the keys in each slice column, such as "string". Columns without keys are left out."""
     return {
         name: words.kind
         for state in states_of(metrics)

@@ -35,15 +35,15 @@ class PartSummary(NamedTuple):
     keys : set
         The keys of the first slice column.
     key_kinds : dict
-        The type of the keys of each slice column that has any keys.
+        The type of the keys in each slice column that contains any.
     rows : int
         The number of rows. Metrics may leave out rows, so this is the largest number that any metric counted.
     weight : float
         The largest sum of weights that any metric counted.
     dropped : dict
-        The number of dropped rows for each reason: the largest number that any metric dropped.
+        For each reason, the largest number of rows that any metric dropped.
     other_share : float
-        The share of rows in the slice `other`, which collects the keys beyond the maximum number of keys.
+        The share of rows in the slice `other`, which collects the keys beyond the limit on their number.
     """
 
     metrics: Any
@@ -56,12 +56,12 @@ class PartSummary(NamedTuple):
 
 
 def summarize_parts(frames: Sequence[Frame]) -> Iterator[PartSummary]:
-    """Check the whole content of each frame (a serialized part), and yield its summary; all headers must be equal.
+    """Check the entire content of each frame (a serialized part) and yield a summary; all headers must be equal.
 
     Raises
     ------
     StateFormatError, IncompatibleStateError
-        A frame is damaged. The caller then reads each frame on its own to find out which one.
+        A frame is damaged. The caller then reads each frame on its own to find the damaged one.
 
     Examples
     --------
@@ -79,7 +79,7 @@ def summarize_parts(frames: Sequence[Frame]) -> Iterator[PartSummary]:
 
 
 def _build_metrics(kind: FrameKind) -> Any:
-    """Return empty metrics, with the classes and settings that the header of a frame describes."""
+    """Return empty metrics with the classes and settings from the header of a frame."""
     if kind.about == STATE_TEXT:
         raise StateFormatError(
             "expected metrics sliced by arm, found a single state; post to_bytes() of sm.Sliced(...)"
@@ -120,7 +120,7 @@ def _compute_other_shares(metrics: Any, one: Sections) -> list[float]:
 
 
 def _count_dropped_rows(one: Sections) -> Iterator[tuple[int, str, int]]:
-    """Yield the counts of dropped rows, as tuples of the index of a part, a reason, and a number of rows."""
+    """Yield the counts of dropped rows as tuples of a part's index, the reason, and the number of rows."""
     dropped = one.joined.cells.flats.get("dropped")
     if dropped is not None:
         counts = one.sum_by_section(dropped)
@@ -129,7 +129,7 @@ def _count_dropped_rows(one: Sections) -> Iterator[tuple[int, str, int]]:
 
 
 def _find_key_kinds(one: Sections) -> Iterator[tuple[int, str, str]]:
-    """Yield the types of the keys, as tuples of the index of a part, a slice column, and the type of its keys.
+    """Yield the types of keys as tuples of a part's index, a slice column, and the type of the column's keys.
 
     Columns in which all keys are null are left out.
     """
@@ -143,9 +143,9 @@ def _find_key_kinds(one: Sections) -> Iterator[tuple[int, str, str]]:
 
 
 def _find_first_keys(one: Sections) -> Iterator[tuple[int, Any]]:
-    """Yield the distinct keys of each part in the first slice column, as pairs of the index of the part and a key."""
+    """Yield the distinct keys of each part in the first slice column as pairs of the part's index and a key."""
     # The cells (the slices of all parts) are sorted by part and key, so equal keys of a part are adjacent. A key is
-    # therefore new if it differs from the key before it.
+    # therefore new if it differs from its predecessor.
     cells = one.joined.cells
     ranks, words = cells.keys[:, 0], cells.vocabularies[0]
     parts = np.repeat(np.arange(len(one)), np.diff(one.fronts))

@@ -21,7 +21,7 @@ NICE = 10
 
 
 class ReaderProcess:
-    """Run an `ExperimentReader` in another process, which is started when it is needed, and restarted if it has died.
+    """Run an `ExperimentReader` in another process, which starts when it is needed and restarts if it has died.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class ReaderProcess:
         self.worker.call("compact", experiment, now)
 
     def total(self, experiment: str) -> bytes | None:
-        """Return the total of an experiment (all its parts merged) as bytes; None if it has no parts."""
+        """Return the total of an experiment (all its parts merged) as bytes, or None if it has no parts."""
         frame: bytes | None = self.worker.call("total", experiment)
         return frame
 
@@ -66,7 +66,7 @@ class ReaderProcess:
 
 
 class DecoderProcess:
-    """Run a `FrameDecoder` in another process. The server can end this process if a frame takes too much time or memory.
+    """Run a `FrameDecoder` in another process, which the server can end if a frame takes too much time or memory.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class DecoderProcess:
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int, seconds: float
     ) -> list[DecodedFrame]:
-        """Decode frames, and check each against its experiment. The result of a frame is its content or its error.
+        """Decode frames and check each against its experiment. The result for a frame is its content or an error.
 
         `max_content` is the largest decompressed size of a frame in bytes, and `seconds` is the time limit for all
         frames together.
@@ -109,7 +109,7 @@ class DecoderProcess:
 
 
 class _StoreReader(ExperimentReader):
-    """An `ExperimentReader` that opens its own store, and closes it at the end."""
+    """An `ExperimentReader` that opens its own store and closes it in `close`."""
 
     def __init__(self, url: str) -> None:
         super().__init__(open_store(url))

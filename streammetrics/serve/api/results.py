@@ -24,7 +24,7 @@ def build_results(
     """Return the results of an experiment as JSON values.
 
     Times are strings such as 2026-06-01T09:30:00Z, hours are strings such as 2026-06-01T09 (both UTC), relative
-    differences are fractions (0.01 is 1 %), and unknown numbers are None.
+    differences are fractions (0.01 means 1 %), and unknown numbers are None.
     """
     first, last = evaluation.hours or (None, None)
     return {
@@ -78,7 +78,7 @@ def build_results(
 
 
 def _describe_row(row: MetricRow) -> dict[str, Any]:
-    """Return the comparison of a treatment with the control on one metric, as JSON values.
+    """Return, as JSON values, the comparison of a treatment with the control on one metric.
 
     `conclusion` is a word such as "better". If there is no conclusion, `reason` says why.
     """

@@ -35,7 +35,7 @@ class LateError(StreamMetricsError, TimeoutError):
 class WorkerProcess:
     """Call methods of an object in another process.
 
-    The process is started by the first call, restarted if it has died, and ends when its parent process ends.
+    The process starts at the first call, is restarted if it has died, and ends when its parent process ends.
 
     Parameters
     ----------
@@ -116,8 +116,8 @@ class WorkerProcess:
     def end(self) -> None:
         """Kill the process, even during a call."""
         if (child := self._child) is not None:
-            # Another thread may hold the lock while it waits for an answer from the process. If the process is killed,
-            # the call of that thread raises EndedError, and releases the lock.
+            # Another thread may hold the lock while it waits for an answer from the process. Once the process is
+            # killed, that thread's call raises EndedError and releases the lock.
             child.process.kill()
         with self._lock:
             self._discard_child()
@@ -140,7 +140,7 @@ class WorkerProcess:
                 f"the process that {self._task} has ended unexpectedly; a new process is started"
             ) from error
         # After a timeout or an interrupt, the process may still send its answer. End the process; otherwise, the next
-        # call would take this late answer for its own.
+        # call would mistake the late answer for its own.
         except BaseException:
             self._discard_child()
             raise
@@ -157,7 +157,7 @@ class WorkerProcess:
 
 
 class _Child:
-    """A running worker process, and the pipe through which it gets calls and returns results."""
+    """A running worker process, and the pipe through which it receives calls and returns results."""
 
     def __init__(self, *begin: Any) -> None:
         context = get_context("spawn")
@@ -174,8 +174,8 @@ class _Child:
     def exchange(self, question: Any, seconds: float | None) -> Any:
         """Send a call to the process and return its answer; raise LateError if it takes longer than `seconds`.
 
-        `question` is a pair of a method name and arguments. If it is None, return the first message, which the process
-        sends when it is ready.
+        `question` is a pair: a method name and its arguments. If it is None, nothing is sent, and the first message of
+        the process, which says that it is ready, is returned.
         """
         if question is not None:
             self.pipe.send(question)
@@ -195,16 +195,16 @@ class _Child:
 
 
 def _serve_calls(pipe: Connection, parent: int, nice: int, make: Callable[..., Any], args: Any) -> None:
-    """Run calls from the pipe until the server ends.
+    """Serve the calls that arrive through the pipe, until the server ends.
 
-    The methods of `make(*args)` are called, and `parent` is the process ID of the server. The worker process ignores
-    Ctrl-C and SIGTERM. The server receives these signals and ends the worker.
+    The calls are method calls on `make(*args)`; `parent` is the process ID of the server. The worker process ignores
+    Ctrl-C and SIGTERM: the server handles these signals and ends the worker.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(nice)
-    # This setting makes Linux kill this process rather than the server if memory runs out. Other systems do not have
-    # this file, so errors are ignored.
+    # With this setting, Linux kills this process rather than the server if memory runs out. The file does not exist on
+    # other systems, so errors are ignored.
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(OOM_SCORE)
     threading.Thread(target=_exit_with_parent, args=(parent,), daemon=True).start()
@@ -220,7 +220,7 @@ def _serve_calls(pipe: Connection, parent: int, nice: int, make: Callable[..., A
 
 
 def _exit_with_parent(parent: int) -> None:
-    """Wait until the parent process has ended, and then end this process, even during a call."""
+    """Wait for the parent process to end, then end this process, even during a call."""
     while os.getppid() == parent:
         threading.Event().wait(1.0)
     os._exit(1)
@@ -236,7 +236,7 @@ def _try_call(call: Callable[..., Any], args: Any) -> tuple[bool, Any]:
 
 
 def _make_picklable(error: Exception) -> Exception:
-    """Return the error if it can be pickled; otherwise a StreamMetricsError with its message."""
+    """Return the error itself if it can be pickled, otherwise a StreamMetricsError with its message."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:  # noqa: BLE001 - pickling runs code of any class

@@ -1,6 +1,7 @@
 """Select metrics, phases and slices from the total of an experiment, and collect the samples for inference.
 
-A sample contains the values of one metric for all slices of an arm, and the values of each shard, for standard errors.
+A sample contains the values of one metric for all slices of an arm. For standard errors, it also contains the values of
+each shard.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ ArmSamples = dict[str, list[Sample]]
 
 
 def find_last_phase(total: Any, experiment: Experiment) -> Any:
-    """Return the key of the last phase; None if the experiment has no phases.
+    """Return the key of the last phase, or None if the experiment has no phases.
 
-    A phase begins with each change of the planned shares of the arms.
+    A new phase begins whenever the planned shares of the arms change.
     """
     return max(find_phases(total, experiment), key=lambda key: sort_key((key,)), default=None)
 
 
 def find_phases(total: Any, experiment: Experiment) -> set[Any]:
-    """Return the keys of all phases that have rows; empty if the experiment has no phases."""
+    """Return the keys of all phases with rows; the set is empty if the experiment has no phases."""
     if experiment.phase is None:
         return set()
     at = _find_column(total, experiment, experiment.phase)
@@ -57,7 +58,7 @@ def find_phases(total: Any, experiment: Experiment) -> set[Any]:
 
 
 def select_phase(slices: Any, experiment: Experiment, phase: Any) -> Any:
-    """Return the slices of a phase; all slices if the experiment has no phases."""
+    """Return the slices of a phase, or all slices if the experiment has no phases."""
     if experiment.phase is None:
         return slices
     at = _find_column(slices, experiment, experiment.phase)
@@ -67,7 +68,7 @@ def select_phase(slices: Any, experiment: Experiment, phase: Any) -> Any:
 def _find_column(slices: Any, experiment: Experiment, column: str) -> int:
     """Return the index of a column among the columns of the outer `Sliced`.
 
-    Raise InvalidInputError if the column or the column of arms is missing.
+    Raise InvalidInputError if this column or the arm column is missing.
     """
     by = slices.by if isinstance(slices, Sliced) else ()
     for name in (experiment.arm, column):
@@ -80,7 +81,7 @@ def _find_column(slices: Any, experiment: Experiment, column: str) -> int:
 
 
 def roll_up(slices: Any, experiment: Experiment, *columns: str) -> Any:
-    """Return the slices by arm and by the given columns. All other slice columns are merged."""
+    """Return the slices by arm and the given columns, merged over all other slice columns."""
     _find_column(slices, experiment, experiment.arm)
     if missing := [name for name in columns if name not in collect_slice_columns(slices)]:
         raise InvalidInputError(f"the parts are not sliced by {missing[0]!r}; add the column to by=")
@@ -104,7 +105,7 @@ def collect_slice_samples(slices: Any, experiment: Experiment, column: str) -> A
 def split_by_arm(samples: Sequence[Sample]) -> ArmSamples:
     """Split each sample by arm, and return the samples of each arm.
 
-    The first element of each key is the arm. The returned keys lack this element, and identify a slice of the arm.
+    The first element of each key is the arm. It is removed from the returned keys, which identify slices of the arm.
     """
     result: ArmSamples = {}
     for sample in samples:
@@ -118,7 +119,7 @@ def split_by_arm(samples: Sequence[Sample]) -> ArmSamples:
 
 
 def select_metric(slices: Any, metric: str) -> Any:
-    """Return the slices by arm with only one metric; raise InvalidInputError if no metric has this name."""
+    """Return the slices with only the given metric; raise InvalidInputError if there is no such metric."""
     inner = definition_of(slices).inner
     if metric not in inner.names:
         raise InvalidInputError(f"there is no metric {metric!r}; the metrics are {', '.join(inner.names)}")
@@ -126,7 +127,7 @@ def select_metric(slices: Any, metric: str) -> Any:
 
 
 def count_positives(arms: Any, metric: str) -> dict[str, int | None]:
-    """Return the number of positive labels of a metric in each arm; None if the metric does not count them."""
+    """Return the number of positive labels that a metric counted in each arm, or None if it does not count them."""
     (column,) = arms.by
     records = answer_of(select_metric(arms, metric)).records(None)
     return {str(row[column]): row["positives"] for row in records}

@@ -1,8 +1,8 @@
 """Keep the last evaluation of every experiment in memory.
 
-A new evaluation starts when parts arrive, or at a deadline, such as the end of the experiment. Opening a page starts no
-evaluation: the page shows the last one. Servers that share a store divide the experiments among themselves. If another
-server evaluates an experiment, this server reads the evaluation from the store.
+A new evaluation starts when parts arrive, or at a deadline, such as the end of the experiment. Opening a page does not
+start an evaluation; the page shows the last one. Servers that share a store divide the experiments among themselves. If
+another server evaluates an experiment, this server reads the evaluation from the store.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ LEASE_SECONDS = 20.0
 """Seconds after which other servers take over the experiments of a server that died without giving back its leases."""
 MINUTE = 60.0
 """Seconds after which a failed evaluation is tried again, and the displayed delays of late sources are updated."""
-# Seconds for which a running evaluation may continue when the server stops. Process supervisors kill a server after
-# about 30 s.
+# The number of seconds for which a running evaluation may continue when the server stops. Process supervisors typically
+# kill a server after about 30 s.
 STOP_SECONDS = 10.0
 COMPACT_INTERVAL = 3600.0  # seconds between two merges of days whose parts can no longer be corrected
 log = logging.getLogger(__name__)
@@ -46,12 +46,12 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class _BoardEntry:
-    """The board's record of one experiment: its last evaluation, and the task that evaluates it again.
+    """The board's record of one experiment: its last evaluation, and the task that reevaluates it.
 
-    `fence` is the number of the lease of the experiment; None if another server evaluates it. `basis` is what the last
-    evaluation was computed from: the version of the definition, and the position of the last part. `due` is the time of
-    the next evaluation if neither definition nor parts change. `started` is the time at which the running evaluation
-    began. `is_evaluating` is also true while an evaluation waits for the thread that computes it.
+    `fence` is the number of the experiment's lease, or None if another server evaluates it. `basis` identifies the data
+    of the last evaluation: the version of the definition and the position of the last part. `due` is the time of the
+    next evaluation if neither the definition nor the parts change. `started` is the time at which the running
+    evaluation began. `is_evaluating` is also true while an evaluation waits for the thread that computes it.
     """
 
     evaluation: Evaluation | None = None
@@ -73,7 +73,7 @@ class _BoardEntry:
 
 
 class Board:
-    """The last evaluation of each experiment. The board evaluates experiments again when they change.
+    """The last evaluation of each experiment. The board reevaluates experiments when they change.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Board:
     clock : callable
         Returns the time, in seconds since 1970.
     alerts : Alerts, optional
-        Receives every evaluation; by default, it posts to webhooks.
+        Receive every evaluation. By default, alerts are posted to webhooks.
 
     Notes
     -----
@@ -132,7 +132,7 @@ class Board:
     async def stop(self) -> None:
         """Stop the board.
 
-        A running evaluation is interrupted after a few seconds. Then leases are released, and all subscriptions end.
+        A running evaluation is interrupted after a few seconds. Then the leases are released and all subscriptions end.
         """
         if self._loop is None or self._worker is None or self._poller is None:
             return
@@ -145,8 +145,8 @@ class Board:
         await self._run_in_thread(self.alerts.stop)
         # Wait for a running poll of the store. Otherwise, it could take the leases again after they are released below.
         await self._run_in_thread(self._poller.shutdown)
-        # If the store fails here, nothing is lost: unsaved totals are computed again at the next start, and leases
-        # expire by themselves.
+        # If the store fails here, nothing is lost: unsaved totals are recomputed at the next start, and leases expire
+        # on their own.
         with contextlib.suppress(StoreDownError, StoreFullError):
             await self._run_in_thread(self._reader.close)
             await self._run_in_thread(self._store.release_leases, self._server)
@@ -157,7 +157,7 @@ class Board:
     def end_subscriptions(self) -> None:
         """End all subscriptions.
 
-        Live streams never end by themselves, and a server waits for all responses before it stops.
+        Live streams never end on their own, and a server waits for all responses before it stops.
         """
         self._is_open = False
         for entry in self._entries.values():
@@ -173,12 +173,12 @@ class Board:
     # -- public methods -----------------------------------------------------------------------------------------------
 
     def mark_changed(self, experiment: str) -> None:
-        """Request a new evaluation after new parts or a new definition; may be called from any thread."""
+        """Request a new evaluation because of new parts or a new definition. Safe to call from any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._mark_changed, experiment)
 
     def computing_since(self, experiment: str) -> float | None:
-        """Return the time at which the running evaluation of an experiment began; None if none is running."""
+        """Return the time at which the running evaluation of an experiment began, or None if none is running."""
         entry = self._entries.get(experiment) or _BoardEntry()
         if entry.fence is not None:
             return entry.started
@@ -186,7 +186,7 @@ class Board:
 
     def evaluation(self, experiment: str) -> Evaluation | None:
         """Return the last evaluation of an experiment, from memory or the store; None for an unknown experiment."""
-        # Unknown IDs are not added to the board. Otherwise, requests with invented IDs could fill the memory.
+        # Unknown IDs are not added to the board. Otherwise, requests with invented IDs could fill up memory.
         entry = self._entries.get(experiment) or _BoardEntry()
         if entry.evaluation is None:
             stored = self._load(experiment)
@@ -196,19 +196,19 @@ class Board:
         return entry.evaluation
 
     def evaluations(self) -> list[Evaluation]:
-        """Return the last evaluation of every experiment, in the order of their IDs."""
+        """Return the last evaluation of every experiment, sorted by ID."""
         evaluations = (self.evaluation(experiment) for experiment in sorted(self._store.definitions()))
         return [one for one in evaluations if one is not None]
 
     async def subscribe(self, experiment: str, since: float | None = None) -> AsyncIterator[Evaluation]:
-        """Yield each new evaluation until the board stops; a slow caller misses all but the newest one.
+        """Yield each new evaluation until the board stops. A slow caller skips all but the newest one.
 
         Parameters
         ----------
         experiment : str
             The ID of the experiment.
         since : float, optional
-            The time of the evaluation that the caller has; a newer one is yielded immediately.
+            The time of the evaluation that the caller already has; a newer one is yielded immediately.
         """
         entry = self._entries.get(experiment)
         if entry is None:
@@ -227,7 +227,7 @@ class Board:
     # -- the store ----------------------------------------------------------------------------------------------------
 
     async def _poll_repeatedly(self) -> None:
-        """Poll the store at intervals: renew the leases, and find changed experiments."""
+        """Poll the store at intervals, to renew the leases and find changed experiments."""
         has_failed = False
         while True:
             with contextlib.suppress(TimeoutError):
@@ -236,13 +236,13 @@ class Board:
             self._poll_event.clear()
             try:
                 await self._poll()
-            # If the store is down or full, the next round tries again. Meanwhile, the leases of this server may expire,
-            # and other servers may take them.
+            # If the store is down or full, the next round tries again. Meanwhile, this server's leases may expire and
+            # be taken by other servers.
             except (StoreDownError, StoreFullError) as error:
                 if not has_failed:
                     log.warning("the store could not be polled: %s", error)
                 has_failed = True
-            # An unknown error is logged, and the next round tries again, too.
+            # Any other error is logged, and the next round also tries again.
             except Exception:
                 log.exception("the store could not be polled")
             else:
@@ -279,8 +279,8 @@ class Board:
                 self.alerts.drop(experiment)
             elif fence is not None:
                 self._note_computing(experiment, entry, fence, status.computing_since)
-            # Load a stored evaluation only if it can be new. It is not new if this server has held the lease since the
-            # last poll, or if it is already in memory.
+            # Load a stored evaluation only if it may be new. It is not new if this server has held the lease since the
+            # last poll, or if the evaluation is already in memory.
             if (fence is not None and fence == entry.fence) or status.evaluated_at in (None, entry.loaded_at):
                 continue
             if (evaluation := self._load(experiment)) is not None:
@@ -301,8 +301,7 @@ class Board:
     def _note_basis(self, entry: _BoardEntry, evaluation: Evaluation) -> None:
         """Note in an entry which data an evaluation was computed from, and until when the evaluation is valid."""
         entry.basis = evaluation.version, evaluation.position
-        # If another release of this package has computed the evaluation, its figures may differ. Compute it again at
-        # once.
+        # If another release of this package computed the evaluation, its figures may differ. Recompute it immediately.
         is_foreign = evaluation.position is None or evaluation.release != __version__
         entry.due = -math.inf if is_foreign else math.inf if evaluation.due is None else evaluation.due
 
@@ -313,7 +312,7 @@ class Board:
         A new evaluation is needed if parts or the definition have changed, or if a deadline has passed.
         """
         status = entry.status
-        # A running evaluation may already include the change. The first poll after its end finds out.
+        # A running evaluation may already include the change. The first poll after it has finished will tell.
         if entry.is_evaluating:
             return False
         if status is not None and (entry.basis != (status.version, status.position) or now >= entry.due):
@@ -323,7 +322,7 @@ class Board:
     def _note_computing(self, experiment: str, entry: _BoardEntry, fence: int, noted: float | None) -> None:
         """Save the start time of the running evaluation in the store, so that the pages of other servers can show it.
 
-        For short evaluations, nothing is saved. `noted` is the start time that the store already has, or None.
+        Nothing is saved for short evaluations. `noted` is the start time already in the store, or None.
         """
         started = entry.started
         since = noted if started is not None and self._clock() - started < POLL_INTERVAL else started
@@ -337,8 +336,8 @@ class Board:
         if self._loop is None:
             return
         entry = self._entries.get(experiment)
-        # A new experiment has no lease yet, so poll the store now to take it. If another server holds the lease, do
-        # nothing, because that server finds the change when it polls the store.
+        # A new experiment has no lease yet, so poll the store now to acquire one. If another server holds the lease, do
+        # nothing, because that server will notice the change when it polls the store.
         if entry is None or entry.status is None:
             self._poll_event.set()
         elif entry.fence is not None:
@@ -354,11 +353,11 @@ class Board:
     async def _start_reader(self) -> None:
         """Start the reader before the first evaluation.
 
-        If that fails, the first evaluation tries to start the reader again, and the page shows any error.
+        If that fails, the first evaluation tries again. If that fails too, the page shows the error.
         """
         try:
             await self._run_in_thread(self._reader.start)
-        # If the reader cannot be started, the first evaluation tries again. If that also fails, the page shows the error.
+        # The error is only logged, because the first evaluation tries again.
         except Exception:
             log.exception("the process that reads experiments could not be started")
         self.ready = True
@@ -367,7 +366,7 @@ class Board:
         assert self._loop is not None
         while True:
             await entry.change_event.wait()
-            # Clear the event before the data is read. A change during this evaluation then triggers another evaluation.
+            # Clear the event before reading the data, so that a change during this evaluation triggers another one.
             entry.change_event.clear()
             is_changed, entry.is_changed = entry.is_changed, False
             start = self._loop.time()
@@ -387,9 +386,9 @@ class Board:
 
     @staticmethod
     def _wake_subscribers(entry: _BoardEntry) -> None:
-        """Wake all subscribers that wait for an evaluation. If they wait again, they wait for the next one."""
-        # Each subscriber keeps a reference to the event for which it waits, so it is woken even though a new event
-        # replaces the old one at once.
+        """Wake all subscribers that are waiting for an evaluation, and replace the event for the next evaluation."""
+        # Each subscriber keeps a reference to the event that it is waiting for, so it wakes up even though a new event
+        # immediately replaces the old one.
         entry.next_evaluation.set()
         entry.next_evaluation = asyncio.Event()
 
@@ -402,15 +401,15 @@ class Board:
     def _evaluate(self, experiment: str, entry: _BoardEntry, fence: int) -> Evaluation | None:
         """Evaluate an experiment, save the result and send alerts.
 
-        If the data cannot be read, the last evaluation is returned with its verdicts withheld. If another server has
-        taken the lease meanwhile, the evaluation of that server counts, and None is returned.
+        If the data cannot be read, return the last evaluation with its verdicts withheld. If another server has taken
+        the lease in the meantime, return None, because that server's evaluation counts.
         """
         entry.started = now = self._clock()
         try:
             evaluation, experiment_definition = self._reader.read(experiment, now)
-        # If the experiment cannot be evaluated, its page shows the error. Other experiments are not affected.
+        # If the experiment cannot be evaluated, its page shows the error. Other experiments are unaffected.
         except Exception as error:
-            # When the board stops, it interrupts this read. In this case, the error is no fault of the experiment.
+            # The board interrupts this read when it stops. In that case, the experiment did not cause the error.
             if not self._is_open:
                 return None
             log.exception("%s cannot be evaluated", experiment)
@@ -429,7 +428,7 @@ class Board:
         except LeaseLostError as error:
             log.warning("%s", error)
             return None
-        # If the evaluation cannot be saved or announced, it is still shown. It is computed, saved and announced again
+        # If the evaluation cannot be saved, or its alerts cannot be sent, it is still shown. The server tries again
         # in a minute.
         except Exception:
             log.exception("%s: the evaluation is shown, but could not be saved; the server will try again", experiment)
@@ -440,7 +439,7 @@ class Board:
         """Save an evaluation and its looks.
 
         A look records the verdicts as people saw them at one time. New looks are saved only if a verdict has changed or
-        a new hour has begun since the last ones.
+        a new hour has begun since the previous looks.
         """
         looks = build_looks(evaluation)
         if entry.last_looks is None:
@@ -457,7 +456,7 @@ class Board:
         entry.loaded_at, entry.last_looks = evaluation.at, looks if is_new else entry.last_looks
 
     def _compact(self, experiment: str, entry: _BoardEntry) -> None:
-        """Merge the parts of each day that can no longer be corrected. Do nothing within an hour of the last merge."""
+        """For each day, merge the parts that can no longer be corrected; run at most once an hour."""
         now = self._clock()
         if not self._is_open or entry.fence is None or now - entry.compacted_at < COMPACT_INTERVAL:
             return
@@ -469,11 +468,11 @@ class Board:
             log.exception("%s: old parts could not be merged", experiment)
 
     def _build_withheld(self, experiment: str, error: Exception) -> Evaluation | None:
-        """Return the last evaluation with all verdicts withheld because of an error; None if there is no evaluation."""
+        """Return the last evaluation, with all verdicts withheld because of an error; None if there is no evaluation."""
         try:
             last = self.evaluation(experiment)
-        # If the last evaluation cannot be read, there is nothing to show for this experiment. Other experiments are not
-        # affected.
+        # If the last evaluation cannot be read, there is nothing to show for this experiment. Other experiments are
+        # unaffected.
         except Exception:
             log.exception("%s: the last evaluation could not be read", experiment)
             return None
@@ -481,13 +480,13 @@ class Board:
             return None
         reason = f"reading the data has failed since {format_hour(int(last.at) // HOUR)}: {error}"
         verdicts = [t._replace(decision="withheld", sentence=f"No verdict: {reason}") for t in last.verdicts]
-        # Open pages load an evaluation only if it is newer than the one that they show. Increase the time by the
-        # smallest possible step, so that they show the new reason.
+        # Open pages load an evaluation only if it is newer than the one they show. Increase its time by the smallest
+        # possible step, so that they show the new reason.
         at = last.at if last.withheld == reason else math.nextafter(last.at, math.inf)
         return replace(last, at=at, withheld=reason, verdicts=verdicts)
 
     def _build_empty(self, experiment: str) -> Evaluation | None:
-        """Return an evaluation without data, for an experiment that has not been evaluated yet.
+        """Return an evaluation without data for an experiment that has not been evaluated yet.
 
         Return None for an unknown experiment.
         """

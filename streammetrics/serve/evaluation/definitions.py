@@ -59,15 +59,15 @@ class Definitions:
         return cached if cached and cached[0] == version else (version, Experiment.from_dict(json.loads(text)))
 
     def get(self, experiment: str) -> Experiment | None:
-        """Return an experiment; None if there is none with this ID."""
+        """Return the experiment with an ID, or None if there is none."""
         entry = self.load_all().get(experiment)
         return None if entry is None else entry[1]
 
     def get_for_parts(self, experiment: str) -> Experiment | None:
-        """Return an experiment with the metrics that its parts must have; None if there is none with this ID.
+        """Return an experiment with only the metrics that its parts must contain; None if the ID is unknown.
 
-        For a day after the definition has changed, parts may lack the metrics that the change has added. The processes
-        that post parts can thus be redeployed one after another. Only a new primary metric is needed immediately.
+        For a day after a change of the definition, parts may lack the metrics that the change added, so that the
+        processes that post parts can be redeployed one by one. Only a new primary metric is required immediately.
         """
         version, definition = self.load_all().get(experiment, (0, None))
         if definition is None or version == 1:
@@ -82,7 +82,7 @@ class Definitions:
     def define(self, experiment: Experiment, by: str) -> tuple[int, list[str]]:
         """Save a definition as a new version, unless it equals the current one.
 
-        Return the number of the version, and the changes as sentences.
+        Return the version number, and the changes as sentences.
         """
         if not NAME.fullmatch(experiment.id):
             raise InvalidInputError(
@@ -103,9 +103,9 @@ class Definitions:
         return version, sentences
 
     def _check_merged_days(self, experiment: str, time_zone: str) -> None:
-        """Raise InvalidInputError if parts are already merged into days, which prevents a change of the time zone.
+        """Raise InvalidInputError if the time zone cannot change because parts are already merged into days.
 
-        A merged day cannot be split at the midnight of another time zone.
+        A merged day cannot be split at midnight in another time zone.
         """
         if self.store.outline(experiment).day_digests:
             raise InvalidInputError(
@@ -114,16 +114,16 @@ class Definitions:
             )
 
     def load_folder(self, folder: str, mtimes: dict[Path, int]) -> tuple[list[str], list[str]]:
-        """Save the new and changed definitions in a folder of ID.toml files.
+        """Save the new and changed definitions from a folder of ID.toml files.
 
-        Return the IDs of changed experiments, and the error messages for files that are not valid.
+        Return the IDs of the changed experiments, and the error messages for invalid files.
 
         Parameters
         ----------
         folder : str
             The path of the folder.
         mtimes : dict
-            The modification time of each file at the last call; this call updates these times.
+            The modification time of each file at the previous call; updated by this call.
         """
         changed_ids, errors = [], []
         for path in sorted(Path(folder).glob("*.toml")):
@@ -139,19 +139,18 @@ class Definitions:
                 experiment = Experiment.from_toml(path.read_text("utf-8"), id=path.stem)
                 self.define(experiment, f"file {path.name}")
                 changed_ids.append(experiment.id)
-            # The file is invalid or cannot be read. The caller logs the message, and the other files are still loaded.
+            # The file is invalid or unreadable. The caller logs the message, and the other files are still loaded.
             except (InvalidInputError, OSError, UnicodeDecodeError) as error:
                 errors.append(f"{path}: {error}")
             except StreamMetricsError:
-                # The store is unavailable. Forget the modification time of this file, so that the next call loads the
-                # file again.
+                # The store is unavailable. Forget the modification time of this file, so that the next call reloads it.
                 del mtimes[path]
                 raise
         return changed_ids, errors
 
 
 def _keep_metrics(definition: Experiment, before: Experiment) -> Experiment:
-    """Return a definition without the metrics that the definition `before` did not have; keep the primary metric."""
+    """Return a definition without the metrics that `before` lacks, but with its primary metric."""
     known = {*before.metrics, before.counts, definition.primary}
     kept = {name for name in definition.metrics if name in known}
     return replace(

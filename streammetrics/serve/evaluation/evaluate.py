@@ -45,7 +45,7 @@ COVERED_SHARE = 0.9
 
 
 class Coverage(NamedTuple):
-    """The number of complete days of data, and a text about missing parts, which messages append to a sentence."""
+    """The number of complete days of data, and a phrase about missing parts for the end of a sentence."""
 
     days: float
     gaps: str
@@ -54,9 +54,9 @@ class Coverage(NamedTuple):
 def compute_coverage(experiment: Experiment, index: PartIndex, first: int, end: int) -> Coverage:
     """Return the number of complete days from the hour `first` up to, but not including, the hour `end`.
 
-    A day begins at the time of day of the hour `first`. In a complete day, at least 90 % of the hours have a part from
-    each source that the definition names. Without named sources, any part is enough. If the last day is not over, it
-    counts as a fraction of a day, according to its number of hours.
+    Each day begins at the same time of day as the hour `first`. In a complete day, at least 90 % of the hours have a
+    part from each source that the definition names; if it names none, any part is enough. A last day that is not over
+    counts as a fraction of a day.
     """
     ends = {name: experiment.closed.get(name, end) for name in experiment.sources}
     missing = index.find_missing(ends, first, end)
@@ -68,8 +68,8 @@ def compute_coverage(experiment: Experiment, index: PartIndex, first: int, end: 
         if hours and sum(hour not in missing for hour in hours) >= COVERED_SHARE * len(hours):
             days += len(hours) / (next_day - begin)
         begin = next_day
-    # If less than a tenth of a day is missing, say nothing. Often, only the last hours lack parts, which a source is
-    # about to post.
+    # Do not mention gaps of less than a tenth of a day. Often, only the parts of the last hours are missing, and a
+    # source is about to post them.
     if count_days(first, end, experiment.timezone) - days < 1.0 - COVERED_SHARE:
         return Coverage(days, "")
     if not ends:
@@ -100,19 +100,19 @@ class EvaluationInput:
     final_arms : ArmSamples
         The samples of each arm, over the rows of final hours.
     ratio : SampleRatio or None
-        The sample ratio check of all rows.
+        The sample ratio check over all rows.
     users : dict
-        The number of users in final hours, by arm; empty without a metric that counts users.
+        The number of users in final hours, by arm; empty if no metric counts users.
     counted_to : int
         The hour after the last final hour, in hours since 1970.
     has_ended : bool
-        Whether the experiment has ended, and all rows are final.
+        Whether the experiment has ended and all rows are final.
     first_hour : int
         The hour from which the duration is counted.
     coverage : Coverage
         The complete days from `first_hour` to `counted_to`.
     tuned_users : float or None
-        The number of users, in all arms together, for which the always-valid intervals are tuned.
+        The total number of users, over all arms, for which the always-valid intervals are tuned.
     """
 
     experiment: Experiment
@@ -133,7 +133,7 @@ class EvaluationInput:
         return max(0.0, count_days(self.first_hour, self.counted_to, self.experiment.timezone))
 
     def find_withhold_reason(self, history: DefinitionHistory) -> str:
-        """Return the reason why all verdicts must be withheld; an empty string if there is none.
+        """Return the reason for withholding all verdicts, or an empty string if there is none.
 
         `history` contains the changes to the definition.
         """
