@@ -468,7 +468,7 @@ class Board:
             log.exception("%s: old parts could not be merged", experiment)
 
     def _build_withheld(self, experiment: str, error: Exception) -> Evaluation | None:
-        """Return the last evaluation, with all verdicts withheld because of an error; None if there is no evaluation."""
+        """Return the last evaluation, with all verdicts withheld because of an error, or None if there is none."""
         try:
             last = self.evaluation(experiment)
         # If the last evaluation cannot be read, there is nothing to show for this experiment. Other experiments are

@@ -170,9 +170,9 @@ class EvaluationInput:
         return ""
 
     def compute_progress(self, treatment: str) -> Progress | None:
-        """Return how many users a treatment and the control have together, and how many are planned.
+        """Return the combined number of users in a treatment and the control, and how many are planned.
 
-        Return None if one of these numbers is not known.
+        Return None if one of these numbers is unknown.
         """
         experiment = self.experiment
         arms = treatment, experiment.control
@@ -203,12 +203,12 @@ MAX_MISSING_HOURS = 24
 
 
 def evaluate_sources(experiment: Experiment, index: PartIndex, now: float) -> list[SourceStatus]:
-    """Return the status of every source that the definition names or that has posted, in the order of their names.
+    """Return the status of every source that the definition names or that has posted, sorted by name.
 
-    A source must post a part for every hour. The part may arrive after the end of the hour, but not later than the
-    delay of the source allows. Otherwise, the source is "late", and three hours later, "silent".
+    A source must post a part for every hour. The part may arrive after the end of the hour, within the delay allowed
+    for the source. Otherwise, the source is "late", and three hours later, "silent".
     """
-    # Sources outside the definition are listed, too, but only the sources in the definition are expected to post.
+    # Sources that the definition does not name are also listed, but they are not expected to post.
     names = sorted({*experiment.sources, *index.sources})
     return [_evaluate_source(experiment, name, index.sources.get(name, SourceIndex()), now) for name in names]
 
@@ -217,7 +217,7 @@ def _evaluate_source(experiment: Experiment, name: str, index: SourceIndex, now:
     delay = experiment.sources.get(name, DEFAULT_DELAY)
     span = index.hours.span
     first, is_listed = experiment.start, name in experiment.sources
-    # Parts of all hours before the hour `due` should have arrived by now.
+    # The parts for all hours before the hour `due` should have arrived by now.
     due = math.floor(now / HOUR - delay) if is_listed else first
     due = min([due, *(end for end in (experiment.end, experiment.closed.get(name)) if end is not None)])
     awaited = first if span is None else max(span[1] + 1, first)
@@ -247,8 +247,8 @@ def _name_state(is_listed: bool, is_closed: bool, behind: float) -> str:
 def compute_drift(experiment: Experiment, arms: Any) -> list[ScoreDrift]:
     """Return how much the scores in each treatment differ from the scores in the control.
 
-    The measure is the population stability index. If several metrics use the same scores, the result has one entry for
-    them, with the name of the first metric.
+    The measure is the population stability index. If several metrics use the same scores, the result contains a single
+    entry for them, under the name of the first metric.
     """
     keys = {str(key): key for key in arms}
     if experiment.control not in keys:
@@ -308,21 +308,22 @@ def evaluate(
     history : DefinitionHistory
         The changes to the definition.
     series : WindowSeries, optional
-        A cache of windows, which the next evaluation can use again.
+        A cache of windows, which the next evaluation can reuse.
 
     Returns
     -------
     Evaluation
-        The evaluation. If a figure is missing, it contains the reason. Invalid posted data does not raise an error.
+        The evaluation. If a figure is missing, the evaluation contains the reason. Invalid posted data does not raise
+        an error.
 
     Notes
     -----
     Verdicts use always-valid intervals, which keep their coverage however often people look. The intervals are tuned
-    for the planned users of the two arms, with an error rate of 5 % over all treatments. If the definition has
-    `mature_after`, an hour is final only `mature_after` hours after its end, when its outcomes are complete. Verdicts,
-    table and slices cover final hours; arms, sample ratio and drift cover all rows. The duration counts up to the last
-    final hour. If the definition has phases, all figures cover only the last phase, and the duration begins when the
-    planned shares last changed.
+    for the planned users of the two arms, with an error rate of 5 % over all treatments. If the definition sets
+    `mature_after`, an hour is final only `mature_after` hours after its end, when its outcomes are complete. The
+    verdicts, the table and the slices cover final hours; the arms, the sample ratio and the drift cover all rows. The
+    duration runs to the end of the last final hour. If the definition has phases, all figures cover only the last
+    phase, and the duration begins when the planned shares last changed.
     """
     series = WindowSeries() if series is None else series
     span = index.span or _find_span(hours, days, experiment.timezone)
@@ -373,7 +374,7 @@ def _evaluate_total(
     arms = collect_arm_samples(arm_slices, experiment)
     if not any(_count_rows(some) for some in arms.values()):
         return _withhold_all(evaluation, experiment, "no rows have been counted yet")
-    # Verdicts use only hours whose outcomes are complete. If the outcomes of all hours are complete, use the total.
+    # Verdicts use only hours with complete outcomes. If the outcomes of all hours are complete, use the total.
     final_before = min(evaluation.hours[1] + 1, math.floor(evaluation.at / HOUR - experiment.mature_after))
     all_final = final_before > evaluation.hours[1] or not experiment.mature_after
     final_slices = total if all_final else series.merge_final(hours, days, final_before, experiment.timezone)
@@ -382,8 +383,8 @@ def _evaluate_total(
     counted_to = evaluation.hours[1] + 1 if all_final else final_before
     notes = _describe_unexpected_arms(experiment, arms)
     users, ratio = _count_users(experiment, arm_slices, notes)
-    # A new phase begins when the planned shares change. Until the new phase has rows, the counted users were split by
-    # the old shares. Compared with the new shares, they would look like a sample ratio mismatch.
+    # A new phase begins when the planned shares change. As long as the new phase has no rows, the counted users were
+    # split by the old shares, and would look like a sample ratio mismatch if compared with the new shares.
     missing_phase = _explain_missing_phase(experiment, total, history.phases_at)
     ratio = None if missing_phase else ratio
     final_users = (
@@ -394,8 +395,7 @@ def _evaluate_total(
     has_ended = _has_ended(experiment, evaluation.at, users)
     final_ended = _has_ended(experiment, evaluation.at - experiment.mature_after * HOUR, final_users)
     samples = {} if final_slices is None else arms if all_final else collect_arm_samples(final_slices, experiment)
-    # If there are phases, the samples cover only the last phase, so the duration is counted from the start of this
-    # phase.
+    # If there are phases, the samples cover only the last one, so the duration is counted from its start.
     phase_starts = [math.floor(at / HOUR) for at in history.phases_at] if experiment.phase is not None else []
     first_hour = max([experiment.start, *phase_starts])
     coverage = compute_coverage(experiment, index, first_hour, counted_to)
@@ -441,7 +441,7 @@ def _evaluate_total(
 
 
 def _has_ended(experiment: Experiment, now: float, users: dict[str, float]) -> bool:
-    """Return whether the planned end or the planned number of users is reached."""
+    """Return whether the planned end or the planned number of users has been reached."""
     ended = experiment.end is not None and now >= experiment.end * HOUR
     return ended or (experiment.users is not None and math.fsum(users.values()) >= experiment.users)
 
@@ -456,9 +456,9 @@ def _explain_missing_phase(experiment: Experiment, total: Any, phases_at: Sequen
 def _find_span(
     hours: Mapping[int, ExperimentWindow], days: Mapping[int, ExperimentWindow], time_zone: str
 ) -> tuple[int, int] | None:
-    """Return the first and the last hour of the windows; None without windows.
+    """Return the first and the last hour of the windows, or None if there are no windows.
 
-    The caller uses this range if the part index is empty, and therefore has no time range.
+    The caller uses this range if the part index is empty and therefore has no time range.
     """
     if not hours and not days:
         return None
@@ -485,7 +485,7 @@ def _describe_unexpected_arms(experiment: Experiment, arms: ArmSamples) -> list[
 def _count_users(experiment: Experiment, arms: Any, notes: list[str]) -> tuple[dict[str, float], SampleRatio | None]:
     """Return the number of users by arm, and a check of whether the arms have the planned shares of users.
 
-    If users cannot be counted, the error becomes a note on the page, and the result is empty.
+    If users cannot be counted, the error is added to `notes`, and the result is empty.
     """
     if not experiment.counts:
         return {}, None
@@ -527,7 +527,7 @@ def _build_arm_rows(experiment: Experiment, of_arms: Any, arms: ArmSamples, user
 def _collect_slices(experiment: Experiment, final: Any, notes: list[str]) -> dict[str, ArmSamples]:
     """Return, for each slice column, the samples of each arm.
 
-    `final` contains the metrics of the final hours. A column that cannot be read becomes one of the `notes` on the page.
+    `final` contains the metrics of the final hours. If a column cannot be read, the error is added to `notes`.
     """
     samples: dict[str, ArmSamples] = {}
     for column in experiment.slices:
@@ -552,18 +552,19 @@ def _build_slice_rows(slices: Mapping[str, ArmSamples], comparisons: Sequence[Tr
 
 
 def thin_looks(looks: Sequence[ShownLook]) -> list[ShownLook]:
-    """Return at most MAX_LOOKS looks at each treatment, evenly spaced. The last look is always one of them."""
+    """Return at most MAX_LOOKS evenly spaced looks at each treatment, always including the last one."""
     by_treatment: dict[str, list[ShownLook]] = {}
     for look in looks:
         by_treatment.setdefault(look.treatment, []).append(look)
-    # Step backwards from the last look, so that the last look is always included.
+    # Step backwards from the last look, so that it is always included.
     return [look for some in by_treatment.values() for look in some[:: -max(1, math.ceil(len(some) / MAX_LOOKS))][::-1]]
 
 
 def build_looks(evaluation: Evaluation) -> list[ShownLook]:
     """Return the looks to save in the log, one for each treatment.
 
-    A look contains the decision, the difference in the primary metric, the number of users, and their shares by arm.
+    A look contains the decision, the difference in the primary metric, the number of users, and each arm's share of
+    users.
     """
     rows = {row.treatment: row for row in evaluation.table if row.role == "primary"}
     shares = {arm.arm: arm.share for arm in evaluation.arms if arm.share is not None} or None

@@ -1,6 +1,6 @@
 """The evaluation of an experiment as plain data, for pages, alerts, Prometheus and the store.
 
-An evaluation can be written to JSON and read back unchanged. Numbers that are not known are None.
+An evaluation can be written to JSON and read back unchanged. Unknown numbers are None.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ MAX_WIDTH = 2.0
 
 
 def is_too_wide(low: float | None, high: float | None) -> bool:
-    """Return whether the interval of a relative difference is too wide to say anything.
+    """Return whether the interval of a relative difference is too wide to be informative.
 
-    In the first hours of an experiment, an always-valid interval can reach from -100 % to +1e28 %.
+    In the first hours of an experiment, an always-valid interval can range from -100 % to +1e28 %.
     """
     return low is not None and high is not None and high - low > MAX_WIDTH
 
@@ -57,8 +57,8 @@ class TreatmentVerdict(NamedTuple):
 class PowerEstimate(NamedTuple):
     """How many users an experiment needs to detect a difference in the primary metric with a power of 80 %.
 
-    To detect the difference `relative` (0.01 is 1 %), treatment and control need `users` users together, which takes
-    `more_days` more days. `at_end` is the smallest relative difference that the planned number of users can detect.
+    Detecting the relative difference `relative` (0.01 means 1 %) takes `users` users in treatment and control together,
+    and `more_days` more days. `at_end` is the smallest relative difference that the planned number of users can detect.
     """
 
     treatment: str
@@ -77,7 +77,7 @@ class MetricRow(NamedTuple):
         The names of the arm and the metric.
     role : str
         "primary", "guardrail", "secondary" or "model". A "model" metric, such as AUC, describes the model on the
-        traffic of each arm. The difference in such a metric is not an effect of the treatment.
+        traffic of each arm. A difference in such a metric is not a treatment effect.
     better : str
         Which values are better: "high", "low" or "one" (closer to 1).
     margin : float or None
@@ -87,7 +87,7 @@ class MetricRow(NamedTuple):
     change, low, high : float or None
         The relative difference with its always-valid interval.
     once_low, once_high : float or None
-        The interval for a single look, which is valid only if the experiment is looked at only once.
+        The interval for a single look. It is valid only if people look at the experiment just once.
     bound : float or None
         The largest error of `change` that is due to approximations in the state, such as histograms. Sampling error is
         not included.
@@ -99,9 +99,10 @@ class MetricRow(NamedTuple):
     slice : dict
         The column and key of the slice; empty for all rows.
     share : float or None
-        The share of all rows that are in the slice.
+        The slice's share of all rows.
     tag : str
-        The tag of the metric, by which pages choose between percentages and plain numbers; if empty, the name is used.
+        The tag of the metric. From it, or from the name if it is empty, pages choose between percentages and plain
+        numbers.
     """
 
     treatment: str
@@ -158,8 +159,8 @@ class ArmRow(NamedTuple):
 class ShownLook(NamedTuple):
     """An earlier look at a treatment, as people saw it.
 
-    It contains the decision, the difference in the primary metric with its interval, and the users with their shares by
-    arm.
+    It contains the decision, the difference in the primary metric with its interval, the number of users, and each
+    arm's share of users.
     """
 
     at: float
@@ -194,12 +195,12 @@ class WindowPoint(NamedTuple):
 class SourceStatus(NamedTuple):
     """The status of a source.
 
-    Its state is "fresh", "late" or "silent" if the definition expects it to post, "closed" if it is not expected to
-    post any more, and "unlisted" if the definition does not name it.
+    Its state is "fresh", "late" or "silent" if it is expected to post, "closed" if it is no longer expected to post,
+    and "unlisted" if the definition does not name it.
 
     `counted_to` is the last hour for which the source posted a part. `behind` is the number of seconds by which its
-    next part is overdue. `late` is the number of parts that came late. `missing` lists the latest hours without a part,
-    at most 24, as strings.
+    next part is overdue. `late` is the number of parts that arrived late. `missing` lists, as strings, up to 24 of the
+    latest hours without a part.
     """
 
     source: str
@@ -252,23 +253,24 @@ class Evaluation:
     hours : (int, int) or None
         The first and the last hour with a part.
     day : float
-        The number of days since the start, with a fraction.
+        The fractional number of days since the start.
     timezone : str
-        The IANA name of the time zone of days.
+        The IANA name of the time zone that defines days.
     withheld : str
-        The reason why all verdicts are withheld; empty if they are not.
+        The reason for withholding all verdicts; empty if they are not withheld.
     verdicts, table, slices, arms, series, days, sources, drift
         Lists of objects of the classes above. `table` contains the metrics over all rows, and `slices` those in each
         slice. `series` contains the values by hour, and `days` those by day.
     users, planned, per_day : float or None
         The current number of users, the planned number, and the average number of new users per day.
     final_to : int or None
-        The last final hour. Verdicts, table and slices cover the rows up to this hour; arms and sources cover all rows.
+        The last final hour. `verdicts`, `table` and `slices` cover the rows up to this hour; `arms` and `sources`
+        cover all rows.
     changes, late_changes, notes : list of str
         `changes` lists the changes to the definition since the start. `late_changes` lists those that could bias the
-        verdict, because they were made after the first data. `notes` lists other remarks.
+        verdict because they were made after the first data arrived. `notes` lists other remarks.
     warnings : dict of str to list
-        The warnings about the comparison of each treatment with the control, such as Simpson's paradox, as sentences.
+        For each treatment, warnings about its comparison with the control, such as Simpson's paradox, as sentences.
     power, looks : list
         Lists of objects of the classes above. `looks` contains a selection of the earlier looks.
     dropped : dict
@@ -276,7 +278,7 @@ class Evaluation:
     position : (int, int) or None
         The number of the last part that was read, and the epoch, which increases when older parts change.
     due : float or None
-        The time, in seconds since 1970, at which the evaluation must be computed again even without new parts.
+        The time, in seconds since 1970, at which the evaluation must be recomputed even without new parts.
     release : str
         The release of this package that computed the evaluation.
     """
@@ -318,7 +320,7 @@ class Evaluation:
     release: str = __version__
 
     def advance(self, now: float) -> Self:
-        """Return the evaluation as it is at a later time `now`, with longer delays for the sources that are behind.
+        """Return the evaluation as of the later time `now`, with longer delays for sources that are behind.
 
         Without new data, nothing else in an evaluation changes before the time `due`.
         """
@@ -327,7 +329,7 @@ class Evaluation:
 
     def to_json(self) -> str:
         """Return the evaluation as JSON."""
-        # Convert named tuples to dicts, because JSON would write them as arrays without the names of their fields.
+        # Convert named tuples to dicts. Otherwise, they would become JSON arrays, without field names.
         lists = {name: [row._asdict() for row in getattr(self, name)] for name in ROW_CLASSES}
         ratio = None if self.ratio is None else self.ratio._asdict()
         return json.dumps(vars(self) | lists | {"ratio": ratio}, allow_nan=False, separators=(",", ":"))

@@ -22,21 +22,24 @@ FIRST_HOUR, LAST_HOUR = 0, 2_500_000
 
 
 def check_amount(key: str, value: Any) -> float:
-    """Return a finite number of 0 or more as a float; for other values, raise InvalidInputError that names `key`."""
+    """Return a finite, nonnegative number as a float; for other values, raise an InvalidInputError that names `key`."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0.0 <= value <= sys.float_info.max:
         raise InvalidInputError(f"{key}: expected a number of 0 or more, found {value!r}")
     return float(value)
 
 
 def check_named_amounts(key: str, value: Any) -> dict[str, float]:
-    """Return a dict of names to finite numbers of 0 or more; otherwise raise InvalidInputError that names `key`."""
+    """Check a mapping of names to finite, nonnegative numbers and return it as a dict of floats.
+
+    For other values, raise an InvalidInputError that names `key`.
+    """
     if not isinstance(value, Mapping) or not all(isinstance(name, str) and name for name in value):
         raise InvalidInputError(f"{key}: expected names with numbers, such as {{a = 0.5, b = 0.5}}, found {value!r}")
     return {name: check_amount(f"{key}.{name}", v) for name, v in value.items()}
 
 
 def check_names(key: str, value: Any) -> tuple[str, ...]:
-    """Return a list of distinct strings as a tuple; for other values, raise InvalidInputError that names `key`."""
+    """Return a list of distinct strings as a tuple; for other values, raise an InvalidInputError that names `key`."""
     if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) and v for v in value):
         raise InvalidInputError(f'{key}: expected a list of strings, such as ["a", "b"], found {value!r}')
     if len(set(value)) != len(value):
@@ -48,7 +51,7 @@ def convert_hour(key: str, value: Any, time_zone: str = "UTC") -> int:
     """Return a time as a number of hours since 1970.
 
     The time may be a number of hours since 1970, a string such as 2026-06-01T09 (UTC), a TOML time (UTC if it has no
-    offset), or a TOML date, which stands for the first hour of this day in the time zone.
+    offset), or a TOML date, which stands for the first hour of that day in the time zone.
     """
     if isinstance(value, datetime.datetime):
         time = value if value.tzinfo else value.replace(tzinfo=datetime.UTC)
@@ -87,35 +90,35 @@ class Experiment:
     id : str
         The ID, which is part of URLs.
     arms : dict of str to float
-        The planned share of users for each arm, in any unit; the shares are scaled to a sum of 1.
+        The planned share of users for each arm, in any unit; the shares are scaled to sum to 1.
     control : str
         The arm with which all other arms (the treatments) are compared.
     primary : str
         The metric that decides the verdict.
     start : int or str
         The first hour: hours since 1970, or a string such as 2026-06-01T09, in UTC. In TOML files, a date without a
-        time is the first hour of this day in `timezone`.
+        time stands for the first hour of that day in `timezone`.
     title : str
-        The title on pages; by default the ID.
+        The title on pages; by default, the ID.
     description, hypothesis, owner : str
         What is tested, what is expected, and who is responsible.
     tags : sequence of str
-        Tags such as the team or the product, by which people search, and to which readers can be limited.
+        Tags, such as the team or the product. People can search by tag, and readers can be limited to certain tags.
     archived : bool
-        Whether the list of experiments leaves the experiment out.
+        Whether the experiment is hidden from the list of experiments.
     arm : str
-        The slice column of the arms.
+        The slice column that contains the arm.
     unit : str
-        The unit of randomisation, such as "user", in words.
+        The unit of randomization, in words, such as "user".
     guardrails : dict of str to float
-        Metrics that must not become worse by more than a relative margin: 0.02 is 2 % of the control.
+        Metrics that must not become worse by more than a relative margin; 0.02 means 2 % of the control's value.
     secondary : sequence of str
-        Metrics that are shown, but do not affect the verdict.
+        Metrics that are shown but do not affect the verdict.
     model : sequence of str
-        Metrics such as AUC that describe the model on the traffic of each arm; their differences are not effects of a
-        treatment.
+        Metrics, such as AUC, that describe the model on the traffic of each arm; differences in them are not treatment
+        effects.
     better : dict of str to {"high", "low"}
-        Which values are better, for metrics that do not define it.
+        Which values are better, for metrics that do not define this themselves.
     slices : sequence of str
         Slice columns; their values must be known before treatment.
     sources : dict of str to float
@@ -131,28 +134,28 @@ class Experiment:
     counts : str
         The name of a metric that counts users, such as `PerUnit` or `DistinctSample`. There is no verdict without it.
     phase : str, optional
-        The slice column with the number of the phase in which a user was first exposed. A new phase begins with each
-        change of the planned shares, and only the last phase counts for verdicts.
+        The slice column with the number of the phase in which a user was first exposed. A new phase begins whenever the
+        planned shares change, and verdicts use only the last phase.
     timezone : str
-        The IANA name of the time zone of days, such as "Europe/Berlin". A day may then have 23 or 25 hours. Hours are
-        always UTC hours.
+        The IANA name of the time zone that defines days, such as "Europe/Berlin". A day may then have 23 or 25 hours.
+        Hours are always UTC hours.
     min_days : float
-        The complete days of data before the first verdict. A day begins at the time of day at which the experiment has
-        started. It is complete if at least 90 % of its hours have a part from each of `sources`, or from any source if
-        `sources` is empty.
+        The number of complete days of data required before the first verdict. Each day begins at the time of day at
+        which the experiment started. It is complete if at least 90 % of its hours have a part from each of `sources`,
+        or from any source if `sources` is empty.
     mature_after : float
         The number of hours after the end of an hour until its outcomes, such as late conversions, are complete.
-        Verdicts use only hours whose outcomes are complete.
+        Verdicts use only hours with complete outcomes.
     correct_within_days, retention_days : float
         The number of days for which a part can be corrected before it is merged into its day, and the number of days
-        after the end for which all data is kept; None means for ever.
+        after the end for which all data is kept; None means forever.
     public : bool
-        Whether anybody may read the experiment.
+        Whether anyone may read the experiment.
     webhooks : sequence of str
         The URLs to which alerts are posted.
     accepted_changes : dict of str to str
-        Versions of this definition whose changes to the primary metric, the planned users or the guardrails came after
-        the first data, each with the reason why they are acceptable.
+        Versions of this definition that changed the primary metric, the planned users or the guardrails after the first
+        data had arrived, each with the reason why these changes are acceptable.
 
     Examples
     --------
@@ -205,7 +208,7 @@ class Experiment:
         self._check_rest()
 
     def _convert_fields(self) -> dict[str, Any]:
-        """Check and convert all fields that are not strings; return them by name."""
+        """Check and convert all fields that are not strings, and return them by name."""
         to_time_zone(self.timezone)
         lists = {n: check_names(n, getattr(self, n)) for n in ("tags", "secondary", "model", "slices", "webhooks")}
         amounts = {n: check_named_amounts(n, getattr(self, n)) for n in ("arms", "guardrails", "sources")}
@@ -320,7 +323,7 @@ class Experiment:
         text : str
             TOML whose keys are the parameters of this class.
         id : str
-            The ID to use if the text contains none; usually the name of the file.
+            The ID to use if the text contains none; usually the name of the file, without `.toml`.
 
         Raises
         ------
@@ -365,9 +368,10 @@ class Experiment:
         return [arm for arm in self.arms if arm != self.control]
 
     def check_hour(self, hour: int, now: float) -> None:
-        """Raise InvalidInputError if an hour is before the start of the experiment, or after the current hour.
+        """Raise InvalidInputError if an hour is before the start of the experiment or in the future.
 
-        `now` is the current time in seconds since 1970. The clock of the sender may be one hour ahead.
+        `now` is the current time in seconds since 1970. To allow for a fast clock at the sender, the hour may be one
+        later than the current hour.
         """
         current = int(now // HOUR)
         if hour > current + MAX_CLOCK_LEAD:
@@ -383,7 +387,7 @@ class Experiment:
 
     @property
     def metrics(self) -> dict[str, str]:
-        """The role of every compared metric by name, such as "primary"."""
+        """The role, such as "primary", of each compared metric, keyed by metric name."""
         roles = {self.primary: "primary"} | dict.fromkeys(self.guardrails, "guardrail")
         return roles | dict.fromkeys(self.secondary, "secondary") | dict.fromkeys(self.model, "model")
 

@@ -37,7 +37,7 @@ class ExperimentSource(Protocol):
     """The interface of objects that evaluate experiments, in this process or in another one."""
 
     def start(self) -> None:
-        """Get ready before the first call of `read`, for example by starting a process."""
+        """Get ready for the first call to `read`, for example by starting a process."""
 
     def read(self, experiment: str, now: float) -> ExperimentReading:
         """Return the evaluation and the definition of an experiment."""
@@ -46,13 +46,13 @@ class ExperimentSource(Protocol):
         """For each day, merge the parts that can no longer be corrected; after the retention time, delete all data."""
 
     def total(self, experiment: str) -> bytes | None:
-        """Return the total of an experiment (all its parts merged) as bytes; None if it has no parts."""
+        """Return the total of an experiment (all its parts merged) as bytes, or None if it has no parts."""
 
     def end_after(self, seconds: float) -> None:
         """Stop after the given number of seconds, even during a call, because the server is stopping."""
 
     def close(self) -> None:
-        """Save the totals, which are expensive to compute again."""
+        """Save the totals, which are expensive to recompute."""
 
 
 @dataclass
@@ -60,8 +60,7 @@ class _ReaderCache:
     """The data of one experiment that has already been read from the store.
 
     `position` is a pair: the number of the last part that was read, and the epoch, which increases when older parts
-    change.
-    `last_look` is the number of the last look that was read.
+    change. `last_look` is the number of the last look that was read.
     """
 
     series: WindowSeries = field(default_factory=WindowSeries)
@@ -128,12 +127,12 @@ class ExperimentReader:
         if evaluation.state == "ended" or time.monotonic() >= cache.next_save:
             self._save_series(experiment, cache)
         if evaluation.state == "ended":
-            # Ended experiments are read rarely, and their number grows, so their data is not kept in memory.
+            # Ended experiments are rarely read and keep growing in number, so their data is not kept in memory.
             del self._caches[experiment]
         return ExperimentReading(evaluation, experiment_definition)
 
     def _find_cache(self, experiment: str) -> _ReaderCache:
-        """Return the cache of an experiment. A new cache begins with the chart points that are saved in the store."""
+        """Return the cache of an experiment. A new cache starts with the chart points saved in the store."""
         if experiment not in self._caches:
             saved = self.store.series(experiment)
             series = WindowSeries() if saved is None else WindowSeries.from_saved(*saved)
@@ -141,7 +140,7 @@ class ExperimentReader:
         return self._caches[experiment]
 
     def _save_series(self, experiment: str, cache: _ReaderCache) -> None:
-        """Save the chart points, so that a restart need not read all parts again. Errors of the store are ignored."""
+        """Save the chart points, so that a restart need not read all parts again. Store errors are ignored."""
         if not cache.series.is_saved:
             began = time.monotonic()
             with suppress(StoreFullError, StoreDownError):
@@ -151,9 +150,9 @@ class ExperimentReader:
             cache.next_save = now + max(SAVE_INTERVAL, SAVE_RATIO * (now - began))
 
     def _update_cache(self, experiment: str, cache: _ReaderCache) -> None:
-        """Add to the cache the parts and looks that were stored since the last call."""
+        """Add the parts and looks that were stored since the last call to the cache."""
         position, entries = self.store.load_ledger_since(experiment, cache.position[0])
-        # The second number of a position (the epoch) changes when older parts change. In this case, read all parts
+        # The second number of a position (the epoch) changes when older parts change. In that case, read all parts
         # again.
         if position[1] != cache.position[1]:
             cache.index, (position, entries) = PartIndex(), self.store.load_ledger_since(experiment, 0)
@@ -177,7 +176,7 @@ class ExperimentReader:
             self.store.forget(experiment, int(now // HOUR) + 2 * DAY)
 
     def total(self, experiment: str) -> bytes | None:
-        """Return the total of an experiment (all its parts merged) as bytes; None if it has no parts."""
+        """Return the total of an experiment (all its parts merged) as bytes, or None if it has no parts."""
         metrics = self.totals.total(experiment)
         return None if metrics is None else bytes(metrics.to_bytes())
 

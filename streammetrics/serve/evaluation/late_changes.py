@@ -16,9 +16,9 @@ DECIDING_FIELDS = ("primary", "users", "guardrails")
 
 
 class LateChange(NamedTuple):
-    """A change to the primary metric, the planned users or the guardrails after the first data.
+    """A change to the primary metric, the planned users or the guardrails after the first data had arrived.
 
-    This includes a change of the direction (higher or lower) that is better for the primary metric or a guardrail.
+    This includes a change of the better direction (higher or lower) of the primary metric or a guardrail.
 
     Parameters
     ----------
@@ -27,11 +27,11 @@ class LateChange(NamedTuple):
     sentence : str
         The change, its time and its author.
     needs_new_users : bool
-        Whether the change could favour a result that was already visible. This is so if the primary metric was
+        Whether the change could favour a result that was already visible. This is the case if the primary metric was
         replaced, a guardrail was loosened or removed, or the better direction of one of them was reversed. After such a
-        change, only users who were exposed later may decide the verdict.
+        change, the verdict may depend only on users who were exposed later.
     reason : str
-        The reason with which an owner has accepted the change; empty if nobody has.
+        The reason that an owner gave for accepting the change; empty if nobody has accepted it.
     """
 
     version: int
@@ -46,7 +46,7 @@ class LateChange(NamedTuple):
 
 
 class DefinitionHistory(NamedTuple):
-    """The changes to a definition that matter for its evaluation.
+    """The changes to a definition that affect the evaluation.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class DefinitionHistory(NamedTuple):
     phases_at : list of float
         The times at which new phases begin, because the planned shares or the rules for the verdict have changed.
     late : list of LateChange
-        The changes after the first data that could bias the verdict.
+        The changes, made after the first data had arrived, that could bias the verdict.
     tuned_users : float or None
         The planned number of users as it was first set. The always-valid intervals stay tuned for this number.
     """
@@ -76,7 +76,7 @@ def build_definition_history(
     versions, definitions : sequence
         All versions, oldest first, and the experiments that they define.
     first_data_at : float
-        When the first part arrived, in seconds since 1970.
+        The time at which the first part arrived, in seconds since 1970.
     """
     last = definitions[-1]
     changes: list[str] = []
@@ -108,9 +108,9 @@ def _has_looser_guardrail(old: Experiment, new: Experiment) -> bool:
 
 
 def _has_other_direction(old: Experiment, new: Experiment) -> bool:
-    """Return whether the change reverses which direction is better for the primary metric or a guardrail."""
+    """Return whether the change reverses the better direction of the primary metric or a guardrail."""
     deciding = {old.primary, *old.guardrails} & {new.primary, *new.guardrails}
-    # A direction that only one version names does not count as a change. It is usually the default of the metric.
+    # A direction that only one version specifies does not count as a change. It is usually the metric's default.
     return any(old.better[name] != new.better[name] for name in deciding & {*old.better} & {*new.better})
 
 

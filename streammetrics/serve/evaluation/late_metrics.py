@@ -1,7 +1,8 @@
 """Count the metrics that were added to an experiment after its first parts.
 
-The total contains only metrics that all parts have, so a metric that was added later is not in it. Such a metric is
-counted over the most recent days whose parts all have it. Its value covers only the users and rows of these days.
+The total contains only the metrics that all parts contain, so it lacks a metric that was added later. Such a metric is
+counted over the most recent days, as far back as every part contains it. Its value covers only the users and rows of
+these days.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ __all__ = ["LateMetrics", "collect_late_metrics"]
 
 
 class LateMetrics(NamedTuple):
-    """The samples of metrics that were added later, and the first hour of each of these metrics."""
+    """The samples of metrics that were added later, and the hour from which each of them is counted."""
 
     arms: ArmSamples
     first_hours: dict[str, int]
 
     def add_to(self, arms: ArmSamples) -> ArmSamples:
-        """Return the samples in `arms`, together with the samples of the added metrics."""
+        """Return the samples in `arms` together with the samples of the added metrics."""
         return {arm: [*arms.get(arm, ()), *self.arms.get(arm, ())] for arm in dict.fromkeys([*arms, *self.arms])}
 
     def describe(self, row: MetricRow) -> MetricRow:
-        """Return a row of the table. If its metric was added later, the row says since when the metric is counted."""
+        """Return a row of the table. If its metric was added later, `reason` says since when it has been counted."""
         first = self.first_hours.get(row.metric)
         if first is None:
             return row
@@ -49,7 +50,7 @@ def collect_late_metrics(
     days: Mapping[int, ExperimentWindow],
     before: int,
 ) -> LateMetrics:
-    """Return the metrics that are missing from the total, but present in the parts of the most recent days.
+    """Return the metrics that are missing from the total but present in the parts of the most recent days.
 
     Parameters
     ----------
@@ -60,13 +61,13 @@ def collect_late_metrics(
     arms : ArmSamples
         The samples of the metrics in the total.
     points : sequence of WindowPoint
-        The values by day, which show which metrics each day has.
+        The values by day, from which the metrics of each day are known.
     series : WindowSeries
         The cache that merges windows.
     hours, days : mapping of int to ExperimentWindow
         The merged parts of each hour and of each day, by their first hour.
     before : int
-        The hour, in hours since 1970, from which on data is ignored, because its outcomes may be incomplete.
+        The hour, in hours since 1970, from which data is ignored because its outcomes may be incomplete.
     """
     known = {sample.name for samples in arms.values() for sample in samples}
     missing = [name for name, role in experiment.metrics.items() if name not in known and role != "primary"]
@@ -76,7 +77,7 @@ def collect_late_metrics(
         merged = series.merge_final(hours, days, before, experiment.timezone, first)
         try:
             found = {} if merged is None else collect_arm_samples(select_phase(merged, experiment, phase), experiment)
-        # If these windows cannot be read, their metrics stay missing.
+        # If these windows cannot be read, their metrics remain missing.
         except StreamMetricsError:
             continue
         for arm, samples in found.items():
@@ -85,7 +86,7 @@ def collect_late_metrics(
 
 
 def _find_first_days(names: Iterable[str], points: Sequence[WindowPoint], days: Iterable[int]) -> dict[str, int]:
-    """Return, for each metric, the first of the most recent days that all have the metric."""
+    """Return, for each metric, the first day since which every day has had the metric."""
     first_days: dict[str, int] = {}
     ordered = sorted(days, reverse=True)
     for name in names:

@@ -1,6 +1,6 @@
 """Encode the log of looks as JSON. A look records the verdict and the interval at one time, as people saw them.
 
-The chart of looks shows this log, which is never computed again from the data.
+The chart of looks shows this log, which is never recomputed from the data.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ def decode_looks(text: str) -> list[ShownLook]:
 
 
 def is_same_look(one: Iterable[ShownLook], other: Iterable[ShownLook]) -> bool:
-    """Return whether the looks at two times are in the same hour and have the same decisions."""
+    """Return whether the looks at two times fall in the same hour and have the same decisions."""
     first, second = ([(look.at // HOUR, look.treatment, look.decision) for look in looks] for looks in (one, other))
     return first == second

@@ -14,7 +14,7 @@ __all__ = ["merge_parts", "merge_parts_by_group"]
 
 
 def merge_parts(parts: Iterable[MetricLike | bytes]) -> Any:
-    """Merge parts, and return the metrics that all of them have with the same settings. The parts are not changed.
+    """Merge parts, and return the metrics that all of them contain with the same settings. The parts do not change.
 
     The order of the parts does not matter. If their metrics differ or are in a different order, the metrics of the
     result are sorted by name.
@@ -72,7 +72,7 @@ def _merge_objects(parts: Sequence[Any]) -> Any:
 
 
 def _select_common_metrics(parts: Sequence[Any]) -> Sequence[Any]:
-    """Return all parts with only the metrics that they have in common, in the same order in each part.
+    """Return all parts, reduced to the metrics that they have in common, in the same order in each part.
 
     Parts that are not collections of named metrics are returned unchanged.
     """
@@ -100,9 +100,9 @@ def _describe_differences(one: Any, other: Any) -> list[str]:
 
 
 def _merge_states(parts: Sequence[Any]) -> Any:
-    """Merge many parts that have the same metrics.
+    """Merge any number of parts with the same metrics.
 
-    One call merges all parts. It takes only as long as two or three merges of two parts each.
+    Merging all of them takes only as long as merging two parts two or three times.
     """
     first, *others = parts
     if not others:

@@ -1,4 +1,4 @@
-"""A catalog of metrics: a file that says what each metric means and which direction is better, for all experiments."""
+"""A catalog of metrics: a file that says, for all experiments, what each metric means and which values are better."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class CatalogEntry(NamedTuple):
     better : str
         Which values are better, "high" or "low"; empty if the class of the metric defines this.
     margin : float or None
-        The largest margin that an experiment may give the metric as a guardrail: 0.02 is 2 % of the control.
+        The largest margin that an experiment may set for the metric as a guardrail; 0.02 means 2 % of the control's
+        value.
     """
 
     description: str
@@ -55,7 +56,7 @@ class MetricCatalog(NamedTuple):
         Raises
         ------
         InvalidInputError
-            The text is not valid TOML, or an entry is not valid; the message names the metric and the key.
+            The text is not valid TOML, or an entry is invalid; the message names the metric and the key.
         """
         try:
             tables = tomllib.loads(text)
@@ -64,12 +65,12 @@ class MetricCatalog(NamedTuple):
         return cls({name: _parse_entry(name, table) for name, table in tables.items()})
 
     def apply(self, experiment: Experiment) -> Experiment:
-        """Check an experiment against the catalog; return it with the catalog's `better` for each of its metrics.
+        """Check an experiment against the catalog, and return it with the catalog's directions in `better`.
 
         Raises
         ------
         InvalidInputError
-            The experiment has a metric that is not in the catalog, or a direction or margin that the catalog forbids.
+            The experiment uses a metric that is not in the catalog, or a direction or margin that the catalog forbids.
         """
         if unknown := [name for name in experiment.metrics if name not in self.entries]:
             raise InvalidInputError(
@@ -117,7 +118,7 @@ def check_definitions(folder: str | Path, catalog: MetricCatalog | None) -> tupl
         try:
             experiment = Experiment.from_toml(path.read_text("utf-8"), id=path.stem)
             valid.append((experiment if catalog is None else catalog.apply(experiment)).id)
-        # The file is invalid or cannot be read. The caller prints the message, and the other files are still checked.
+        # The file is invalid or unreadable. The caller prints the message, and the other files are still checked.
         except (InvalidInputError, OSError, UnicodeDecodeError) as error:
             errors.append(f"{path}: {error}")
     return valid, errors

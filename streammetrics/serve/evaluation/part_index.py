@@ -1,7 +1,7 @@
 """Index the posted parts of each source: their hours, delays, conflicts and rows.
 
 New parts are added to an existing index. A part "counts" if the total includes its rows. Parts in the states
-"conflict", "refused" and "late", which `StoredPart` explains, do not count.
+"conflict", "refused" and "late" do not count; `StoredPart` explains these states.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ COUNTED = ("current", "folded", "forgotten")
 
 
 class IndexedPart(Protocol):
-    """One entry in the list of all received parts (the ledger); see `StoredPart`."""
+    """An entry in the list of all received parts (the ledger); see `StoredPart`."""
 
     @property
     def key(self) -> PartKey:
@@ -35,7 +35,7 @@ class IndexedPart(Protocol):
 
     @property
     def state(self) -> str:
-        """Whether the part counts: one of the states that `StoredPart` explains, such as "current"."""
+        """The state of the part, such as "current"; `StoredPart` explains the states."""
 
     @property
     def row_counts(self) -> RowCounts:
@@ -54,7 +54,7 @@ class HourSet:
         i = bisect_right(self._begins, hour)
         if i and hour < self._ends[i - 1]:
             return
-        # `behind` means that the hour directly follows an interval, and `before` that it directly precedes one.
+        # `behind` is true if the hour directly follows an interval, and `before` if it directly precedes one.
         behind, before = i > 0 and self._ends[i - 1] == hour, self._begins[i : i + 1] == [hour + 1]
         if behind and before:
             self._ends[i - 1] = self._ends.pop(i)
@@ -69,7 +69,7 @@ class HourSet:
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """The first and the last hour; None if the set is empty."""
+        """The first and the last hour, or None if the set is empty."""
         return (self._begins[0], self._ends[-1] - 1) if self._begins else None
 
     def find_missing(self, first: int, end: int) -> Iterator[int]:
@@ -82,7 +82,7 @@ class HourSet:
 
 
 class SourceIndex:
-    """The hours and delays of the parts of one source, and its numbers of conflicts, rows and dropped rows."""
+    """The hours and delays of one source's parts, and its counts of conflicts, rows and dropped rows."""
 
     def __init__(self) -> None:
         self.hours = HourSet()
@@ -97,11 +97,11 @@ class SourceIndex:
         return len(self._delays)
 
     def count_late(self, delay: float) -> int:
-        """Return the number of parts that count, but arrived more than `delay` hours after the end of their hour."""
+        """Return the number of parts that count but arrived more than `delay` hours after the end of their hour."""
         return int((np.frombuffer(self._delays) > delay).sum()) if self._delays else 0
 
     def add(self, entry: IndexedPart) -> None:
-        """Add an entry of the ledger. The entry must belong to this source."""
+        """Add a ledger entry, which must belong to this source."""
         if entry.state in COUNTED:
             self.hours.add(entry.key.hour)
             self.first_received_at = min(self.first_received_at, entry.received_at)
@@ -113,7 +113,7 @@ class SourceIndex:
 
 
 class PartIndex:
-    """The posted parts of an experiment by source.
+    """The posted parts of an experiment, grouped by source.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class PartIndex:
         self.sources: dict[str, SourceIndex] = {}
 
     def add(self, entries: Iterable[IndexedPart]) -> Self:
-        """Add entries of the ledger, which may belong to different sources; return this object."""
+        """Add ledger entries of any sources; return this object."""
         for entry in entries:
             self.sources.setdefault(entry.key.source, SourceIndex()).add(entry)
         return self
@@ -154,11 +154,11 @@ class PartIndex:
 
     @property
     def first_received_at(self) -> float:
-        """The time when the first part that counts arrived, in seconds since 1970; infinite without parts."""
+        """The time at which the first part that counts arrived, in seconds since 1970; infinite if there is none."""
         return min((source.first_received_at for source in self.sources.values()), default=math.inf)
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """The first and the last hour of the parts that count; None without parts."""
+        """The first and the last hour of the parts that count, or None if there are none."""
         spans = [span for source in self.sources.values() if (span := source.hours.span) is not None]
         return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None

@@ -56,17 +56,16 @@ class _CachedTotal:
 class Totals:
     """The totals (merged parts) of experiments, cached in memory.
 
-    Callers must not change the returned objects, which are shared. Every call first adds the parts that have arrived
-    since the last call, at this server or at another one. Each part is read only once and merged into the total, its
-    hour and its day.
+    The returned objects are shared, so callers must not change them. Every call first adds the parts that have arrived
+    since the last call, at this server or another one. Each part is read only once and merged into the total, its hour
+    and its day.
 
     Parameters
     ----------
     store : Store
         The store of the parts.
     max_bytes : int
-        The memory limit for all totals together, in bytes. Merged hours and days may take the same amount of memory in
-        addition.
+        The memory limit for all totals together, in bytes. Merged hours and days may take up the same amount again.
     clock : callable
         Returns seconds from a monotonic clock.
 
@@ -91,13 +90,13 @@ class Totals:
         self._totals: OrderedDict[str, _CachedTotal] = OrderedDict()
 
     def set_time_zone(self, experiment: str, time_zone: str) -> None:
-        """Set the time zone of the days of an experiment, which is UTC by default."""
+        """Set the time zone that defines the days of an experiment, by default UTC."""
         self._windows.set_time_zone(experiment, time_zone)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def total(self, experiment: str) -> Any:
-        """Return the total: the merged metrics of all parts that count; None without parts."""
+        """Return the total (the merged metrics of all parts that count), or None if there are no parts."""
         entry = self._find_entry(experiment)
         with entry.lock:
             self._refresh(experiment, entry)
@@ -105,7 +104,7 @@ class Totals:
         return entry.metrics
 
     def digest(self, experiment: str) -> str:
-        """Return the digest of the total; an empty string without parts."""
+        """Return the digest of the total, or an empty string if there are no parts."""
         entry = self._find_entry(experiment)
         with entry.lock:
             self._refresh(experiment, entry)
@@ -114,7 +113,7 @@ class Totals:
             return entry.digest or ""
 
     def load_snapshot(self, experiment: str) -> tuple[Any, dict[int, ExperimentWindow], dict[int, ExperimentWindow]]:
-        """Return the total of an experiment, and its windows by hour and by day, all computed from the same parts.
+        """Return the total of an experiment and its hourly and daily windows, all computed from the same parts.
 
         Raises
         ------
@@ -128,16 +127,16 @@ class Totals:
         self._evict()
         outline = self.store.outline(experiment)
         # The epoch (`position[1]`) increases when an older part changes. If the total and the outline have the same
-        # epoch, the outline can only have more parts at its end, which `limit_to` leaves out.
+        # epoch, they can differ only in newer parts at the end of the outline, which `limit_to` leaves out.
         if position is None or outline.position[1] != position[1]:
             raise MovedError(f"the parts of {experiment} were changed while they were read")
         outline = outline.limit_to(position[0])
         return metrics, self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
 
     def windows(self, experiment: str) -> tuple[dict[int, ExperimentWindow], dict[int, ExperimentWindow]]:
-        """Return the windows of hours and of days, by their first hour.
+        """Return the hourly and the daily windows, keyed by their first hour.
 
-        If the store has already merged the parts of a day, the hours of this day are left out.
+        If the store has already merged the parts of a day, the hours of that day are left out.
         """
         outline = self.store.outline(experiment)
         return self._windows.hours(experiment, outline), self._windows.days(experiment, outline)
@@ -147,7 +146,7 @@ class Totals:
     def compact(self, experiment: str, *, now: float, correct_within_days: float = 3.0) -> int:
         """For each day, merge the parts that can no longer be corrected; return the number of merged parts.
 
-        Merging saves space, and does not change a single bit of the total or the days.
+        Merging saves space without changing a single bit of the total or the days.
 
         Parameters
         ----------
@@ -156,7 +155,8 @@ class Totals:
         now : float
             The time, in seconds since 1970.
         correct_within_days : float
-            A part is merged only after this number of days since the end of its day, and since it was received.
+            A part is merged only once this number of days has passed both since the end of its day and since it was
+            received.
         """
 
         def merge_days() -> int:
@@ -167,7 +167,7 @@ class Totals:
                     count += len(new.part_numbers)
             return count
 
-        # An earlier call may have been interrupted after it merged parts, but before it deleted their frames.
+        # An earlier call may have been interrupted after it merged parts but before it deleted their frames.
         self.store.delete_obsolete_frames(experiment)
         return retry_when_moved(merge_days)
 
@@ -190,19 +190,19 @@ class Totals:
         return entry
 
     def _evict(self) -> None:
-        """Save and remove the least recently used totals until the others fit into `max_bytes`. One total always stays."""
+        """Save and remove the least recently used totals until the rest fits in `max_bytes`; always keep one total."""
         while len(self._totals) > 1 and sum(entry.size for entry in list(self._totals.values())) > self.max_bytes:
             experiment, entry = self._totals.popitem(last=False)
             with entry.lock, suppress(StoreFullError, StoreDownError):
                 self._save_entry(experiment, entry)
 
     def _refresh(self, experiment: str, entry: _CachedTotal) -> None:
-        """Add new parts to the total. If a part in it was replaced, compute the total again from the merged days."""
+        """Add new parts to the total. If a part in it was replaced, recompute the total from the merged days."""
         if entry.position is None:
             saved = self.store.total(experiment)
             entry.replace(*((0, 0), None) if saved is None else (saved[0], from_bytes(saved[1])))
             entry.saved_position = None if saved is None else saved[0]
-        # Stop at the last part that is stored now. Otherwise, the loop might never end while new parts arrive.
+        # Stop at the part that is the last one now. Otherwise, the loop might never end while new parts keep arriving.
         last = self._add_page(experiment, entry)
         while entry.part_number < last:
             self._add_page(experiment, entry)
@@ -215,8 +215,7 @@ class Totals:
         """Add the next new parts (at most 256) to the total, and return the number of the last part in the store."""
         (last, epoch), parts, is_complete = self.store.load_parts_since(experiment, entry.part_number)
         # If the epoch has changed, a part that counted was replaced or deleted. If frames are missing, the store has
-        # merged new parts into their day before this server read them. In both cases, compute the total again from the
-        # days.
+        # merged new parts into their day before this server read them. Either way, recompute the total from the days.
         if entry.position is None or epoch != entry.position[1] or not is_complete:
             entry.replace(*retry_when_moved(partial(self._rebuild, experiment)))
         elif parts:

@@ -40,7 +40,7 @@ UNCORRECTED_WORDS = {"better": "unclear", "worse": "unclear", "breached": "undec
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """Return a number, or None if it is missing or not finite. JSON has no NaN or infinity."""
+    """Return a number, or None if it is missing or not finite, because JSON has no NaN or infinity."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
@@ -53,7 +53,7 @@ def confidence_of_one(experiment: Experiment) -> float:
 
 
 class MissingMetric(NamedTuple):
-    """A metric that cannot be compared, and the reason why."""
+    """A metric that cannot be compared, and the reason."""
 
     metric: str
     reason: str
@@ -72,8 +72,8 @@ class TreatmentComparison:
     arms : dict
         The samples of each arm, over all its rows.
     progress : Progress or None
-        The current and planned numbers of users of the two arms together; if None, only intervals for a single look can
-        be computed.
+        The current and the planned number of users in the two arms combined. If it is None, only intervals for a single
+        look can be computed.
     ratio : SampleRatio or None
         The sample ratio check.
     """
@@ -90,7 +90,7 @@ class TreatmentComparison:
         return confidence_of_one(self.experiment)
 
     def build_verdict(self) -> TreatmentVerdict:
-        """Return the verdict on the treatment. It is withheld if the primary metric or a guardrail cannot be compared."""
+        """Return the verdict on the treatment, withheld if the primary metric or a guardrail cannot be compared."""
         _, missing = self.questions
         roles = self.experiment.metrics
         if missing_deciding := [m for m in missing if roles[m.metric] in DECIDING]:
@@ -119,11 +119,11 @@ class TreatmentComparison:
         return TreatmentVerdict(self.treatment, "withheld", f"No verdict on {self.treatment}: {reason}.")
 
     def build_rows(self) -> list[MetricRow]:
-        """Return one row for each metric, computed from all rows of data."""
+        """Return one table row for each metric, computed over all data."""
         return [row for row, _ in self._build_table((), self.arms, {})]
 
     def build_slice_rows(self, column: str, arms: ArmSamples) -> list[tuple[MetricRow, float]]:
-        """Return a row and a p-value for each metric and each key of a slice column.
+        """Return a table row and a p-value for each metric and each key of a slice column.
 
         `arms` contains the samples of each arm, with one value for each key.
         """
@@ -133,7 +133,7 @@ class TreatmentComparison:
         return self._build_table((column,), arms, all_rows)
 
     def find_warnings(self, slices: Mapping[str, ArmSamples]) -> list[str]:
-        """Return a sentence for each metric that shows Simpson's paradox in the slices by some column.
+        """Return a sentence for each metric that shows Simpson's paradox across the slices of a column.
 
         `slices` contains, for each slice column, the samples of each arm, with one value for each key. The result is empty
         if there are no always-valid intervals.
@@ -144,8 +144,7 @@ class TreatmentComparison:
         try:
             sides = {column: {a: arms.get(a, []) for a in self._compared_arms()} for column, arms in slices.items()}
             notes = [self._scorecard.build_notes((column,), arms)[self.treatment] for column, arms in sides.items()]
-        # If the scorecard cannot be computed, there are no warnings. The table shows the error in the rows of all
-        # metrics.
+        # If the scorecard cannot be computed, there are no warnings. The table shows the error in every row.
         except StreamMetricsError:
             return []
         return [note.sentence for some in notes for note in some if note.is_warning]
@@ -153,7 +152,7 @@ class TreatmentComparison:
     def compute_power(self) -> PowerEstimate | None:
         """Return how many users are needed to detect a difference in the primary metric.
 
-        Return None if the number of users or the standard error is not known.
+        Return None if the number of users or the standard error is unknown.
         """
         questions, _ = self.questions
         progress, name = self.progress, self.experiment.primary
@@ -203,7 +202,7 @@ class TreatmentComparison:
             try:
                 margin = self.experiment.guardrails.get(name)
                 questions.append(build_question(name, role, metrics_of_arms[0], self.experiment.better, margin))
-            # If the metric cannot be compared, the table shows this message in its row.
+            # If the metric cannot be compared, its row in the table shows the error message.
             except InvalidInputError as error:
                 missing.append(MissingMetric(name, str(error)))
         return tuple(questions), missing
@@ -219,8 +218,8 @@ class TreatmentComparison:
         """The scorecard with always-valid intervals, or with intervals for a single look if the progress is unknown."""
         questions, _ = self.questions
         totals = {arm: [s for s in self._samples_of(arm) if s.keys] for arm in self._compared_arms()}
-        # The multiplicity correction counts all guardrails in the definition, even those without data. Otherwise,
-        # intervals would change when the first data of a guardrail arrives.
+        # The multiplicity correction counts all guardrails in the definition, even those without data. Otherwise, the
+        # intervals would change when the first data for a guardrail arrives.
         options = ScorecardOptions(questions, self.confidence, True, False, len(self.experiment.guardrails))
         progress = {self.treatment: self.progress or SINGLE_LOOK}
         return Scorecard({}, self.experiment.control, options, progress, self.ratio, totals)
@@ -234,8 +233,8 @@ class TreatmentComparison:
         samples = {arm: arms.get(arm, []) for arm in self._compared_arms()}
         result: list[tuple[MetricRow, float]] = []
         try:
-            # Compute the differences only once, because this takes most of the time. They are the same for single-look
-            # and always-valid intervals.
+            # Compute the differences only once, because this takes most of the time. Single-look and always-valid
+            # intervals use the same differences.
             card = self._scorecard
             changes = card.compute_changes(samples) if by else card.changes
             all_looks = list(card.build_table(by, changes))
@@ -243,7 +242,7 @@ class TreatmentComparison:
             result = [
                 (self._build_row(by, a, b, all_rows), b["p_word"]) for a, b in zip(single_look, all_looks, strict=True)
             ]
-        # If the scorecard cannot be computed, the table shows this message in the rows of all metrics.
+        # If the scorecard cannot be computed, every row of the table shows the error message.
         except StreamMetricsError as error:
             missing = [MissingMetric(name, str(error)) for name in self.experiment.metrics]
         missing_rows = (self._build_missing_rows(metric, by, samples, all_rows) for metric in missing)
@@ -252,10 +251,10 @@ class TreatmentComparison:
     def _build_row(
         self, by: tuple[str, ...], single_look: Figures, all_looks: Figures, all_rows: Mapping[str, int]
     ) -> MetricRow:
-        """Return a row for one metric.
+        """Return a table row for one metric.
 
-        `single_look` contains the figures of the metric with the interval for a single look. `all_looks` contains those
-        with the always-valid interval and the conclusion.
+        `single_look` contains the metric's figures with the interval for a single look. `all_looks` contains them with
+        the always-valid interval and the conclusion.
         """
         has_progress = self.progress is not None
         reason = all_looks["reason"] or (
@@ -281,7 +280,7 @@ class TreatmentComparison:
     def _build_missing_rows(
         self, missing: MissingMetric, by: tuple[str, ...], samples: ArmSamples, all_rows: Mapping[str, int]
     ) -> list[MetricRow]:
-        """Return the rows of a metric that cannot be compared. The rows have values and a reason, but no difference."""
+        """Return the rows of a metric that cannot be compared. They contain values and a reason, but no difference."""
         sides = [{k: i for s in samples[a] if s.name == missing.metric for i, k in enumerate(s.keys)} for a in samples]
         named = [next((s for s in samples[a] if s.name == missing.metric), None) for a in samples]
         rows_of_metric = []
@@ -298,10 +297,10 @@ class TreatmentComparison:
     def _build_empty_row(
         self, metric: str, by: tuple[str, ...], figures: Figures, all_rows: Mapping[str, int]
     ) -> MetricRow:
-        """Return a row with only the names, the role and the number of rows. The caller adds the other fields.
+        """Return a table row without values; the caller adds them.
 
-        `figures` contains the key of the slice and the number of its rows. `all_rows` contains, for each metric, the
-        number of rows in all slices together.
+        `figures` contains the key of the slice and the number of rows in it. `all_rows` contains, for each metric, the
+        total number of rows in all slices.
         """
         better = {q.name: q.better for q in self.questions[0]}
         role, rows = self.experiment.metrics[metric], int(figures["rows"])
@@ -324,15 +323,15 @@ class TreatmentComparison:
 def correct_slice_words(rows: Sequence[tuple[MetricRow, float]], confidence: float) -> list[MetricRow]:
     """Return the rows of slices after a correction for multiple comparisons, which removes weak conclusions.
 
-    A removed "better" or "worse" becomes "unclear", and "breached" becomes "undecided". `rows` are pairs of a row and its
-    p-value, and 1 - `confidence` is the false discovery rate.
+    A removed "better" or "worse" becomes "unclear", and a removed "breached" becomes "undecided". `rows` contains pairs
+    of a row and its p-value, and 1 - `confidence` is the false discovery rate.
 
     The correction is e-BH: the Benjamini-Hochberg procedure with p-values 1 / e, where e is the e-value of an
     always-valid interval. It controls the false discovery rate even if the slices are dependent. Model metrics are
-    corrected separately, because their differences are not effects of the treatment.
+    corrected separately, because their differences are not treatment effects.
     """
-    # The p-values come from a sequential test, and are valid at every look. The remaining conclusions are therefore
-    # valid at every look, too.
+    # The p-values come from a sequential test and are valid at every look. Hence the remaining conclusions are also
+    # valid at every look.
     result: list[MetricRow] = [row for row, _ in rows]
     for model in (False, True):
         positions = [i for i, (row, _) in enumerate(rows) if (row.role == "model") == model]

@@ -1,7 +1,7 @@
-"""Compute the chart points of each hour and day of an experiment, and merge the final hours.
+"""Compute the chart points for each hour and day of an experiment, and merge the final hours.
 
-The chart points and the merge are cached and can be saved, so that a restarted server does not need to read all parts
-again.
+The chart points and the merged hours are cached and can be saved, so that a restarted server does not need to read all
+parts again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ RelativeChange = tuple[float | None, float | None, float | None]
 
 
 class CachedPoints(NamedTuple):
-    """The cached chart points of a window, and the IDs of the parts from which they were computed."""
+    """The cached chart points of a window, and the IDs of the parts that they were computed from."""
 
     part_ids: PartIds
     points: list[WindowPoint]
@@ -55,12 +55,12 @@ class WindowSeries:
         self._cache_key = ""
         self.is_saved = True
         self._cached_points: dict[tuple[str, int], CachedPoints] = {}
-        # A key is the first hour of a merged range. Its value is a pair: the merge of the whole days, and the merge
-        # that also contains the single hours of the last, incomplete day.
+        # Each key is the first hour of a merged range. Its value is a pair: a merge of the whole days, and a merge that
+        # also includes the hours of the last, incomplete day.
         self._merges: dict[int, tuple[GrowingMerge, GrowingMerge]] = {0: (GrowingMerge(), GrowingMerge())}
 
     def serialize(self) -> tuple[str, bytes | None]:
-        """Return the chart points as JSON, and the serialized merge of all whole days (None without whole days)."""
+        """Return the chart points as JSON, and the merged whole days, serialized (None if there are no whole days)."""
         points = [[*window, sort_ids(one.part_ids), one.points] for window, one in self._cached_points.items()]
         merged_days, _ = self._merges[0]
         days = [sort_ids(part_ids) for part_ids in merged_days.part_ids]
@@ -69,7 +69,7 @@ class WindowSeries:
 
     @classmethod
     def from_saved(cls, text: str, days: bytes | None) -> Self:
-        """Return the series from the text and the frame that `serialize` returned."""
+        """Restore a series from the JSON and the serialized days that `serialize` returned."""
         series, saved = cls(), json.loads(text)
         series._cache_key = saved["key"]
         for kind, hour, part_ids, points in saved["points"]:
