@@ -1,4 +1,4 @@
-"""Simulate an experiment hour by hour with known true effects, for the demo, tests and benchmarks."""
+"""Simulate an experiment hour by hour, with known true effects, for the demo, tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ METRICS = ("ctr", "auc", "normalized_entropy", "latency_p95", "click_per_user")
 COUNTRIES = (
     "br", "de", "fr", "gb", "id", "in", "jp", "mx", "us", "za", "ar", "au", "ca", "cl", "es", "it", "ke", "kr", "ng", "pl",
 )  # fmt: skip
-# The mean logit of the click probability. With this mean, and the spread between users below, about 9 % of impressions
+# The mean logit of the click probability. With this mean and the spread between users below, about 9 % of impressions
 # are clicked.
 BASE_LOGIT = -2.6
-# Standard deviations on the logit scale: of the users' random effects, and of the prediction errors.
+# The standard deviations, on the logit scale, of the users' random effects and of the prediction errors.
 USER_SPREAD, ROW_SPREAD = 0.7, 0.5
 LATENCY_MEAN, LATENCY_SPREAD = 4.0, 0.4  # mean and standard deviation of the logarithm of the latency in milliseconds
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """An experiment whose users arrive day by day; its last arm becomes better, and may become slow.
+    """A simulated experiment whose users arrive over time; its last arm becomes better, and may become slow.
 
     Parameters
     ----------
@@ -43,13 +43,13 @@ class Simulation:
     start : int
         The first hour, in hours since 1970.
     days : int
-        The planned duration.
+        The planned duration, in days.
     users : int
         The number of users who arrive by the planned end, at a constant rate per hour.
     rows : int
         The number of impressions in a part, which covers one source in one hour.
     arms : tuple of str
-        The arms, the control first; users are split evenly.
+        The arms, starting with the control; users are split evenly.
     sources : tuple of str
         The names of the sources.
     countries : int
@@ -59,9 +59,9 @@ class Simulation:
     effect_from : float
         The number of days after which the effect begins.
     slow_from : float or None
-        The number of days after which the latency of the last arm becomes 40 % longer; None if it never does.
+        The number of days after which the latency of the last arm increases by 40 %; None if it never does.
     seed : int
-        The seed; equal seeds give equal rows.
+        The random seed; equal seeds give equal rows.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class Simulation:
         }
 
     def metrics(self) -> Sliced:
-        """Return the empty metrics that a worker fills: five metrics in 64 shards of users, sliced by arm and country."""
+        """Return the empty metrics for a worker: five metrics in 64 shards of users, sliced by arm and country."""
         click_metrics = Task([CTR(), AUC(bits=12), NormalizedEntropy()], y_true="click", y_score="pctr")
         latency_metrics = Task({"latency_p95": Quantile(q=0.95)}, value="latency")
         collection = MetricCollection(click_metrics, latency_metrics, PerUnit("click", unit="user"))
@@ -124,9 +124,9 @@ class Simulation:
         return self.metrics().update(self.log(source, hour))
 
     def log(self, source: str, hour: int) -> dict[str, NDArray[Any]]:
-        """Return the impressions of one source in one hour, as columns by name.
+        """Return the impressions of one source in one hour, as a dict of columns.
 
-        `exposed` is 1 for the first impression of each user, and otherwise 0.
+        `exposed` is 1 for the first impression of each user, and 0 otherwise.
         """
         source_index, hours_passed = self.sources.index(source), hour - self.start
         rng = np.random.default_rng([self.seed, source_index, hour])
@@ -161,6 +161,6 @@ class Simulation:
     def _draw_user_effects(self) -> NDArray[np.float64]:
         """Draw the random effect of each user.
 
-        The effects are not stored, so that the simulation stays small when it is pickled.
+        The effects are not stored, so that a pickled simulation stays small.
         """
         return np.random.default_rng(self.seed).normal(size=self.users)

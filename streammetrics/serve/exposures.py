@@ -1,4 +1,4 @@
-"""Count exposures separately from outcomes, so that a user counts once, even with rows from many workers or hours."""
+"""Count exposures separately from outcomes, so that a user counts once even with rows from many workers or hours."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ __all__ = ["count_exposures"]
 
 
 def count_exposures(metrics: Any, exposures: Any) -> Any:
-    """Return new metrics whose `PerUnit` metrics contain the exposures of a table; all other metrics have no rows.
+    """Return new metrics in which the `PerUnit` metrics count the exposures in a table and all others are empty.
 
-    One job posts these exposures to a dashboard as a source of its own, and all other workers post only outcomes. A
-    user then counts once, even if the user has rows at several workers or in several hours.
+    One job posts these exposures to a dashboard as a separate source, and all other workers post only outcomes. Each
+    user then counts once, even with rows at several workers or in several hours.
 
     Parameters
     ----------
     metrics : Sliced or MetricCollection
-        The metrics of the experiment, with the same settings as those of the other workers. They must contain a
-        `PerUnit` metric. Their rows are ignored, and they are not changed.
+        The metrics of the experiment, with the same settings as at the other workers. They must include a `PerUnit`
+        metric. They do not change, and any rows in them are ignored.
     exposures : table
-        One row for each user: the first exposure. The table contains the columns of units and slices, and a column of
-        ones (`exposed`), but not the columns of outcomes.
+        One row for each user: the first exposure. The table contains the unit and slice columns and a column of ones
+        (`exposed`), but not the outcome columns.
 
     Returns
     -------
     metrics of the same kind
-        They merge with the metrics of the other workers.
+        The metrics to merge with those of the other workers.
 
     Raises
     ------
@@ -66,6 +66,6 @@ def count_exposures(metrics: Any, exposures: Any) -> Any:
 
 
 def _find_places(definition: Any, name: str) -> list[int]:
-    """Return the indices of the states that a metric reads; `name` is the name of the metric."""
+    """Return the indices of the states that the metric called `name` reads."""
     found = definition.find_entry(name)
     return [] if found is None else list(found[1])

@@ -8,5 +8,5 @@ __all__ = ["recipe"]
 
 
 def recipe() -> str:
-    """Return a Grafana dashboard as JSON. Import it into Grafana, and adapt it to your needs."""
+    """Return a Grafana dashboard as JSON. Import it into Grafana and adapt it to your needs."""
     return (resources.files("streammetrics") / "serve" / "grafana.json").read_text(encoding="utf-8")

@@ -17,7 +17,7 @@ MAX_REASON, MAX_ANNOTATION = 2000, 200
 
 
 class Journal(NamedTuple):
-    """Save the decisions and remarks of people about experiments.
+    """Save people's decisions and remarks about experiments.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ class Journal(NamedTuple):
     board : Board
         Provides the evaluations, and the alerts that announce decisions.
     render : callable
-        Takes an evaluation and a sentence. Returns the page of the experiment, with this sentence, as HTML that refers
-        to no other files.
+        Takes an evaluation and a sentence. Returns the page of the experiment, including this sentence, as
+        self-contained HTML.
     clock : callable
         Returns the time, in seconds since 1970.
     """
@@ -38,7 +38,7 @@ class Journal(NamedTuple):
     clock: Callable[[], float]
 
     def decide(self, experiment: Experiment, arm: Any, reason: Any, *, by: str) -> Decision:
-        """Record the decision that all users get the given arm from now on, with a copy of the current page.
+        """Record the decision to give all users an arm from now on, together with a copy of the current page.
 
         Raises
         ------
@@ -59,12 +59,12 @@ class Journal(NamedTuple):
         return decision
 
     def annotate(self, experiment: Experiment, hour: Any, text: Any, *, by: str) -> Annotation:
-        """Add a remark about an hour, for example about a release; the charts over time show the remark.
+        """Add a remark about an hour to the charts over time, for example that a new release was deployed.
 
         Raises
         ------
         InvalidInputError
-            The hour is not valid or before the start of the experiment, or the text is empty or too long.
+            The hour is invalid, before the start or in the future, or the text is empty, too long or not printable.
         """
         hour, at = convert_hour("hour", hour), self.clock()
         experiment.check_hour(hour, at)
@@ -77,7 +77,7 @@ class Journal(NamedTuple):
 def check_text(key: str, value: Any, limit: int) -> str:
     """Return a text, such as a reason, as one line.
 
-    Raise InvalidInputError that names `key` if the text is empty, too long or not printable.
+    Raise an InvalidInputError that names `key` if the text is empty, too long or not printable.
     """
     text = " ".join(value.split()) if isinstance(value, str) else ""
     if not text.isprintable() or not 0 < len(text) <= limit:

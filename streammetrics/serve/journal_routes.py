@@ -47,7 +47,7 @@ class JournalRoutes(NamedTuple):
     corrections : Corrections
         Voids parts and closes sources.
     reader : callable
-        Returns the person who sent a request if this person may read an experiment; otherwise an error response.
+        Returns the person who sent a request if they may read an experiment; otherwise, returns an error response.
     """
 
     store: Any
@@ -132,7 +132,7 @@ class JournalRoutes(NamedTuple):
         try:
             fields = _parse_object(body)
             entry = await run_in_threadpool(self._save_entry, request, experiment, fields, request.state.name)
-        # The entry is invalid, or the data cannot be corrected. The error message says why.
+        # The entry is invalid, or the data cannot be corrected; the error message says why.
         except InvalidInputError as error:
             return JSONResponse({"error": str(error)}, 422)
         return JSONResponse(entry, 201)
@@ -151,7 +151,7 @@ class JournalRoutes(NamedTuple):
     # -- for people ---------------------------------------------------------------------------------------------------
 
     def _find_experiment(self, request: Request) -> tuple[Any, Experiment | Response]:
-        """Return the person who sent a request, and the experiment, or an error response in place of the experiment."""
+        """Return the person who sent a request, and the experiment or an error response in its place."""
         name = request.path_params["id"]
         person = self.reader(request, name)
         if isinstance(person, Response):
@@ -167,7 +167,7 @@ class JournalRoutes(NamedTuple):
         person, experiment = self._find_experiment(request)
         if isinstance(experiment, Response):
             return experiment
-        # The audit log contains the names of people and tokens, which anonymous visitors to a public page must not see.
+        # The audit log contains the names of people and tokens. Anonymous visitors to a public page must not see them.
         if not person.name:
             return PlainTextResponse("log in to see who changed the experiment", 403)
         rows = [(format_time(e.at), e.by, e.what) for e in reversed(self.store.audits(experiment.id))]
@@ -185,15 +185,15 @@ class JournalRoutes(NamedTuple):
         return _html_response(page.replace(f'nonce="{NONCE}"', f'nonce="{request.state.nonce}"', 1))
 
     async def _submit_form(self, request: Request) -> Response:
-        """Save the decision or annotation that a form contains, or make the correction that it requests.
+        """Save the decision or annotation in a form, or make the correction that it requests.
 
-        The sender must be an owner, and the form must contain the token of this owner's session.
+        The sender must be an owner, and the form must contain the token of the owner's session.
         """
         person, experiment = await run_in_threadpool(self._find_experiment, request)
         if isinstance(experiment, Response):
             return experiment
         fields = await read_form(request, BODY_SECONDS)
-        # Browsers send a time such as 2026-06-01T09:30. Keep only the hour.
+        # Browsers send a time such as 2026-06-01T09:30. Keep only the date and hour.
         fields["hour"] = fields.get("hour", "")[:13]
         if person.role != "owner" or not is_valid_csrf_token(person, fields.get("form", "")):
             return PlainTextResponse(MUST_BE_OWNER, 403)
@@ -207,7 +207,7 @@ class JournalRoutes(NamedTuple):
 
 
 async def _authorize(request: Request, *, readers: bool = False) -> tuple[Experiment | None, Response]:
-    """Return the experiment if the token of a request allows it; otherwise None and an error response."""
+    """Return the experiment if the token of a request grants access; otherwise None, with an error response."""
     found: tuple[Experiment | None, Response] = await request.app.state.authorize(request, readers=readers)
     return found
 

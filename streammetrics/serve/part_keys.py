@@ -16,14 +16,14 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class PartKey(NamedTuple):
-    """The identity of a part. A retry has the same key, so that a part counts once.
+    """The identity of a part. A retry uses the same key, so that a part counts only once.
 
     Parameters
     ----------
     experiment, source : str
         The ID of the experiment, and the name of the worker that counted the rows.
     hour : int
-        The hour of the rows by the clock of the sender: hours since 1970, UTC.
+        The hour of the rows according to the sender's clock, in hours since 1970 (UTC).
     seq : int
         The number of the part, if a source posts several parts per hour.
     """
@@ -40,7 +40,7 @@ class PartKey(NamedTuple):
 
 
 class RowCounts(NamedTuple):
-    """The number of counted rows of a part, and a JSON object with the number of dropped rows for each reason."""
+    """The number of counted rows in a part, and a JSON object with the number of dropped rows for each reason."""
 
     rows: int = 0
     dropped: str = "{}"
@@ -58,7 +58,7 @@ class PostedPart(NamedTuple):
     digest : str
         The digest of the content, in hexadecimal digits.
     received_at : float
-        The time of the post by the clock of the server, in seconds since 1970.
+        The time of the post according to the server's clock, in seconds since 1970.
     row_counts : RowCounts
         The counted and dropped rows.
     """

@@ -60,7 +60,7 @@ GaugeSample = tuple[str, tuple[str, ...], float | None]
 
 
 class _GaugeCollector:
-    """An adapter that passes the metric values to the client library of Prometheus."""
+    """An adapter that passes the metric values to the Prometheus client library."""
 
     def __init__(self, samples: Iterable[GaugeSample]) -> None:
         self.collect_samples = samples
@@ -78,7 +78,7 @@ def render_gauges(
     queue: Mapping[str, float] | None = None,
     failures: Mapping[str, float] | None = None,
 ) -> bytes:
-    """Return all metrics in the text format of Prometheus.
+    """Return all metrics in the Prometheus text format.
 
     See `GAUGES` for their names and labels.
 
@@ -89,7 +89,7 @@ def render_gauges(
     queue : dict of str to float, optional
         The number of waiting frames, and the number of frames with each outcome.
     failures : dict of str to float, optional
-        The number of frames that were refused or failed, by the class of the error.
+        The number of frames that were refused or failed, by error class.
 
     Examples
     --------
@@ -103,7 +103,7 @@ def render_gauges(
 
 
 def build_metrics_route(board: Any) -> Route:
-    """Return the route /metrics, from which Prometheus reads the metrics. Requests need the token of a reader.
+    """Return the route /metrics, from which Prometheus reads the metrics. Requests need a reader's token.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ CONFLICT = 409
 
 
 class PushResponse(NamedTuple):
-    """The response of a server: its HTTP status and message; the status is 0 if the server did not respond."""
+    """The HTTP status and message of a server's response; the status is 0 if the server did not respond."""
 
     status: int
     message: str
@@ -67,22 +67,22 @@ def push(
     seq : int
         The number of the part within its hour.
     token : str, optional
-        The token of a worker; by default the environment variable STREAMMETRICS_TOKEN.
+        The token of a worker; by default, the environment variable STREAMMETRICS_TOKEN.
     retries : int
-        The number of retries while the server is down or busy. The first pause is half a second, and each later one is
-        about twice as long as the one before it, up to a minute. A pause is longer if the server asks for it.
+        The number of retries while the server is down or busy. The first pause lasts half a second, and each later one
+        about twice as long as the previous one, up to a minute. A pause is longer if the server requests it.
     timeout : float
-        The seconds to wait for the server on each try.
+        The number of seconds to wait for the server on each try.
 
     Returns
     -------
     str
-        "stored", or "same" if the part was stored before. A part may be posted any number of times and counts once.
+        "stored", or "same" if the part was already stored. A part can be posted any number of times but counts once.
 
     Raises
     ------
     PushError
-        The server refuses the part, or cannot be reached. A part posted earlier under the same key still counts.
+        The server refused the part or could not be reached. A part posted earlier under the same key still counts.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def read_token(token: str | None) -> str:
     InvalidInputError
         The token is missing or malformed.
     """
-    # Strip white space, because a token that was read from a file may end in a newline.
+    # Strip whitespace, because a token that was read from a file may end with a newline.
     token = ((os.environ.get(TOKEN_VARIABLE) if token is None else token) or "").strip()
     if not token:
         raise InvalidInputError(

@@ -135,8 +135,8 @@ class TreatmentComparison:
     def find_warnings(self, slices: Mapping[str, ArmSamples]) -> list[str]:
         """Return a sentence for each metric that shows Simpson's paradox across the slices of a column.
 
-        `slices` contains, for each slice column, the samples of each arm, with one value for each key. The result is empty
-        if there are no always-valid intervals.
+        `slices` contains, for each slice column, the samples of each arm, with one value for each key. The result is
+        empty if there are no always-valid intervals.
         """
         questions, _ = self.questions
         if self.progress is None or not questions:

@@ -83,7 +83,7 @@ class WindowSeries:
     def build_points(
         self, experiment: Experiment, phase: Any, kind: str, windows: Mapping[int, ExperimentWindow], final_before: int
     ) -> list[WindowPoint]:
-        """Return the points of all windows, in order of time.
+        """Return the points of all windows, in chronological order.
 
         Parameters
         ----------
@@ -94,12 +94,12 @@ class WindowSeries:
         kind : {"hour", "day"}
             The length of the windows.
         windows : mapping
-            The windows by their first hour.
+            The windows, keyed by their first hour.
         final_before : int
-            Windows that end after the start of this hour are marked as provisional: outcomes may still arrive.
+            Windows that end after the start of this hour are marked as provisional, because outcomes may still arrive.
         """
-        # The points of a window depend only on the definition, the phase and the parts of the window. If the definition
-        # or the phase has changed, empty the cache. If the part IDs of a window have changed, read the window again.
+        # The points of a window depend only on the definition, the phase and the window's parts. If the definition or
+        # the phase has changed, clear the cache. If the part IDs of a window have changed, read the window again.
         if self._cache_key != (cache_key := hash_definition(experiment, phase)):
             self._cache_key, self._cached_points = cache_key, {}
         for hour in [h for k, h in self._cached_points if k == kind and h not in windows]:
@@ -129,10 +129,10 @@ class WindowSeries:
         time_zone: str,
         first: int = 0,
     ) -> Any:
-        """Return the merged metrics of the hours from `first` up to, but not including, `before`; None without windows.
+        """Return the merged metrics of the hours from `first` up to `before` (exclusive); None if there are no windows.
 
-        The merge covers the whole days that begin at `first` or later, and then the single hours of the last,
-        incomplete day. `time_zone` is the time zone of days.
+        Whole days that begin at `first` or later are merged first, followed by the individual hours of the last,
+        incomplete day. `time_zone` is the time zone that defines days.
         """
         day = find_day(before, time_zone)
         of_days, of_hours = self._merges.setdefault(first, (GrowingMerge(), GrowingMerge()))
@@ -143,14 +143,14 @@ class WindowSeries:
 
 
 class GrowingMerge:
-    """A cached merge of consecutive windows. If windows are only added at the end, only the new windows are read."""
+    """A cached merge of consecutive windows. If windows are only appended, only the new windows are read."""
 
     def __init__(self) -> None:
         self.part_ids: list[PartIds] = []
         self.total: Any = None
 
     def merge_windows(self, windows: Sequence[ExperimentWindow]) -> ExperimentWindow | None:
-        """Return the merge of windows, which must be in order of time; None without windows."""
+        """Merge windows, which must be in chronological order, and return the result; None if there are no windows."""
         # The cached merge is still valid if the part IDs of its windows have not changed.
         if self.part_ids != [window.part_ids for window in windows[: len(self.part_ids)]]:
             self.part_ids, self.total = [], None
@@ -162,13 +162,13 @@ class GrowingMerge:
 
 
 def hash_definition(experiment: Experiment, phase: Any) -> str:
-    """Return a hash of everything on which the points of a window depend, except the parts of the window."""
+    """Return a hash of everything that the points of a window depend on, except the window's parts."""
     text = json.dumps([experiment.to_dict(), repr(phase), __version__], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def sort_ids(part_ids: PartIds) -> list[Any]:
-    """Return the IDs of parts (numbers and digests) in sorted order, which is the same in every process."""
+    """Return the IDs of parts (numbers and digests) in an order that is the same in every process."""
     return sorted(part_ids, key=lambda one: (isinstance(one, str), one))
 
 
@@ -182,7 +182,7 @@ def split_batches(hours: Iterable[int]) -> Iterator[list[int]]:
 def compute_points(
     experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]
 ) -> dict[int, list[WindowPoint]]:
-    """Return the chart points of each window, by its first hour. The intervals are valid for a single look only.
+    """Return the chart points of each window, keyed by first hour. Their intervals are valid only for a single look.
 
     A window that cannot be read has no points.
     """
@@ -204,8 +204,8 @@ def compute_points(
 def _group_by_metrics(experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]) -> Iterator[ArmSamples]:
     """Yield the samples of each arm by window.
 
-    Metrics may be added during an experiment, so windows may differ in their metrics. The samples of windows with the
-    same metrics are yielded together.
+    Metrics can be added during an experiment, so windows may differ in their metrics. Windows with the same metrics are
+    yielded together.
     """
     groups: dict[tuple[str, ...], dict[int, Any]] = {}
     for hour, counted in windows.items():

@@ -1,4 +1,4 @@
-"""Load the windows (the merged metrics of an hour or a day) of experiments, through a cache of limited size."""
+"""Load the windows of experiments (the merged metrics of an hour or a day) through a cache of limited size."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class WindowTotal(NamedTuple):
 class MergeCache:
     """A cache of merged windows.
 
-    The windows that were not used for the longest time are serialized to save memory, and later removed.
+    The least recently used windows are serialized to save memory, and later removed.
 
     Parameters
     ----------
     max_bytes : int
-        The largest size of the cache, in bytes; the window that was added last is kept even if it is larger.
+        The maximum size of the cache, in bytes. The window that was added last is kept even if it is larger.
 
     Examples
     --------
@@ -69,15 +69,15 @@ class MergeCache:
         return len(self._ready) + len(self._packed)
 
     def pop(self, key: WindowKey) -> WindowTotal | None:
-        """Remove and return a window; None if it is not in the cache."""
+        """Remove and return a window; return None if it is not in the cache."""
         with self._lock:
             packed, ready = self._packed.pop(key), self._ready.pop(key)
         return WindowTotal(packed.part_ids, from_bytes(packed.metrics)) if packed and not ready else ready
 
     def put(self, key: WindowKey, total: WindowTotal) -> None:
         """Add a window. If the cache is full, serialize or remove the least recently used windows."""
-        # Serialize without the lock, because this is slow. If another thread needs an evicted window meanwhile, it does
-        # not find the window in the cache, and computes it again, which does no harm.
+        # Serialize without holding the lock, because serialization is slow. If another thread needs an evicted window
+        # in the meantime, it does not find the window in the cache and recomputes it, which is harmless.
         with self._lock:
             evicted = self._ready.put(key, total, nbytes(total.metrics))
         for evicted_key, (part_ids, metrics) in evicted:
@@ -87,10 +87,9 @@ class MergeCache:
 
 
 class _LruCache:
-    """Windows in the order of their last use, with a size limit.
+    """A size-limited cache that removes the least recently used windows first.
 
-    If the size exceeds `max_bytes`, the least recently used windows are removed. At least `min_entries` windows
-    are always kept.
+    Windows are removed while the total size exceeds `max_bytes`, but at least `min_entries` windows are always kept.
     """
 
     def __init__(self, max_bytes: int, min_entries: int = 0) -> None:
@@ -130,7 +129,7 @@ class MovedError(StreamMetricsError):
 
 
 def retry_when_moved(read: Callable[[], T]) -> T:
-    """Return the result of a function, which is called again if it raises MovedError.
+    """Return the result of a function, calling it again if it raises MovedError.
 
     Parts are rarely merged or replaced, so a few tries are enough.
     """
@@ -146,8 +145,8 @@ class ExperimentWindow(NamedTuple):
     Parameters
     ----------
     part_ids : frozenset
-        The IDs of its parts. The ID of a part is its number, and the ID of a merged day is its digest. Equal IDs mean
-        equal content.
+        The IDs of its parts. The ID of a part is its number; the ID of a merged day is its digest. Equal IDs mean equal
+        content.
     load : callable
         Returns the merged metrics; raises MovedError if the parts are no longer stored.
     """
@@ -157,23 +156,23 @@ class ExperimentWindow(NamedTuple):
 
     @classmethod
     def from_metrics(cls, counted: Any) -> ExperimentWindow:
-        """Return a window of metrics that are already in memory."""
+        """Return a window with metrics that are already in memory."""
         return cls(frozenset([counted.digest()]), lambda: counted)
 
 
 class Windows:
     """Provide the hours and days of experiments as windows, and cache their merged metrics.
 
-    A part never changes after it is stored. A cached window is therefore valid as long as its part IDs are the same. If
-    the window has new part IDs, only the new parts are added to it. If a part ID has disappeared, the window is
-    computed again.
+    A part never changes after it is stored, so a cached window is valid as long as its part IDs are the same. If there
+    are new part IDs, only the new parts are added to the window. If a part ID has disappeared, the window is
+    recomputed.
 
     Parameters
     ----------
     store : Store
         The store of the parts.
     max_bytes : int
-        The largest size of the cache, in bytes. Days that the store has merged completely are not cached, because they
+        The maximum size of the cache, in bytes. Days that the store has merged completely are not cached, because they
         are fast to read.
     """
 
@@ -184,9 +183,9 @@ class Windows:
         self._time_zones: dict[str, str] = {}
 
     def set_time_zone(self, experiment: str, time_zone: str) -> None:
-        """Set the time zone of the days of an experiment, which is UTC by default.
+        """Set the time zone that defines the days of an experiment, by default UTC.
 
-        Windows that are cached with the days of another time zone do no harm, because their part IDs differ.
+        Windows that were cached for days in another time zone do no harm, because their part IDs differ.
         """
         self._time_zones[experiment] = time_zone
 
@@ -194,9 +193,9 @@ class Windows:
         return find_day(hour, self._time_zones.get(experiment, "UTC"))
 
     def hours(self, experiment: str, outline: PartOutline) -> dict[int, ExperimentWindow]:
-        """Return the windows of hours, by hour, for all days whose parts the store has not merged yet.
+        """Return the hourly windows, keyed by hour, for all days whose parts the store has not merged yet.
 
-        Merged days are left out. Their parts are no longer stored one by one, so the metrics of their hours cannot be
+        Merged days are left out. Their parts are no longer stored individually, so the metrics of their hours cannot be
         computed.
         """
         numbers: dict[int, list[int]] = {}
@@ -208,7 +207,7 @@ class Windows:
         }
 
     def days(self, experiment: str, outline: PartOutline) -> dict[int, ExperimentWindow]:
-        """Return the windows of all days, by first hour, including the days that the store has already merged."""
+        """Return the daily windows, keyed by first hour, including the days that the store has already merged."""
         part_ids: dict[int, set[Hashable]] = {day: {digest} for day, digest in outline.day_digests.items()}
         for entry in outline.current_parts:
             part_ids.setdefault(self._find_day(experiment, entry.key.hour), set()).add(entry.number)
@@ -221,7 +220,7 @@ class Windows:
         }
 
     def add_parts(self, experiment: str, hour_totals: Mapping[int, tuple[Sequence[int], Any]]) -> Any:
-        """Add new parts to the cached hours and days, and return the merge of all new parts.
+        """Add new parts to the cached hours and days, and return the merged metrics of all new parts.
 
         `hour_totals` maps each hour to the numbers of its new parts and their merged metrics.
         """
@@ -242,12 +241,11 @@ class Windows:
         cached = self._cache.pop(key)
         if cached is not None and not cached.part_ids & part_ids:
             cached = WindowTotal(cached.part_ids | part_ids, merge_parts([cached.metrics, metrics]))
-        # If the cached window already includes these parts, another thread has added them. They must not be added
-        # twice.
+        # If the cached window already includes these parts, another thread has added them, so do not add them twice.
         self._cache.put(key, cached or WindowTotal(part_ids, metrics))
 
     def merge_days(self, experiment: str, outline: PartOutline, before: float) -> Iterator[MergedDay]:
-        """Yield each day that ended before the time `before`, merged from its parts that were received before then."""
+        """Yield each day that ended before the time `before`, merged from the parts received before then."""
         time_zone = self._time_zones.get(experiment, "UTC")
         due: dict[tuple[int, int], list[int]] = {}
         for entry in outline.current_parts:
@@ -269,7 +267,7 @@ class Windows:
             yield merged
 
     def forget_day(self, experiment: str, day: int, end: int) -> None:
-        """Remove a day and its hours from the cache. This is necessary after the store has merged the day."""
+        """Remove a day and its hours from the cache, as required after the store has merged the day."""
         with self._lock_of(experiment):
             self._cache.pop((experiment, "day", day))
             for hour in range(day, end):
@@ -285,7 +283,7 @@ class Windows:
     def _load_window(self, key: WindowKey, part_ids: PartIds, hours: Sequence[ExperimentWindow] = ()) -> Any:
         """Return the merged metrics of the parts with these IDs, from the cache if possible.
 
-        If the window is not cached, the windows in `hours` are merged. Without `hours`, the parts are read from the
+        If the window is not cached, the windows in `hours` are merged. If `hours` is empty, the parts are read from the
         store.
         """
         with self._lock_of(key[0]):
@@ -303,13 +301,13 @@ class Windows:
         return metrics
 
     def _lock_of(self, experiment: str) -> threading.RLock:
-        """Return the lock of an experiment. It prevents two threads from computing the same window."""
+        """Return the lock of an experiment, which prevents two threads from computing the same window."""
         return self._locks.setdefault(experiment, threading.RLock())
 
     def _add_stored_parts(self, metrics: Any, key: WindowKey, part_ids: PartIds) -> Any:
-        """Read the parts with these IDs from the store in batches, and return the metrics with the parts added.
+        """Read the parts with these IDs from the store in batches, and return the metrics with these parts added.
 
-        `metrics` is None if nothing is merged yet.
+        `metrics` is None if nothing has been merged yet.
         """
         count = 0
         for frames in self._read_frames(key, part_ids):

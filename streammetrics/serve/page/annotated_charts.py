@@ -22,10 +22,10 @@ def annotate_windows(
 ) -> Chart:
     """Return the chart of windows with a line for each annotation.
 
-    `first_hour` is the first hour of the first window, in hours since 1970, and `by` is "hour" or "day". `time_zone` is
-    the time zone of days.
+    `first_hour` is the first hour of the first window, in hours since 1970, and `by` is "hour" or "day". `time_zone`
+    defines the days.
     """
-    # The window with index i covers the range from i - 0.5 to i + 0.5 of the axis.
+    # The window with index i covers the axis from i - 0.5 to i + 0.5.
     positions = [
         count_days(first_hour, one.hour, time_zone) if by == "day" else float(one.hour - first_hour)
         for one in annotations

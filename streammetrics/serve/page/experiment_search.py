@@ -1,6 +1,6 @@
-"""Search the list of experiments by text and tag, among the current or the archived experiments.
+"""Search the current or the archived experiments by text and tag.
 
-The URL query contains the search.
+The search is part of the URL query.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ SEARCHED = ("title", "description", "hypothesis", "owner", "primary")
 
 
 class ExperimentSearch(NamedTuple):
-    """The search that a visitor has entered in the list of experiments.
+    """A visitor's search in the list of experiments.
 
     Parameters
     ----------
     text : str
-        Words that must all occur in the ID, the tags or the texts of an experiment; case is ignored.
+        The words to search for; each must occur in the ID, a tag or a text of the experiment. Case is ignored.
     tag : str
         A tag that an experiment must have; empty for all experiments.
     archived : bool
@@ -33,11 +33,11 @@ class ExperimentSearch(NamedTuple):
 
     @classmethod
     def from_query(cls, query: Mapping[str, str]) -> Self:
-        """Return the search that a URL query contains."""
+        """Read a search from a URL query."""
         return cls(query.get("q", "").strip()[:200], query.get("tag", ""), query.get("archived") == "1")
 
     def matches(self, experiment: str, definition: Mapping[str, Any]) -> bool:
-        """Return whether an experiment, with its definition as JSON values, is among the results.
+        """Return whether the search finds an experiment, whose definition is given as JSON values.
 
         Examples
         --------
@@ -53,5 +53,5 @@ class ExperimentSearch(NamedTuple):
 
 
 def list_tags(definitions: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the distinct tags of definitions, sorted."""
+    """Return the distinct tags in some definitions, sorted."""
     return sorted({tag for definition in definitions for tag in definition.get("tags", [])})

@@ -36,8 +36,8 @@ def build_headline(
 ) -> Headline:
     """Return the headline about a treatment: the verdict, a second line, and remarks (each a `Fact`).
 
-    `rows` are the rows of the treatment's scorecard, `arms` contains the colour of each arm, `looks` are the earlier
-    looks, and `badge` is the label of the intervals, such as "95 % always".
+    `rows` contains the rows of the treatment's scorecard, `arms` the colour of each arm, and `looks` the earlier looks.
+    `badge` is the label of the intervals, such as "95 % always".
     """
     ratio, changes = evaluation.ratio, [Fact("but", "changed", f"{text}.") for text in evaluation.late_changes]
     if ratio is not None and ratio.alarm:
@@ -104,7 +104,7 @@ def _describe_levels(rows: Sequence[MeasureRow]) -> str:
 def _describe_interval(
     evaluation: Evaluation, verdict: TreatmentVerdict | None, looks: Sequence[ShownLook], badge: str
 ) -> list[Fact]:
-    """Return a list with one remark about the interval of the primary metric; an empty list if there is no interval.
+    """Return a list with one remark about the primary metric's interval, or an empty list if there is no interval.
 
     The remark says what the interval guarantees, and since when it excludes zero.
     """
@@ -124,9 +124,9 @@ def _describe_interval(
 
 
 def find_exclusion_time(looks: Sequence[ShownLook]) -> float | None:
-    """Return the time since which the intervals of all looks exclude zero.
+    """Return the time since which the interval has excluded zero at every look.
 
-    Return None if the interval of the last look includes zero.
+    Return None if the interval at the last look includes zero.
     """
     since = None
     for look in looks:
@@ -173,7 +173,7 @@ def _describe_sources(evaluation: Evaluation) -> str:
 
 
 def describe_staleness(evaluation: Evaluation) -> tuple[str, str] | None:
-    """Return the heading and text of a warning about sources that no longer post parts; None without such sources."""
+    """Return the heading and text of a warning about silent sources, or None if no source is silent."""
     silent = [s for s in evaluation.sources if s.state == "silent"]
     if not silent:
         return None
@@ -188,10 +188,10 @@ def describe_staleness(evaluation: Evaluation) -> tuple[str, str] | None:
 
 
 def describe_users(evaluation: Evaluation, verdict: TreatmentVerdict | None) -> list[tuple[str, str]]:
-    """Return the numbers of users, as pairs of a label and text.
+    """Return figures about users as pairs of a label and a text.
 
-    The numbers are the users so far, the planned users, the new users per day, and the users and days that a decision
-    still needs.
+    The figures are the users so far, the planned users, the new users per day, and the additional users and days needed
+    for a decision. Unknown figures are left out.
     """
     terms = [("so far", format_count(evaluation.users)), ("planned", format_count(evaluation.planned))]
     terms.append(("new per day", format_count(evaluation.per_day)))
@@ -205,7 +205,7 @@ def describe_users(evaluation: Evaluation, verdict: TreatmentVerdict | None) -> 
 
 
 def describe_power(evaluation: Evaluation, treatment: str) -> str:
-    """Return a sentence about the users needed to detect a difference in the primary metric; empty if unknown."""
+    """Return a sentence about the users needed to detect a difference in the primary metric; "" if unknown."""
     one = next((p for p in evaluation.power if p.treatment == treatment), None)
     if one is None:
         return ""
@@ -222,7 +222,7 @@ def describe_power(evaluation: Evaluation, treatment: str) -> str:
 
 
 def describe_final_hours(evaluation: Evaluation) -> str:
-    """Return a sentence that names the last hour whose outcomes are complete; empty if all hours are complete."""
+    """Return a sentence that names the last hour with complete outcomes; "" if all hours are complete."""
     if evaluation.final_to is None or evaluation.hours is None or evaluation.final_to >= evaluation.hours[1]:
         return ""
     return (
@@ -232,5 +232,5 @@ def describe_final_hours(evaluation: Evaluation) -> str:
 
 
 def find_primary(evaluation: Evaluation, treatment: str) -> MetricRow | None:
-    """Return the row of the primary metric of a treatment; None if there is none."""
+    """Return the row of a treatment's primary metric, or None if there is none."""
     return next((r for r in evaluation.table if r.treatment == treatment and r.role == "primary"), None)

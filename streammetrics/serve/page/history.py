@@ -31,7 +31,7 @@ class DefinitionChange(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """A posted part that has the same key (source, hour and number) as an earlier part, but different content.
+    """A posted part with the same key (source, hour and number) as an earlier part, but different content.
 
     An owner decides which of the two counts.
     """
@@ -43,7 +43,7 @@ class Conflict(NamedTuple):
 
 
 class ShownDecision(NamedTuple):
-    """A recorded decision: its author, the chosen arm, the reason, and the verdict on this arm at that time."""
+    """A recorded decision: its author, the chosen arm, the reason, and the verdict on that arm at the time."""
 
     number: int
     time: str
@@ -66,7 +66,7 @@ class ShownAnnotation(NamedTuple):
 class ExperimentHistory:
     """The history of an experiment: its definition and changes, earlier looks, conflicts, decisions and annotations.
 
-    `late_parts` are conflicts that can no longer be accepted, because the parts of their days are merged.
+    `late_parts` contains conflicts that can no longer be accepted, because the parts of their days have been merged.
     """
 
     definition: Mapping[str, Any] = field(default_factory=dict)
@@ -78,11 +78,11 @@ class ExperimentHistory:
     annotations: Sequence[ShownAnnotation] = ()
 
     def list_about(self) -> list[tuple[str, str]]:
-        """Return the hypothesis, description, owner and tags as pairs of a name and text; leave out empty ones."""
+        """Return the hypothesis, description, owner and tags as pairs of a name and a text; leave out empty ones."""
         return [(name, _format_setting(name, self.definition[name])) for name in ABOUT if self.definition.get(name)]
 
     def list_settings(self) -> list[tuple[str, str]]:
-        """Return the settings of the definition as pairs of a name and text. Empty and secret settings are left out."""
+        """Return the definition's settings as pairs of a name and a text; leave out empty and secret ones."""
         return [
             (name, _format_setting(name, value))
             for name, value in self.definition.items()

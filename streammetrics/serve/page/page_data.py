@@ -1,4 +1,4 @@
-"""Build the data of the page of an experiment, and of the list of experiments. Templates only lay out this data."""
+"""Build the data for an experiment's page and for the list of experiments. Templates only lay out this data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ __all__ = [
 class Choice(NamedTuple):
     """A link to a view of the page, such as the view of another metric.
 
-    `query` is the query of the URL, and `is_selected` says whether the page shows this view now.
+    `query` is the URL query, and `is_selected` is true if the page currently shows this view.
     """
 
     text: str
@@ -70,8 +70,8 @@ class Choice(NamedTuple):
 class PageData:
     """All data for the page of an experiment, as text, tables and charts. `build_page` creates it.
 
-    `sides` are the treatment and the control. `band` is the chart of earlier looks. With fewer than two looks, `hero`
-    shows the current difference instead. `card` is the scorecard, and `forest` shows the differences by slice.
+    `sides` contains the treatment and the control. `band` is the chart of earlier looks; if there are fewer than two,
+    `hero` shows the current difference instead. `card` is the scorecard, and `forest` shows the differences by slice.
     """
 
     evaluation: Evaluation
@@ -116,10 +116,9 @@ class PageData:
 
 
 def build_page(evaluation: Evaluation, history: ExperimentHistory, view: View) -> PageData:
-    """Return the data of the page of an experiment.
+    """Return the data for the page of an experiment.
 
-    `view` contains the choices of the visitor, such as the metric. A choice that is missing or invalid is replaced with
-    a default.
+    `view` contains the visitor's choices, such as the metric. Missing and invalid choices are replaced with defaults.
     """
     planned = history.definition.get("arms", {})
     treatments = list_treatments(evaluation)
@@ -202,9 +201,9 @@ def _build_charts(
 def _build_choices(
     page: PageData, metric: str, metrics: Sequence[str], columns: Sequence[str], column: str
 ) -> dict[str, list[Choice]]:
-    """Return the links to other views, by the name of the choice, such as "metric".
+    """Return the links to other views, grouped by what they change, such as "metric".
 
-    A choice between arms, metrics or slice columns is left out if there is only one of them.
+    If there is only one arm, metric or slice column to choose from, its group is left out.
     """
     view, treatments = page.view, [t.treatment for t, _, _ in page.verdicts]
     assert page.sides is not None
@@ -230,20 +229,20 @@ def _describe_correction(rows: Sequence[MetricRow]) -> str:
 def _describe_freshness(evaluation: Evaluation) -> tuple[str, float | None]:
     """Return text such as "data to Mon 1 June 24:00 UTC", and the end of the last hour in seconds since 1970.
 
-    Without data, the time is None.
+    If there is no data, the time is None.
     """
     if evaluation.hours is None:
         return "no data yet", None
-    # If a source has posted a part for an hour that is not over yet, the data ends now, not at the end of the hour.
+    # If a source has posted a part for an hour that is not over yet, the data ends now, not at the end of that hour.
     end = min((evaluation.hours[1] + 1) * float(HOUR), evaluation.at)
     return f"data to {_format_data_end(evaluation.hours[1], evaluation.at)}", end
 
 
 def _describe_hours(evaluation: Evaluation) -> str:
-    """Return a sentence that says since when there are values by hour; empty if there are values for all hours.
+    """Return a sentence that says since when there are hourly values; "" if there are values for all hours.
 
-    Once the parts of a day can no longer be corrected, the store merges them. The values of single hours of that day
-    can then no longer be computed.
+    Once the parts of a day can no longer be corrected, the store merges them. After that, the hourly values of that day
+    can no longer be computed.
     """
     first = min((point.hour for point in evaluation.series), default=None)
     if evaluation.hours is None:
@@ -261,7 +260,7 @@ def _format_data_end(hour: int, at: float) -> str:
 
 
 def describe_computing(since: float | None) -> str:
-    """Return text that says when the running evaluation started; an empty string if no evaluation is running.
+    """Return a text that says when the running evaluation started, or an empty string if none is running.
 
     Examples
     --------
@@ -272,7 +271,7 @@ def describe_computing(since: float | None) -> str:
 
 
 def _compute_progress(evaluation: Evaluation) -> float | None:
-    """Return the users so far as a share of the planned users, at most 1; None if one of the numbers is not known."""
+    """Return the users so far as a share of the planned users, at most 1; None if either number is unknown."""
     if not evaluation.users or not evaluation.planned:
         return None
     return min(evaluation.users / evaluation.planned, 1.0)
@@ -313,7 +312,7 @@ def build_glance(
     """Return the row of an experiment in the list of experiments, with its decision, freshness, users and alerts.
 
     `definition` is the definition as JSON values, `conflicts` is the number of conflicts, and `recorded` is the last
-    decision that an owner has recorded.
+    decision that an owner recorded.
     """
     alerts = []
     if evaluation.ratio is not None and evaluation.ratio.alarm:
@@ -341,7 +340,7 @@ def build_glance(
 def _summarize_verdicts(evaluation: Evaluation) -> tuple[str, str]:
     """Return a short sentence and a decision for the list of experiments.
 
-    Both are about the treatment whose decision is the most urgent.
+    Both are about the treatment with the most urgent decision.
     """
     if evaluation.state == "no data":
         return "No part has been posted yet.", "no data"
@@ -365,8 +364,8 @@ def _format_delay(source: str, seconds: float | None) -> str:
 def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[str]]]]:
     """Return the name of the primary metric, and the table of arms as pairs of an arm and its cells.
 
-    The cells are the planned share, the number of users, the actual share, and the numbers of rows and positive labels;
-    the last cell is the value of the metric.
+    The cells contain the planned share, the number of users, the actual share, the numbers of rows and of positive
+    labels, and the value of the primary metric, in that order.
     """
     evaluation = page.evaluation
     metric = next((r.metric for r in evaluation.table if r.role == "primary"), "")
@@ -385,7 +384,8 @@ def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[st
 def build_source_rows(page: PageData) -> list[tuple[SourceStatus, list[str]]]:
     """Return the table of sources as pairs of a source and its cells.
 
-    The cells are the last hour, delay, parts, late parts, missing hours, rows and dropped rows.
+    The cells contain the last hour, the delay, and the numbers of parts, late parts, missing hours, rows and dropped
+    rows.
     """
     return [
         (s, ["–" if s.counted_to is None else _format_data_end(s.counted_to, page.evaluation.at),
@@ -397,6 +397,6 @@ def build_source_rows(page: PageData) -> list[tuple[SourceStatus, list[str]]]:
 
 
 def _format_missing_hours(hours: Sequence[str]) -> str:
-    """Return text that names the first three missing hours, and says how many more are missing."""
+    """Return a text that names the first three missing hours and says how many more are missing."""
     more = f" and {len(hours) - 3} more" if len(hours) > 3 else ""
     return ", ".join(format_time(parse_hour(h) * float(HOUR))[4:-4] for h in hours[:3]) + more or "none"

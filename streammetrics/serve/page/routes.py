@@ -47,7 +47,7 @@ class StaticFile(NamedTuple):
 
 @cache
 def load_static_files() -> dict[str, StaticFile]:
-    """Return all static files by their names in URLs, which contain a digest of the content."""
+    """Return all static files, keyed by their names in URLs, which contain a digest of the content."""
     files = {}
     for name, package in FILES.items():
         text = read_template(name, package) if package else read_template(name)
@@ -58,7 +58,7 @@ def load_static_files() -> dict[str, StaticFile]:
 
 
 def build_templates() -> Any:
-    """Return a Jinja environment with the templates of the pages and the functions that they call."""
+    """Return a Jinja environment with the page templates and the functions that they call."""
     templates = build_environment(HERE)
     templates.globals |= {
         "file": find_static_path,
@@ -84,7 +84,7 @@ def find_static_path(name: str) -> str:
 def serve_file(request: Request) -> Response:
     """Answer with a static file.
 
-    Browsers may cache the file for ever, because a file with different content gets a different name.
+    Browsers may cache the file forever, because a file with different content gets a different name.
     """
     file = load_static_files().get(request.path_params["name"])
     if file is None:
@@ -92,9 +92,10 @@ def serve_file(request: Request) -> Response:
     return Response(file.text, media_type=file.kind, headers={"cache-control": FOREVER})
 
 
-# Seconds of silence after which a stream sends a comment. Proxies close connections that are silent for a minute.
+# The number of seconds after which an idle stream sends a comment. Proxies close connections that are silent for a
+# minute.
 HEARTBEAT = 15.0
-# Milliseconds after which a browser reconnects if a stream has broken.
+# The number of milliseconds after which a browser reconnects to a broken stream.
 RETRY_MS = 3000
 
 
@@ -113,8 +114,8 @@ def stream_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: 
 
 async def _iterate_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MS}\nevent: look\ndata: {now}\n\n"
-    # Wait for one call of `anext` per source. When a call returns, its event is sent, and the next call for the same
-    # source starts.
+    # Wait for one call to `anext` per source. When a call returns, send its event and start the next call for the same
+    # source.
     waiting: dict[asyncio.Future[Evaluation], AsyncIterator[Evaluation]] = {_start_next(s): s for s in sources}
     try:
         while waiting:
@@ -154,7 +155,7 @@ Handler = Callable[[Request, Any], Response]
 class PageReader(Protocol):
     """The user who sent a request, with the properties that the pages need.
 
-    The CSRF token is empty if the user may not send forms.
+    The CSRF token is empty if the user may not submit forms.
     """
 
     @property
@@ -169,7 +170,7 @@ class PageReader(Protocol):
 
     @property
     def csrf_token(self) -> str:
-        """The secret token in the forms of this session. It shows that a form comes from this server."""
+        """The secret token in this session's forms, which proves that a form comes from this server."""
         ...
 
 
@@ -192,17 +193,17 @@ def build_page_routes(
     store : Store
         The store of definitions, looks and conflicts.
     reader : callable
-        Returns the user who sent a request if this user may read an experiment ("" is the list of experiments);
-        otherwise, it returns an error response.
+        Returns the user who sent a request if they may read an experiment ("" stands for the list of experiments);
+        otherwise, returns an error response.
     total : callable
-        Returns the merged metrics of an experiment as bytes (a frame) for download; None if there is no data.
+        Returns the merged metrics of an experiment as bytes (a frame) for download, or None if there is no data.
     decide : callable
-        Decides a conflict: takes the experiment, the number of the conflict, "accept" or "reject", the name of the user
+        Decides a conflict. Takes the experiment, the number of the conflict, "accept" or "reject", the name of the user
         who decides, and the reason.
     describe_changes : callable
         Takes two definitions as JSON; returns the changes from the first to the second as sentences.
     beat : float
-        The seconds of silence after which a stream sends a comment, so that proxies do not close it.
+        The number of seconds after which an idle stream sends a comment, so that proxies do not close it.
     """
     pages = _Pages(board, store, reader, total, decide, describe_changes, beat)
     one = "/experiments/{id}"
@@ -220,7 +221,7 @@ def build_page_routes(
 
 
 class _Pages:
-    """The request handlers of the pages. They share the board, the store, and a cache of page fragments."""
+    """The request handlers of the pages. They share the board, the store and a cache of page fragments."""
 
     def __init__(self, board: Any, store: Any, reader: Any, total: Any, decide: Any, changes: Any, beat: float):
         self._board, self._store, self._reader = board, store, reader
@@ -253,9 +254,9 @@ class _Pages:
     def experiment(self, request: Request) -> Response:
         """Answer with the page of an experiment, or with its sections as a fragment.
 
-        Many open pages ask for the same fragment at the same time. A fragment is therefore rendered once and cached.
-        The cache key contains everything that a fragment depends on: the evaluation, the view, the CSRF token of an
-        owner's forms, and the start of a running evaluation.
+        Many open pages request the same fragment at the same time, so each fragment is rendered once and cached. The
+        cache key contains everything that a fragment depends on: the evaluation, the view, the CSRF token in an owner's
+        forms, and the start time of a running evaluation.
         """
         who, evaluation = self._find_evaluation(request)
         if isinstance(who, Response):
@@ -270,8 +271,7 @@ class _Pages:
             who.csrf_token if who.role == OWNER else "",
             self._board.computing_since(evaluation.experiment),
         )
-        # Hold the lock while a fragment is rendered, so that other requests for the same fragment wait until they can
-        # find it in the cache.
+        # Hold the lock while rendering a fragment, so that other requests for it wait and then find it in the cache.
         with self._render_lock:
             if key not in self._fragments:
                 page = self._build_page(request, evaluation)
@@ -288,7 +288,7 @@ class _Pages:
     # -- live updates -------------------------------------------------------------------------------------------------
 
     async def live(self, request: Request) -> Response:
-        """Answer with a stream of events, one for each new evaluation of the experiment, for pages that show it."""
+        """Answer an open experiment page with a stream of events, one for each new evaluation of the experiment."""
         who, evaluation = await run_in_threadpool(self._find_evaluation, request)
         if isinstance(who, Response):
             return who
@@ -297,7 +297,7 @@ class _Pages:
         )
 
     async def live_of_all(self, request: Request) -> Response:
-        """Answer with a stream of events, one for each new evaluation, for pages that show the list of experiments."""
+        """Answer an open list of experiments with a stream of events, one for each new evaluation."""
         who = await run_in_threadpool(self._reader, request, "")
         if isinstance(who, Response):
             return who
@@ -306,9 +306,9 @@ class _Pages:
         return stream_events([self._board.subscribe(e.experiment, e.at) for e in evaluations], repr(at), self._beat)
 
     async def decide(self, request: Request) -> Response:
-        """Accept or reject a conflict. An accepted conflict replaces the part that counts under its key.
+        """Accept or reject a conflict. An accepted conflict replaces the part that has counted under its key so far.
 
-        The sender must be an owner, and the form must contain the CSRF token of this owner's session.
+        The sender must be an owner, and the form must contain the CSRF token of the owner's session.
         """
         who, evaluation = await run_in_threadpool(self._find_evaluation, request)
         if isinstance(who, Response):
@@ -336,7 +336,7 @@ class _Pages:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def table(self, request: Request) -> Response:
-        """Answer with a table of the page as CSV; 404 if there is no such table."""
+        """Answer with a table of the page as CSV, or with status 404 if there is no such table."""
         who, evaluation = self._find_evaluation(request)
         name = request.path_params["name"]
         if isinstance(who, Response) or name not in TABLES:
@@ -346,7 +346,7 @@ class _Pages:
         )
 
     def picture(self, request: Request) -> Response:
-        """Answer with a chart of the page as PNG; 404 if there is nothing to draw or matplotlib is not installed."""
+        """Answer with a chart of the page as PNG, or with status 404 if it cannot be drawn."""
         who, evaluation = self._find_evaluation(request)
         name = request.path_params["name"]
         if isinstance(who, Response) or name not in PICTURES:
@@ -361,7 +361,7 @@ class _Pages:
         return _file_response(picture, "image/png", f"{evaluation.experiment}-{name}.png")
 
     def total(self, request: Request) -> Response:
-        """Answer with the merged metrics of an experiment as a file for download, in the format of `to_bytes`."""
+        """Answer with the merged metrics of an experiment as a downloadable file, in the format of `to_bytes`."""
         who, evaluation = self._find_evaluation(request)
         if isinstance(who, Response):
             return who
@@ -379,7 +379,7 @@ class _Pages:
         return [one for one in evaluations if one is not None]
 
     def _find_evaluation(self, request: Request) -> tuple[PageReader | Response, Any]:
-        """Return the user and the evaluation of a request, or an error response and None."""
+        """Return the user who sent a request and the requested evaluation, or an error response and None."""
         experiment = request.path_params["id"]
         who = self._reader(request, experiment)
         if isinstance(who, Response):

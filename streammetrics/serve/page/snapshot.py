@@ -1,4 +1,4 @@
-"""Render the page of an experiment as one HTML file, which stays the same when the experiment or the release changes."""
+"""Render an experiment's page as one HTML file that stays the same when the experiment or the release changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SnapshotPerson(NamedTuple):
 def render_snapshot(
     store: Any, describe_changes: Callable[[str, str], list[str]], evaluation: Evaluation, sentence: str
 ) -> str:
-    """Return the page of an experiment as HTML with embedded styles, and without scripts and forms.
+    """Return the page of an experiment as HTML with embedded styles, without scripts or forms.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Convert the metrics of an evaluation to rows of the scorecard and the slice chart of reports."""
+"""Convert the metrics of an evaluation to rows for the scorecard and the slice chart."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Arms = dict[str, NamedSide]
 
 
 def assign_colours(evaluation: Evaluation, definition_arms: Sequence[str] = ()) -> Arms:
-    """Return the name and the colour index of each arm, as a dict by arm; the control comes first."""
+    """Return the name and colour index of each arm, as a dict keyed by arm; the control comes first."""
     treatments = list_treatments(evaluation)
     names = list(dict.fromkeys([*(a.arm for a in evaluation.arms), *definition_arms, *treatments]))
     ordered = [n for n in names if n not in treatments] + treatments
@@ -43,7 +43,7 @@ def format_badge(evaluation: Evaluation) -> str:
 
 
 def build_figures(evaluation: Evaluation, treatment: str, *, withheld: bool) -> list[tuple[str, MeasureRow]]:
-    """Return the rows in the scorecard of a treatment, each with its role, such as "guardrail".
+    """Return the rows of a treatment's scorecard, each with its role, such as "guardrail".
 
     If `withheld`, the rows show no conclusions.
     """
@@ -69,9 +69,9 @@ def build_slice_forest(
     *,
     withheld: bool,
 ) -> Forest | None:
-    """Return a chart of the difference of one metric in each slice, grouped by slice column; None without slices.
+    """Return a chart of the difference in one metric for each slice, grouped by slice column; None without slices.
 
-    `all_rows` is the row of the metric over all rows of data. If `withheld`, the chart shows no conclusions.
+    `all_rows` is the table row of the metric over all data. If `withheld`, the chart shows no conclusions.
     """
     if not rows:
         return None
@@ -110,7 +110,7 @@ def _build_scorecard_row(row: MetricRow, name: str, role: str) -> ScorecardRow:
 
 
 def is_rate(row: MetricRow) -> bool:
-    """Return whether the values of a metric are shown as percentages."""
+    """Return whether the values in a row are shown as percentages."""
     return is_percent(row.tag or row.metric.rpartition("/")[2])
 
 

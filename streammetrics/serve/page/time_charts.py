@@ -1,4 +1,4 @@
-"""Build the charts over time: the difference at each look and in each window, the values of arms, and the sample ratio."""
+"""Build the charts over time: differences at each look and in each window, values of the arms, and the sample ratio."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ MAX_LETTERS = 28  # the longest name above a chart, in characters
 
 
 def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Chart | None:
-    """Return a chart with the difference over all rows, as it was at each look.
+    """Return a chart of the difference over all rows, as it was at each look.
 
-    Early looks whose interval is too wide to say anything are left out, because they would stretch the axis. Return
+    Early looks with an interval too wide to be informative are left out, because they would stretch the axis. Return
     None if fewer than two looks remain.
     """
     in_range = [one for one in looks if one.change is not None and view.contains(int(one.at // HOUR))]
@@ -62,8 +62,8 @@ def build_window_chart(
 ) -> Chart | None:
     """Return a chart of the difference in each window, with intervals that are valid for a single look.
 
-    `total_change` is the difference over all rows. Windows whose interval is too wide to say anything are left out.
-    Return None without data.
+    `total_change` is the difference over all rows. Windows with an interval too wide to be informative are left out.
+    Return None if there is no data.
     """
     points_by_hour = {
         p.hour: p for p in points if p.arm == side.name and p.change is not None and not is_too_wide(p.low, p.high)
@@ -106,7 +106,7 @@ def build_window_chart(
 def build_arm_chart(
     points: Sequence[WindowPoint], metric: str, arms: Arms, view: View, *, percent: bool
 ) -> Chart | None:
-    """Return a chart of the value of a metric in each window, with a line for each arm; None without data."""
+    """Return a chart of a metric's value in each window, with a line for each arm; None if there is no data."""
     points_by_arm: dict[str, dict[int, WindowPoint]] = {}
     for p in points:
         if p.arm in arms and p.value is not None:
@@ -140,9 +140,9 @@ def build_arm_chart(
 def build_ratio_chart(
     looks: Sequence[ShownLook], side: NamedSide, planned: float, arms: int, view: View
 ) -> Chart | None:
-    """Return a chart of the share of users in an arm; None if there are fewer than two looks.
+    """Return a chart of the share of users in an arm, or None if there are fewer than two looks.
 
-    With two arms, a band shows which shares are too close to the planned share for an alarm.
+    With two arms, a band shows the shares that are too close to the planned share to raise an alarm.
     """
     visible = [one for one in looks if one.shares and side.name in one.shares and one.users]
     if len(visible) < 2:
@@ -180,14 +180,14 @@ def _find_alarm_distance(users: float, planned: float) -> float:
 
 
 def _reading_step(windows: Sequence[Any]) -> int:
-    """Return a step n such that at most `MAX_READINGS` points have a tooltip if every n-th point has one."""
+    """Return the step n for which at most `MAX_READINGS` points have a tooltip if every n-th point has one."""
     return math.ceil(len(windows) / MAX_READINGS)
 
 
 def _fill_windows(hours: Collection[int], view: View) -> tuple[list[int], list[str], str]:
     """Return the first hours of all windows, their names, and the label of the time axis.
 
-    `hours` are the first hours of the windows with data. The result also contains the windows between them.
+    `hours` contains the first hours of the windows with data. The result also includes the windows between them.
     """
     first, last = min(hours), max(hours)
     if view.by == "hour":
@@ -199,7 +199,7 @@ def _fill_windows(hours: Collection[int], view: View) -> tuple[list[int], list[s
 
 
 def _list_days(first: int, last: int, time_zone: str) -> list[int]:
-    """Return the hour `first`, and the first hours of the days after it, up to the hour `last`."""
+    """Return the hour `first` and the first hours of the days after it, up to the hour `last`."""
     days = [first]
     while (day := find_next_day(days[-1], time_zone)) <= last:
         days.append(day)
@@ -207,7 +207,7 @@ def _list_days(first: int, last: int, time_zone: str) -> list[int]:
 
 
 def _build_time_axis(first: float, last: float, time_zone: str) -> ChartAxis:
-    """Return an axis of time, in hours since 1970, with ticks at the beginning of days."""
+    """Return a time axis, in hours since 1970, with ticks at the start of days."""
     first_midnight = find_next_day(math.ceil(first) - 1, time_zone)
     midnights = [h for h in _list_days(first_midnight, math.floor(last), time_zone) if h <= last]
     every = max(1, math.ceil(len(midnights) / 6))
@@ -217,7 +217,7 @@ def _build_time_axis(first: float, last: float, time_zone: str) -> ChartAxis:
 
 
 def _describe_difference(point: ShownLook | WindowPoint) -> str:
-    """Return a difference with its interval and the number of users or rows as text; "" without a difference."""
+    """Return a difference, with its interval and the number of users or rows, as text; "" if there is none."""
     if point.change is None:
         return ""
     has_interval = point.low is not None and point.high is not None
@@ -234,7 +234,7 @@ def _describe_difference(point: ShownLook | WindowPoint) -> str:
 
 
 def _thin_looks(looks: Sequence[ShownLook], max_looks: int) -> list[ShownLook]:
-    """Return at most `max_looks` evenly spaced looks, and also the last look.
+    """Return at most `max_looks` evenly spaced looks, plus the last look.
 
     The step between looks is a power of two, so that the selected looks rarely change when a look is added.
     """
@@ -243,7 +243,7 @@ def _thin_looks(looks: Sequence[ShownLook], max_looks: int) -> list[ShownLook]:
 
 
 def _drop_close_values(values: Sequence[float], min_distance: float) -> list[float]:
-    """Return the values without those that are too close to an earlier one, so that labels do not overlap."""
+    """Drop the values that are too close to an earlier one, so that labels do not overlap."""
     distant: list[float] = []
     for v in values:
         if all(abs(v - other) >= min_distance for other in distant):
@@ -252,7 +252,7 @@ def _drop_close_values(values: Sequence[float], min_distance: float) -> list[flo
 
 
 def _shorten(name: str) -> str:
-    """Return a name, shortened to the number of characters that fit above a chart."""
+    """Return a name, shortened to fit above a chart."""
     return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS - 1]}…"
 
 

@@ -1,4 +1,4 @@
-"""Format times and durations as text for people."""
+"""Format times and durations as human-readable text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["format_day", "format_hour_end", "format_span", "format_time"]
 
 
 def format_time(at: float) -> str:
-    """Format a time, in seconds since 1970, to the minute.
+    """Format a time, given in seconds since 1970, to the minute.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def format_day(hour: int) -> str:
 
 
 def format_span(seconds: float) -> str:
-    """Format a duration, in seconds, with its two largest units.
+    """Format a duration, given in seconds, in its two largest units.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """The view of a page: the arm, metric, slice column and time range that a visitor has chosen.
 
-The query of the page's URL contains the view.
+The view is part of the page's URL query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["View"]
 
 
 class View(NamedTuple):
-    """The choices of a visitor on a page. The page replaces empty choices with defaults.
+    """A visitor's choices on a page. The page replaces empty choices with defaults.
 
     Parameters
     ----------
@@ -27,9 +27,9 @@ class View(NamedTuple):
     since, until : int or None
         The first and the last hour of the charts over time.
     by : str
-        The length of windows: "hour" or "day".
+        The length of the windows: "hour" or "day".
     timezone : str
-        The time zone of days.
+        The time zone that defines days.
     """
 
     arm: str = ""
@@ -42,7 +42,7 @@ class View(NamedTuple):
 
     @classmethod
     def from_query(cls, query: Mapping[str, str], timezone: str = "UTC") -> Self:
-        """Return the view that a URL query contains. Dates in the query are days in the time zone.
+        """Read a view from a URL query. Dates in the query are days in the time zone.
 
         Invalid values are ignored, so that every link shows a page.
 
@@ -59,7 +59,7 @@ class View(NamedTuple):
         )  # fmt: skip
 
     def to_query(self, **changes: str) -> str:
-        """Return the view, with some choices changed, as the query of a URL."""
+        """Return the view, with some choices changed, as a URL query."""
         new = self._replace(**changes)  # type: ignore[arg-type]
         fields = {"arm": new.arm, "metric": new.metric, "slice": new.slice}
         fields |= {
@@ -94,14 +94,14 @@ class View(NamedTuple):
 
 
 def _parse_hours(text: str, timezone: str) -> range | None:
-    """Return the hours of a date such as 2026-06-01, or one hour such as 2026-06-01T09; None for an invalid text."""
+    """Return the hours of a date, such as 2026-06-01, or of one hour, such as 2026-06-01T09; None if invalid."""
     try:
         if "T" in text:
             hour = parse_hour(text)
             return range(hour, hour + 1)
         first = find_first_hour(datetime.date.fromisoformat(text), timezone)
         return range(first, find_next_day(first, timezone))
-    # With an invalid time in its link, a page shows the whole time range rather than an error.
+    # If the time in a link is invalid, the page shows the whole time range rather than an error.
     except (InvalidInputError, ValueError, OverflowError):
         return None
 
