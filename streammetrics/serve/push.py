@@ -142,7 +142,7 @@ def normalize_url(url: str) -> str:
     Raises
     ------
     InvalidInputError
-        The string is not the URL of a server, or has a password, a query or a fragment.
+        The string is not the URL of a server, or it contains a username, a password, a query or a fragment.
     """
     parts = urlsplit(url)
     if (
@@ -175,11 +175,11 @@ def _build_address(url: str, key: PartKey) -> str:
 
 
 def _post_once(address: str, data: bytes, headers: Mapping[str, str], timeout: float) -> PushResponse:
-    """Post data once, and return the response.
+    """Post data once and return the response.
 
-    Redirects are not followed, because another server must not get the token.
+    Redirects are not followed, because no other server may see the token.
     """
-    # Import these modules only here, because they take longer to import than this package, and most processes never
+    # Import these modules here, because they take longer to import than this package does, and most processes never
     # post metrics.
     import http.client
     import urllib.error
@@ -197,24 +197,24 @@ def _post_once(address: str, data: bytes, headers: Mapping[str, str], timeout: f
     except urllib.error.HTTPError as error:
         with error:
             return _parse_response(error.code, error.read(MAX_ANSWER_BYTES), error.headers)
-    # The server did not respond. The status 0 tells this to the caller.
+    # The status 0 tells the caller that the server did not respond.
     except urllib.error.URLError as error:
         reason = error.reason
         return PushResponse(0, getattr(reason, "strerror", None) or str(reason))
-    # The server did not respond. The status 0 tells this to the caller.
+    # The status 0 tells the caller that the server did not respond.
     except (OSError, http.client.HTTPException) as error:
         return PushResponse(0, str(error) or type(error).__name__)
 
 
 def _parse_response(status: int, body: bytes, headers: Any) -> PushResponse:
-    """Return the response with the message of the server.
+    """Return the response with the server's message.
 
-    If another server or a proxy has answered, the message is only the status.
+    If another server or a proxy answered, the message contains only the status.
     """
     try:
         fields = json.loads(body)
         message = str(fields["state"] if status in (200, 201) else fields["error"])
-    # The body does not have the format of a dashboard, so another server or a proxy has answered.
+    # The body is not in the format of a dashboard, so another server or a proxy answered.
     except (ValueError, KeyError, TypeError):
         if status in (200, 201):
             return PushResponse(502, "the server is not a streammetrics dashboard; check the URL")
@@ -223,22 +223,22 @@ def _parse_response(status: int, body: bytes, headers: Any) -> PushResponse:
 
 
 def _compute_pause(attempt: int, retry_after: str | None) -> float:
-    """Return the seconds until the next try.
+    """Return the number of seconds until the next try.
 
-    The pause doubles with each attempt (exponential backoff), and is at least as long as the server demands. A random
-    factor spreads the retries of many workers over time.
+    The pause doubles with each attempt (exponential backoff) and is at least as long as the server demands, within
+    limits. A random factor spreads the retries of many workers over time.
     """
     backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**attempt) * random.uniform(0.5, 1.5)
     return max(backoff, min(MAX_RETRY_AFTER, _parse_retry_after(retry_after)) * random.uniform(1.0, 1.25))
 
 
 def _parse_retry_after(retry_after: str | None) -> float:
-    """Return the seconds to wait according to a Retry-After header (a number or a date); 0 without the header."""
+    """Return the seconds to wait according to a Retry-After header (a number or a date); 0 if there is none."""
     if retry_after is None:
         return 0.0
     if retry_after.strip().isdecimal():
         return float(retry_after)
-    # Import this function only here, because it would make `import streammetrics` 5 % slower.
+    # Import this function here, because a module-level import would make `import streammetrics` 5 % slower.
     from email.utils import parsedate_to_datetime
 
     try:

@@ -1,4 +1,4 @@
-"""Run the dashboard with uvicorn. The headers of requests have a time limit and a size limit."""
+"""Run the dashboard with uvicorn, with limits on the time and size of request headers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADER_TOO_LARGE = f"The head of a request has at most {HEADER_BYTES:,} bytes."
 class TimeoutProtocol(HttpToolsProtocol):
     """An HTTP protocol that closes a connection if the headers of the next request do not arrive in time.
 
-    Without this limit, slow clients could hold connections and memory for ever (a "slowloris" attack).
+    Without this limit, slow clients could tie up connections and memory forever (a "slowloris" attack).
     """
 
     seconds = HEADER_SECONDS
@@ -38,7 +38,7 @@ class TimeoutProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        # The HTTP parser buffers incomplete headers without a limit. Therefore count their bytes here, and limit them.
+        # The HTTP parser buffers incomplete headers without a limit, so count and limit their bytes here.
         self._incomplete_bytes += len(data)
         super().data_received(data)
         if self._incomplete_bytes > HEADER_BYTES and not self.transport.is_closing():
@@ -81,10 +81,10 @@ class TimeoutProtocol(HttpToolsProtocol):
 
 
 class DashboardServer(uvicorn.Server):
-    """A uvicorn server that ends its live streams when it stops. Otherwise, it would wait for these streams for ever."""
+    """A uvicorn server that ends its live streams when it stops. Otherwise, it would wait for them forever."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the live streams, which never end by themselves, and then shut down."""
+        """End the live streams, which never end on their own, and then shut down."""
         state = getattr(self.config.app, "state", None)
         if state is not None and hasattr(state, "end_streams"):
             state.end_streams()

@@ -23,32 +23,33 @@ class ServerSettings:
     Parameters
     ----------
     public_read : bool
-        Whether anybody may read every experiment.
+        Whether anyone may read every experiment.
     proxy_header : str or None
-        The header with the name of the user, which a proxy sets; it replaces the login.
+        The header in which a proxy passes the name of the user; it replaces the login.
     groups_header : str or None
-        The header with the groups of the user, separated by commas, which the same proxy sets.
+        The header in which the same proxy passes the groups of the user, separated by commas.
     group_rights : tuple of (str, str)
-        The rights of each group: "owner", "reader", or "tag:NAME" for readers of the experiments with this tag.
+        The rights of each group: "owner", "reader", or "tag:NAME" for readers of the experiments with that tag.
     proxies : tuple of str
-        The addresses of trusted proxies, whose forwarded headers are used. By default, only a proxy on this machine may
+        The addresses of the proxies whose forwarded headers are trusted. By default, only a proxy on this machine may
         set `proxy_header`.
     hosts : tuple of str
         The allowed host names. Other Host headers are refused, which prevents DNS rebinding.
     https : bool
         Whether cookies are always `Secure`, even for requests that seem to use plain HTTP.
     max_bytes, max_content : int
-        The largest size of a frame (the serialized metrics that a worker posts) and of its decompressed content, in bytes.
+        The maximum size, in bytes, of a frame (the serialized metrics that a worker posts) and of its decompressed
+        content.
     body_seconds, decode_seconds : float
         The time limits for receiving a body and for decoding a frame, in seconds.
     waiting, waiting_bytes : int
-        The largest number of frames in the queue, and their largest total size in bytes. Further frames are refused
+        The maximum number of frames in the queue, and their maximum total size in bytes. Further frames are refused
         with status 429.
     rate, burst : float, int
-        The number of requests that one client may send per second, and the number that it may send at once after a
+        The number of requests that a client may send per second, and the number that it may send at once after a
         pause.
     failures : int
-        The number of wrong tokens that one client may send per minute.
+        The number of wrong tokens that a client may send per minute.
     session_hours : float
         The duration of a login, in hours.
     definitions : str or None
@@ -58,7 +59,7 @@ class ServerSettings:
     watch : str or None
         A local folder, or an fsspec URL, from which parts are read as files.
     watch_seconds : float
-        The seconds between two scans of this folder.
+        The number of seconds between two scans of this folder.
     clock : callable
         Returns the time, in seconds since 1970.
     """

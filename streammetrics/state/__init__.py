@@ -1,4 +1,4 @@
-"""States: the counts and sums of a log as one immutable table of cells, for example one cell for each slice.
+"""States: the counts and sums of a log as one immutable table of cells, for example with one cell for each slice.
 
-This package depends on numpy, but not on the packages of metrics and batches.
+This package depends on numpy, but not on the packages for metrics and batches.
 """

@@ -1,7 +1,7 @@
 """Axes (the columns that separate the cells of a state) and vocabularies (the distinct keys of each column).
 
-The table of cells stores a key as its rank: its position in the sorted vocabulary of the column. A negative rank is a
-marker for rows without a key, or for keys that are no longer kept because of a limit or an expiry.
+The table of cells stores a key as its rank, its position in the sorted vocabulary of the column. A negative rank marks
+rows without a key, or keys that are no longer kept because of a limit or an expiry.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ MARKS = {NULL: None, OTHER: "(other)", EXPIRED: "(expired)"}
 
 
 class Axis(NamedTuple):
-    """One or several columns whose keys separate the cells of a state.
+    """One or more columns whose keys separate the cells of a state.
 
     Parameters
     ----------
     names : tuple of str
-        The columns. Several columns have one key for each combination of their values.
+        The columns. If there are several, each combination of their values is a key.
     kind : {"key", "epoch", "step", "shard", "group", "class"}
-        The meaning of a key: a value of each column ("key"); the start of a range of event time ("epoch") or of integers
-        ("step"); or the number of the shard to which the hash of a unit belongs ("shard"). Only the inner axis of a
-        statistic can have groups, which are identified by a 128-bit hash ("group"), or classes, whose columns share one
-        vocabulary ("class").
+        The meaning of a key: a value of each column ("key"); the start of a range of event time ("epoch") or of
+        integers ("step"); or the number of the shard that the hash of a unit belongs to ("shard"). Only the inner axis
+        of a statistic can have groups, which are identified by a 128-bit hash ("group"), or classes, whose columns
+        share one vocabulary ("class").
     size : int
         The width of an epoch, in microseconds or steps, or the number of shards.
     limit : int, optional
-        The maximum number of keys, besides the pinned ones, within each cell of the axes before this one. The keys with
-        the smallest hashes are kept.
+        The maximum number of keys, not counting pinned ones, within each cell of the axes before this one. The keys
+        with the smallest hashes are kept.
     pinned : tuple of tuple
         Keys that are always kept and do not count towards the limit. A key is a tuple with one value per column.
     keep : int, optional
-        The number of epochs that are kept within each cell of the axes before this one: the newest epoch of the cell and
-        those just before it, including epochs without rows.
+        The number of epochs to keep within each cell of the axes before this one: the cell's newest epoch and those
+        just before it, including epochs without rows.
     """
 
     names: tuple[str, ...]
@@ -76,10 +76,10 @@ class Vocabulary:
     Parameters
     ----------
     kind : str
-        The type of the keys, such as "integer" or "timestamp" (see `KINDS`), or "shard of integer" for the numbers of
-        shards. A vocabulary without keys has the kind "", so that states with equal content are equal.
+        The type of the keys, such as "integer" or "timestamp" (see `KINDS`), or for shard numbers, for example, "shard
+        of integer". A vocabulary without keys has the kind "", so that states with equal content are equal.
     values : array of integers, or tuple of bytes
-        The keys: a string as its UTF-8 bytes, a date as days since 1970, a timestamp as microseconds since 1970.
+        The keys: strings as UTF-8 bytes, dates as days since 1970, and timestamps as microseconds since 1970.
     """
 
     kind: str = ""
@@ -87,7 +87,7 @@ class Vocabulary:
 
     @classmethod
     def from_values(cls, kind: str, values: Any) -> Vocabulary:
-        """Return the vocabulary of some values, which may be unsorted and may repeat."""
+        """Return the vocabulary of some values, which may be unsorted and contain duplicates."""
         if not len(values):
             return cls()
         if KINDS.get(kind):
@@ -106,7 +106,7 @@ class Vocabulary:
 
     @cached_property
     def rank_by_value(self) -> dict[Any, int]:
-        """The rank (position in sorted order) of each key, as a mapping from its stored value."""
+        """A mapping from the stored value of each key to its rank (position in sorted order)."""
         return (
             dict(zip(self.values if self.is_text else self.values.tolist(), range(len(self)), strict=True))
             if len(self)
@@ -120,23 +120,23 @@ class Vocabulary:
         return np.searchsorted(self.values, values).astype(np.int64) if len(values) else np.zeros(0, np.int64)
 
     def find_rank(self, key: Any) -> int | None:
-        """Return the rank of a key that a user passes, or None if the vocabulary does not contain this key."""
+        """Return the rank of a key as the user passes it, or None if the vocabulary does not contain this key."""
         if key is None:
             return NULL
         stored = to_stored_key(key)
         if stored is None or stored[0] != self.kind:
             return None
-        # Search the sorted values by bisection, because building a dict of all values would take long.
+        # Search the sorted values by bisection, because building a dict of all values would take too long.
         value, values = stored[1], self.values
         rank = bisect_left(values, value) if self.is_text else int(values.searchsorted(value))
         return rank if rank < len(values) and values[rank] == value else None
 
     def read_key(self, rank: int) -> Any:
-        """Return the key with this rank as a plain Python value, such as a str or a date; None for a row without a key."""
+        """Return the key with this rank as a plain Python value, such as a str or a date; None if rows have no key."""
         return MARKS[rank] if rank < 0 else from_stored_key(self.kind, self.values[rank])
 
     def select(self, used: Ints) -> Vocabulary:
-        """Return a vocabulary of only the keys with these ranks, which must be ascending."""
+        """Return a vocabulary that contains only the keys with these ranks, which must be ascending."""
         if not len(used):
             return Vocabulary()
         if self.is_text:
@@ -170,9 +170,9 @@ def as_integers(values: Any) -> NDArray[Any]:
 
 
 def merge_vocabularies(name: str, vocabularies: Sequence[Vocabulary]) -> tuple[Vocabulary, list[Ints | None]]:
-    """Return the union of the vocabularies of a column, and a list with the new ranks of the keys of each vocabulary.
+    """Return the union of a column's vocabularies, and for each vocabulary, the ranks of its keys in the union.
 
-    A new rank is the rank of a key in the union. The list contains None for a vocabulary whose ranks do not change.
+    Instead of ranks, the list contains None for a vocabulary whose ranks do not change.
 
     Raises
     ------

@@ -1,10 +1,10 @@
 """The first and the last block (such as a query) of the logs that a state has counted.
 
-If two workers each count a part of the rows of a query, the merged state counts the query twice. A log that is cut inside
-a query has this query at the end of one part and at the beginning of another, which `BlockEnds.join` detects.
+If two workers each count some of the rows of a query, the merged state counts the query twice. When a log is cut inside
+a query, the query is at the end of one part and at the start of another. `BlockEnds.join` detects this.
 
-The ends depend on how a log was cut. They are therefore not part of the content of a state: values, equality and digests
-do not depend on them.
+The ends depend on how a log was cut, so they are not part of the content of a state: values, equality and digests do
+not depend on them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class BlockEnds:
     Parameters
     ----------
     firsts, lasts : frozenset of tuple of int
-        The IDs of the first and of the last block of each part. A state that has counted a single log has one ID in each
-        set.
+        The IDs of the first and the last block of each part. If a state has counted a single log, each set contains one
+        ID.
     """
 
     firsts: frozenset[Id]
@@ -48,22 +48,23 @@ class BlockEnds:
         return len(self.firsts) == len(self.lasts) == 1
 
     def extend(self, part: BlockEnds) -> BlockEnds:
-        """Return the ends after the state has counted further rows, which begin and end with the blocks in `part`."""
+        """Return the ends after the state has counted more rows, whose first and last blocks are given by `part`."""
         if self.is_single:
             return BlockEnds(self.firsts, part.lasts)
         return BlockEnds(self.firsts | part.firsts, self.lasts | part.lasts)
 
     @staticmethod
     def join(parts: Iterable[BlockEnds | None], column: str) -> BlockEnds | None:
-        """Return the ends of all parts; None if no part has ends.
+        """Return the ends of all parts, or None if no part has ends.
 
-        Two parts that were both merged from several parts are not compared. With many ends on both sides, a query that
-        is in both by chance, such as a user of two days, would often raise an error.
+        If both of two parts were merged from several parts, they are not compared. With many ends on both sides, a query
+        that is in both by chance, such as a user who was active on two days, would often raise an error.
 
         Raises
         ------
         IncompatibleStateError
-            The last block of one part is the first block of another. The message names the `column` of blocks.
+            The last block of one part is the first block of another. The message names `column`, which identifies
+            blocks.
         """
         firsts, lasts = set[Id](), set[Id]()
         for one in parts:
@@ -85,6 +86,6 @@ class BlockEnds:
 
 def _take_sample(blocks: set[Id]) -> frozenset[Id]:
     """Return the blocks; if there are more than twice MAX_ENDS, return a sample of MAX_ENDS blocks."""
-    # Select the blocks with the smallest hashes. A block that is in the sample of the first blocks of one part is then
-    # likely to be in the sample of the last blocks of another part, too.
+    # Select the blocks with the smallest hashes. A block that is in the sample of one part's first blocks is then also
+    # likely to be in the sample of another part's last blocks.
     return frozenset(blocks if len(blocks) <= 2 * MAX_ENDS else sorted(blocks, key=hash)[:MAX_ENDS])

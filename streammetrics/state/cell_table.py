@@ -1,4 +1,4 @@
-"""Define CellTable, the base class of states, which reads the arrays of a state, counts its rows and selects cells.
+"""Define CellTable, the base class of states, with methods to read arrays, count rows and select cells.
 
 The counts and sums of a state are stored in a table with one row for each cell, such as a slice.
 """
@@ -56,7 +56,7 @@ class CellTable(Statistic):
         )
 
     def with_cells(self, cells: Cells) -> Self:
-        """Return a state with the same settings and this table of cells, which must be canonical (see `Cells`)."""
+        """Return a state with the same settings and the given table of cells, which must be canonical (see `Cells`)."""
         new = object.__new__(type(self))
         own, attributes = self.__dict__, new.__dict__
         for name in _setting_names(type(self)):  # type: ignore[arg-type]
@@ -69,13 +69,13 @@ class CellTable(Statistic):
         return self.with_cells(self.make_empty_cells(self.cells.axes if axes is None else axes))
 
     def with_settings(self, **settings: Any) -> Self:
-        """Return an empty state with these settings; all settings that are not passed have the values of this state."""
+        """Return an empty state with these settings; all other settings are taken from this state."""
         current = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         return type(self)(**(current | settings))
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes of the state: the columns by which its rows are separated, such as the column of a slice."""
+        """The axes of the state: the columns that separate its rows, such as a slice column."""
         # An empty state may not have built its table yet. Do not build it just to find that there are no axes.
         cells = self.__dict__.get("cells")
         return () if cells is None else cells.axes
@@ -88,14 +88,14 @@ class CellTable(Statistic):
 
     @property
     def nbytes(self) -> int:
-        """The memory of the table, in bytes."""
+        """The memory that the table uses, in bytes."""
         return self.cells.nbytes
 
     def read_part(self, flat: Flat) -> Array | None:
         """Return the array of a part (a named array of the state), or None if absent; the state must not have axes.
 
-        If the statistic has an inner axis, the array has a row for each group or class. Otherwise, it is the array of the
-        only cell.
+        If the statistic has an inner axis, the array has a row for each group or class. Otherwise, it is the array of
+        the only cell.
         """
         self._check_one_cell()
         cells = self.cells
@@ -123,8 +123,8 @@ class CellTable(Statistic):
     def read_cells(self, flat: Flat) -> Array:
         """Return the array of a part (a named array of the state) for all cells, even if the part is absent.
 
-        The array of an absent part contains zeros. If the declaration of the part names another part as `like`, the
-        array has the values of that other part.
+        If the part is absent, the array contains zeros, or the values of another part if the declaration names one as
+        `like`.
         """
         cells = self.cells
         if flat.name in cells.flats:
@@ -137,7 +137,7 @@ class CellTable(Statistic):
                 array[...] = source
                 carry(flat.form, array)
             else:
-                # A fixed-point number is a pair of integers. The first one is in units of 2**-20, so multiply by 2**20.
+                # A fixed-point number is a pair of integers. The first is in units of 2**-20, so multiply by 2**20.
                 array[..., 0] = source << 20
         return array
 

@@ -1,4 +1,4 @@
-"""The store of a dashboard, which keeps all its data in an SQLite file or a PostgreSQL database."""
+"""The store of a dashboard, which keeps all data in an SQLite file or a PostgreSQL database."""
 
 from .failures import StoreDownError, StoreFullError
 from .leases import ExperimentStatus, LeaseLostError

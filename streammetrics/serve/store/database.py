@@ -26,7 +26,7 @@ MAX_CONNECTIONS = 8
 
 
 class Driver(Protocol):
-    """The interface of drivers. A driver contains everything that differs between SQLite and PostgreSQL."""
+    """The interface of drivers, which contain everything that differs between SQLite and PostgreSQL."""
 
     errors: tuple[type[Exception], ...]
     """The exceptions of the database module."""
@@ -42,7 +42,7 @@ class Driver(Protocol):
 
     @property
     def write_lock(self) -> AbstractContextManager[Any]:
-        """A lock that allows only one write transaction at a time in this process; an empty context if not needed."""
+        """A lock that allows one write transaction at a time in this process, or an empty context if not needed."""
         ...
 
     def connect(self) -> Any:
@@ -54,15 +54,15 @@ class Driver(Protocol):
         ...
 
     def prepare(self, run: RunStatement) -> None:
-        """Prepare the creation of tables.
+        """Prepare for creating the tables.
 
-        The driver ensures that only one process creates tables at a time. The driver of PostgreSQL also creates the
+        The driver ensures that only one process at a time creates tables. The PostgreSQL driver also creates the
         schema.
         """
         ...
 
     def translate_error(self, error: Exception) -> StreamMetricsError | None:
-        """Convert a database exception to an error of the store; return None if the cause is a bug in this package."""
+        """Convert a database exception to a store error; return None if the cause is a bug in this package."""
         ...
 
 
@@ -82,7 +82,7 @@ class Database:
     def write_transaction(self) -> Iterator[RunStatement]:
         """Return a transaction that writes either all of its changes or none.
 
-        The changes are on disk at the end of the `with` block.
+        After the `with` block, the changes are on disk.
         """
         with self.driver.write_lock, self._transaction(self.driver.begin_write) as run:
             yield run
@@ -94,7 +94,7 @@ class Database:
             try:
                 yield partial(self.driver.run, connection)
                 self.driver.run(connection, "COMMIT")
-            # After any error, close the connection, which rolls the transaction back. This works even if the connection
+            # After any error, close the connection, which rolls back the transaction. This works even if the connection
             # is broken.
             except BaseException:
                 self._close_connection(connection)
@@ -103,7 +103,7 @@ class Database:
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Convert exceptions of the driver to errors of the store."""
+        """Convert the driver's exceptions to store errors."""
         try:
             yield
         except self.driver.errors as error:
@@ -115,7 +115,7 @@ class Database:
     def _begin_connection(self, begin: str) -> Any:
         """Begin a transaction on an idle or a new connection, and return the connection.
 
-        If the database has restarted since an idle connection was last used, the first statement on it fails. In this
+        If the database has restarted since an idle connection was last used, the first statement on it fails. In that
         case, another connection is tried. An error on a new connection is raised.
         """
         while True:

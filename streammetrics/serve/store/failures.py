@@ -1,4 +1,4 @@
-"""The errors that a store raises if the disk is full or the database is down."""
+"""The errors that a store raises when the disk is full or the database is down."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["StoreDownError", "StoreFullError"]
 
 
 class StoreFullError(StreamMetricsError):
-    """Raised if the disk is full. Nothing was written; the store works again once there is space."""
+    """Raised if the disk is full. Nothing was written; the store will work again once there is free space."""
 
 
 class StoreDownError(StreamMetricsError):

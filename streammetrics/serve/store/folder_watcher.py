@@ -1,6 +1,6 @@
 """Read parts from files in a folder, for jobs that cannot send HTTP requests.
 
-The path of a file within the folder is experiment/hour/source-seq.smet.
+The path of each file within the folder has the form experiment/hour/source-seq.smet.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ DEPTH = 3
 
 
 class DroppedFile(NamedTuple):
-    """A file that a job has written into the watched folder.
+    """A file that a job has written to the watched folder.
 
-    `path` is its path within the folder. `stamp` changes whenever the file is written again.
+    `path` is its path within the folder. `stamp` changes whenever the file is rewritten.
     """
 
     path: str
@@ -51,7 +51,7 @@ class WatchedFolder(Protocol):
 
 
 def open_folder(url: str) -> WatchedFolder:
-    """Return the folder at a local path, or at an fsspec URL such as s3://bucket/parts."""
+    """Return the folder at a local path or at an fsspec URL, such as s3://bucket/parts."""
     return RemoteFolder(url) if "://" in url else LocalFolder(url)
 
 
@@ -67,8 +67,8 @@ class LocalFolder:
         yield from _list_files(self.path, "", DEPTH)
 
     def read(self, file: DroppedFile) -> bytes:
-        # Since the folder was listed, the file may have been replaced by a link, or by a pipe, from which reading would
-        # block.
+        # Since the folder was listed, the file may have been replaced by a link, or by a pipe. Reading from a pipe
+        # would block.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         handle = os.open(os.path.join(self.path, file.path), flags)
         with open(handle, "rb") as opened:
@@ -134,8 +134,8 @@ TEMPORARY_ERRORS = (NoRoomError, StoreDownError, StoreFullError)
 class FileStatus:
     """The progress of a file: whether it was stored or refused, and its last error.
 
-    `is_done` is true once the file was stored or refused. `problem` is the last logged error. The same error is not
-    logged again.
+    `is_done` is true once the file has been stored or refused. `problem` is the last logged error, which is not logged
+    again.
     """
 
     file: DroppedFile
@@ -144,7 +144,7 @@ class FileStatus:
 
 
 def parse_path(path: str) -> PartKey:
-    """Return the key of the part in a file, from the path of the file within the folder.
+    """Return the key of the part in a file, given the path of the file within the folder.
 
     Examples
     --------
@@ -161,7 +161,7 @@ def parse_path(path: str) -> PartKey:
 
 
 class FolderWatcher:
-    """Scan a folder at intervals, and submit each new file as a part.
+    """Scan a folder at intervals and submit each new file as a part.
 
     Parameters
     ----------
@@ -170,19 +170,19 @@ class FolderWatcher:
     ingest : Ingest
         The queue of posted parts.
     definitions : Definitions
-        The experiments; files of an unknown experiment wait until it is defined.
+        The experiments; files for an unknown experiment wait until it is defined.
     store : Store
         The store whose audit log records refused files.
     settings : ServerSettings
-        The interval between scans, and the largest size of a file.
+        The interval between scans, and the maximum size of a file.
 
     Notes
     -----
     A file that cannot be decoded may be only half written. It is tried again until its size and modification time are
-    the same in two successive scans. The file is then refused, and the audit log of its experiment gets one entry about
-    it. A file that is written again is submitted again. As with a repeated post, the same content is ignored, and
+    the same in two successive scans. The file is then refused, and the refusal is recorded in the audit log of its
+    experiment. A file that is rewritten is submitted again. As with a repeated post, the same content is ignored, and
     different content is a conflict. The watcher never changes or removes files. After a restart, it submits all files
-    again, and parts that are already stored do not count twice.
+    again; parts that are already stored do not count twice.
     """
 
     def __init__(
@@ -204,7 +204,7 @@ class FolderWatcher:
             await asyncio.sleep(self.settings.watch_seconds)
 
     async def scan(self) -> None:
-        """List the files in the folder, and submit those that are new or have changed."""
+        """List the files in the folder and submit those that are new or have changed."""
         files = await asyncio.to_thread(lambda: list(self.folder.list_files()))
         paths = {file.path for file in files}
         self.statuses = {path: status for path, status in self.statuses.items() if path in paths}
@@ -221,7 +221,7 @@ class FolderWatcher:
     async def _submit_file(self, status: FileStatus, is_stable: bool) -> None:
         """Submit a file as a part. After a temporary error, the next scan submits the file again.
 
-        `is_stable` says whether the file has not changed since the last scan.
+        `is_stable` is true if the file has not changed since the last scan.
         """
         try:
             key = parse_path(status.file.path)
@@ -243,8 +243,8 @@ class FolderWatcher:
         # After a temporary error, such as a full queue, the next scan submits the file again.
         except TEMPORARY_ERRORS as error:
             self._warn_once(status, str(error))
-        # The file cannot be decoded, perhaps because it is only half written. It is refused once it has stayed
-        # unchanged between two scans.
+        # The file cannot be read or decoded, perhaps because it is only half written. It is refused once it has
+        # remained unchanged between two scans.
         except (StateFormatError, OSError) as error:
             if is_stable:
                 await self._refuse_with_audit(status, key, error)
@@ -268,7 +268,7 @@ class FolderWatcher:
         return data
 
     async def _refuse_with_audit(self, status: FileStatus, key: PartKey, error: Exception) -> None:
-        """Refuse a file, and record the refusal in the audit log of its experiment."""
+        """Refuse a file and record the refusal in the audit log of its experiment."""
         self._refuse_file(status, str(error))
         what = f"refused the file {key.text}{SUFFIX}: {error}"
         await asyncio.to_thread(self.store.add_audit, key.experiment, what, by="watch", at=self.settings.clock())

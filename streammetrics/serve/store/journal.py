@@ -1,4 +1,4 @@
-"""The tables of decisions and annotations, which people write about an experiment."""
+"""The tables of the decisions and annotations that people record about an experiment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Annotation", "Decision", "JournalStore"]
 
 
 class Decision(NamedTuple):
-    """A recorded decision that all users get the arm `arm`.
+    """A recorded decision to give all users the arm `arm`.
 
     `by` is the person who decided, and `at` is the time of the decision, in seconds since 1970. `version` is the
     version of the definition, and `verdict` is what the page said about the arm at that time.
@@ -27,7 +27,7 @@ class Decision(NamedTuple):
 
 
 class Annotation(NamedTuple):
-    """A remark about an hour, such as "release 4.2 of the app", which charts show."""
+    """A remark about an hour, such as "release 4.2 of the app". Charts over time show it."""
 
     number: int
     at: float
@@ -45,7 +45,7 @@ class JournalStore:
     database: Database
 
     def add_decision(self, experiment: str, decision: Decision, page: str) -> int:
-        """Save a decision with the page as people saw it, and return the number of the decision.
+        """Save a decision with the page as people saw it, and return the new decision's number.
 
         The number in `decision` itself is ignored.
         """
@@ -67,13 +67,13 @@ class JournalStore:
         return [Decision(*row) for row in rows]
 
     def last_decisions(self) -> dict[str, Decision]:
-        """Return the last decision about each experiment that has one, by ID."""
+        """Return the last decision about each experiment that has one, keyed by experiment ID."""
         with self.database.read_transaction() as run:
             rows = run(f"SELECT experiment, {DECISION_COLUMNS} FROM decisions ORDER BY number")
         return {experiment: Decision(*rest) for experiment, *rest in rows}
 
     def decision_page(self, experiment: str, number: int) -> str | None:
-        """Return the page that was saved with a decision, as HTML; None if there is no such decision."""
+        """Return the HTML page that was saved with a decision, or None if there is no such decision."""
         with self.database.read_transaction() as run:
             rows = run("SELECT page FROM decisions WHERE experiment = ? AND number = ?", experiment, number)
         return rows[0][0] if rows else None
@@ -88,7 +88,7 @@ class JournalStore:
         return number
 
     def annotations(self, experiment: str) -> list[Annotation]:
-        """Return the annotations of an experiment, in the order of their hours."""
+        """Return the annotations of an experiment, sorted by hour."""
         with self.database.read_transaction() as run:
             rows = run(
                 "SELECT number, at, author, hour, text FROM annotations WHERE experiment = ? ORDER BY hour, number",

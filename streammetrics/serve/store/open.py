@@ -1,4 +1,4 @@
-"""Open a store by its path or URL."""
+"""Open a store, given its path or URL."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ __all__ = ["Store", "open_store"]
 class Store(PartStore, RecordStore, JournalStore, LeaseStore):
     """All data of a dashboard: parts, merged days and totals, and the records of experiments.
 
-    Methods block during disk access, and may be called from any thread. A method that writes is one transaction. When
-    it returns, all of its changes are on disk. When it raises an error, none of them is.
+    Methods block during disk access and can be called from any thread. Each method that writes runs in one transaction.
+    When it returns, all of its changes are on disk. If it raises an error, none of them are.
     """
 
     def __init__(self, database: Database) -> None:
@@ -40,18 +40,18 @@ class Store(PartStore, RecordStore, JournalStore, LeaseStore):
 
 
 def open_store(url: str | os.PathLike[str]) -> Store:
-    """Open a store; create it if it does not exist.
+    """Open a store, creating it if it does not exist.
 
     Parameters
     ----------
     url : str or path
         The path of a file on a local disk, with or without the prefix ``sqlite:///`` (an absolute path then begins with
-        ``sqlite:////``); or ``postgresql://user@host/database``, a database that any number of servers may share.
+        ``sqlite:////``), or ``postgresql://user@host/database``, a database that any number of servers can share.
 
     Raises
     ------
     StoreDownError
-        The store cannot be opened, or does not answer.
+        The store cannot be opened or does not answer.
 
     Examples
     --------

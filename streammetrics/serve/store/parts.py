@@ -2,7 +2,7 @@
 
 Of all parts with the same key, only one counts. The ledger lists every part that was received. A frame is the
 serialized content of a part; its digest (hash) stays in the ledger after the frame is deleted. The position of an
-experiment is the number of its last part and an epoch, which increases whenever an older part changes.
+experiment is a pair: the number of its last part, and an epoch, which increases whenever an older part changes.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class StoredPart(NamedTuple):
     The state is one of these words:
 
     - "current": the part counts, and its frame is stored.
-    - "folded": the part counts, and is merged into its day.
-    - "forgotten": the part was counted, and its data was deleted after the retention time.
+    - "folded": the part counts and has been merged into its day.
+    - "forgotten": the part was counted, but its data was deleted after the retention time.
     - "conflict": the key was posted before with different content, and nobody has decided which part counts.
     - "refused": the part does not count. Another part with its key was accepted in its place, or the part was rejected
       or voided.
@@ -57,10 +57,10 @@ class StoredPart(NamedTuple):
 
 
 class NewParts(NamedTuple):
-    """The new parts of an experiment, and the position (last number and epoch) of the experiment.
+    """The new parts of an experiment, and the experiment's position (last number and epoch).
 
     New parts are those with a larger number than the last part that the caller has read. `is_complete` is false if some
-    new parts are missing from the list, because their frames are already deleted.
+    new parts are missing from the list because their frames have already been deleted.
     """
 
     position: StreamPosition
@@ -71,7 +71,7 @@ class NewParts(NamedTuple):
 class PartOutline(NamedTuple):
     """The components of the total of an experiment.
 
-    The components are the digests of the merged days, and the parts that have not been merged yet.
+    The components are the merged days, given by their digests, and the parts that have not been merged yet.
     """
 
     position: StreamPosition
@@ -79,7 +79,7 @@ class PartOutline(NamedTuple):
     current_parts: list[StoredPart]
 
     def limit_to(self, number: int) -> PartOutline:
-        """Return the outline without parts whose number is larger than `number`."""
+        """Return the outline without the parts after part `number`."""
         return self._replace(current_parts=[entry for entry in self.current_parts if entry.number <= number])
 
 
@@ -87,8 +87,8 @@ class MergedDay(NamedTuple):
     """The merged metrics of a day, which replace its parts in the store.
 
     `day` is the first hour of the day, and `end` is the first hour of the next day. `previous_digest` is the digest of
-    the earlier merge of the same day, if any. `part_numbers` are the numbers of the parts to replace. `data` is the
-    frame of the merged day, and `digest` is its hash.
+    the previous merge of the same day, if any. `part_numbers` contains the numbers of the parts to replace. `data` is
+    the frame of the merged day, and `digest` is its hash.
     """
 
     day: int
@@ -111,7 +111,7 @@ class PartStore:
         -------
         list of str
             For each part: "stored", "same" (already stored) or "conflict" (its key is stored with a different digest;
-            the part is kept, but does not count). A part that is not kept is "excess" (too many parts with different
+            the part is kept but does not count). For parts that are not kept: "excess" (too many parts with different
             content have this key), "late" (the part that counts under this key can no longer be replaced) or "rejected"
             (an owner has rejected this content).
 
@@ -123,7 +123,7 @@ class PartStore:
             The database does not answer, so it is unknown whether the parts were stored. The caller should try again.
         """
         with self.database.write_transaction() as run:
-            # Lock the experiments in alphabetical order, so that two servers cannot wait for each other for ever (a
+            # Lock the experiments in alphabetical order, so that two servers cannot wait for each other forever (a
             # deadlock).
             last = {name: lock_experiment(run, name)[0] for name in sorted({p.key.experiment for p in parts})}
             answers = [_put_part(run, part, last) for part in parts]
@@ -132,15 +132,15 @@ class PartStore:
         return answers
 
     def parts(self, experiment: str, after: int = 0) -> list[tuple[int, PostedPart]]:
-        """Return the next parts that count and have a stored frame (at most 256), with numbers larger than `after`."""
+        """Return the next parts (at most 256) after part number `after` that count and have a stored frame."""
         return self.load_parts_since(experiment, after).parts
 
     def load_parts_since(self, experiment: str, after: int) -> NewParts:
-        """Return the position, and the next parts that count (at most 256), whose numbers are larger than `after`."""
+        """Return the position of an experiment, and the next parts (at most 256) after number `after` that count."""
         with self.database.read_transaction() as run:
             stream_position = read_position(run, experiment)
-            # The left join also returns parts whose frame is deleted, which shows that the list of parts is not
-            # complete.
+            # The left join also returns parts whose frames have been deleted. Such a part shows that the list is
+            # incomplete.
             rows = run(
                 "SELECT p.number, hour, source, seq, digest, received, state, data FROM parts p LEFT JOIN frames f "
                 "ON f.experiment = p.experiment AND f.number = p.number "
@@ -158,19 +158,19 @@ class PartStore:
     # -- what there is ------------------------------------------------------------------------------------------------
 
     def ledger(self, experiment: str) -> list[StoredPart]:
-        """Return all rows of the ledger, in the order of their numbers."""
+        """Return all rows of the ledger, sorted by number."""
         return self.load_ledger_since(experiment, 0)[1]
 
     def load_ledger_since(self, experiment: str, after: int) -> tuple[StreamPosition, list[StoredPart]]:
-        """Return the position of an experiment, and all rows of its ledger whose number is larger than `after`.
+        """Return the position of an experiment, and the rows of its ledger after part number `after`.
 
-        If the epoch of the position differs from the epoch at the last call, older rows have changed, too.
+        If the epoch in the position differs from the one at the last call, older rows have changed as well.
         """
         with self.database.read_transaction() as run:
             return read_position(run, experiment), _load_entries(run, experiment, " AND number > ?", after)
 
     def conflicts(self, experiment: str) -> list[StoredPart]:
-        """Return the conflicts of an experiment, in the order of their numbers.
+        """Return the conflicts of an experiment, sorted by number.
 
         A conflict is a part whose key was posted before with different content.
         """
@@ -178,7 +178,7 @@ class PartStore:
             return _load_entries(run, experiment, " AND state = 'conflict'")
 
     def late_parts(self, experiment: str) -> list[StoredPart]:
-        """Return the parts that can no longer be accepted, because the parts of their days are merged."""
+        """Return the parts that can no longer be accepted because the parts of their days have been merged."""
         with self.database.read_transaction() as run:
             return _load_entries(run, experiment, " AND state = 'late'")
 
@@ -191,7 +191,7 @@ class PartStore:
             )
 
     def frames(self, experiment: str, numbers: Sequence[int]) -> list[bytes]:
-        """Return the frames of the parts with these numbers. Frames that are deleted are left out."""
+        """Return the frames of the parts with these numbers. Deleted frames are left out."""
         with self.database.read_transaction() as run:
             rows = []
             for i in range(0, len(numbers), PAGE):
@@ -206,7 +206,7 @@ class PartStore:
     def load_merged_day(self, experiment: str, day: int, digest: str) -> bytes | None:
         """Return the frame of a merged day.
 
-        Return None if the store has no merge of this day with this digest, for example because the day was merged
+        Return None if the store contains no merged day with this digest, for example because the day has been merged
         again.
         """
         with self.database.read_transaction() as run:
@@ -218,16 +218,15 @@ class PartStore:
     # -- what is changed ----------------------------------------------------------------------------------------------
 
     def accept(self, experiment: str, number: int, *, by: str, at: float, reason: str = "") -> PartKey:
-        """Accept conflict `number`. It replaces the part that has been counted under its key until now.
+        """Accept conflict `number`. It replaces the part that has counted under its key so far.
 
-        A conflict is a part whose key was posted before with different content. The replaced part becomes "refused". The
-        audit log records the reason.
+        A conflict is a part whose key was posted before with different content. The replaced part becomes "refused".
+        The audit log records the reason.
 
         Raises
         ------
         InvalidInputError
-            There is no such conflict, or its day is already merged, so that no part of this day can be replaced any
-            more.
+            There is no such conflict, its content is no longer stored, or the earlier part can no longer be replaced.
         """
         with self.database.write_transaction() as run:
             _, epoch = lock_experiment(run, experiment)
@@ -247,7 +246,7 @@ class PartStore:
                     f"the conflict of {key.text} cannot be accepted any more: parts can be replaced only "
                     f"within correct_within_days, and the earlier part is already {fate}"
                 )
-            # The frame of this conflict may have been deleted after an earlier part with its key was voided.
+            # The frame of this conflict may have been deleted after an earlier part with the same key was voided.
             if not run("SELECT 1 FROM frames WHERE experiment = ? AND number = ?", experiment, number):
                 raise InvalidInputError(f"the content of conflict {number} is no longer stored; post it again")
             run("UPDATE parts SET state = 'refused' WHERE experiment = ? AND number = ?", experiment, counted.number)
@@ -258,7 +257,7 @@ class PartStore:
         return key
 
     def reject(self, experiment: str, number: int, *, by: str, at: float, reason: str = "") -> PartKey:
-        """Reject conflict `number`, so that the part that counts under its key stays.
+        """Reject conflict `number`, so that the part that counts under its key stays in place.
 
         Raise InvalidInputError if there is no such conflict.
         """
@@ -274,7 +273,7 @@ class PartStore:
         return key
 
     def void(self, key: PartKey, *, by: str, at: float, reason: str = "") -> None:
-        """Remove a part that should not have been posted. Its source can then post different content under this key.
+        """Remove a part that should not have been posted. Its source can then post different content under its key.
 
         Raises
         ------
@@ -299,7 +298,7 @@ class PartStore:
             add_audit_entry(run, experiment, _add_reason(change, reason), by=by, at=at)
 
     def close_conflicts(self, experiment: str, at: float) -> None:
-        """Close the conflicts that can no longer be accepted, because the part that counts was merged or deleted."""
+        """Close the conflicts that can no longer be accepted because the part that counts was merged or deleted."""
         with self.database.write_transaction() as run:
             _, epoch = lock_experiment(run, experiment)
             rows = run(
@@ -317,7 +316,7 @@ class PartStore:
         """Replace the parts of a day with the merged day. Return False if the day has changed since it was merged.
 
         `epoch` is the epoch of the experiment at the time of the merge. The frames of the parts are deleted afterwards,
-        in separate transactions. If that fails, a later call of `delete_obsolete_frames` deletes them.
+        in separate transactions. If that fails, a later call to `delete_obsolete_frames` deletes them.
         """
         with self.database.write_transaction() as run:
             _, current_epoch = lock_experiment(run, experiment)
@@ -328,8 +327,8 @@ class PartStore:
                 merged.day,
                 merged.end,
             )
-            # Since the merged day was computed, neither the epoch, nor the earlier merge of the day, nor the merged
-            # parts may have changed. Parts that arrived later do not matter: they remain single parts.
+            # Refuse the merged day if the epoch, the previous merge of the day or the merged parts have changed since
+            # it was computed. Parts that arrived later do not matter, because they remain separate parts.
             previous_digest = rows[0][0] if rows else None
             if (
                 current_epoch != epoch
@@ -351,9 +350,9 @@ class PartStore:
         return True
 
     def forget(self, experiment: str, before: int) -> int:
-        """Delete the data of days that ended by the hour `before`. Return the number of parts of these days.
+        """Delete the data of all days that ended by the hour `before`, and return the number of their parts.
 
-        The keys and digests of the parts stay in the ledger. If a part is posted again, it does not count again.
+        The keys and digests of the parts stay in the ledger, so a part that is posted again does not count again.
         """
         end = before // DAY * DAY
         with self.database.write_transaction() as run:
@@ -370,10 +369,10 @@ class PartStore:
         return int(count)
 
     def delete_obsolete_frames(self, experiment: str) -> None:
-        """Delete the frames that are no longer needed, in short transactions between which other writers can write.
+        """Delete the frames that are no longer needed, in short transactions that let other writers proceed in between.
 
         A frame is needed as long as a part with the same key is "current". Deletion stops after a few seconds, because
-        the caller has other work to do. A later call deletes the rest.
+        the caller has other work to do; a later call deletes the rest.
         """
         end = time.monotonic() + DELETE_SECONDS
         while time.monotonic() < end and (numbers := self._find_obsolete_frames(experiment)):
@@ -383,7 +382,7 @@ class PartStore:
             time.sleep(DELETE_PAUSE)
 
     def _find_obsolete_frames(self, experiment: str) -> list[int]:
-        """Return the numbers of the next frames that are no longer needed."""
+        """Return the numbers of the next batch of frames that are no longer needed."""
         # Keep the frame of a conflict as long as there is a current part with the same key, because an owner may still
         # accept the conflict.
         with self.database.read_transaction() as run:
@@ -399,7 +398,7 @@ class PartStore:
     # -- the total ----------------------------------------------------------------------------------------------------
 
     def save_total(self, experiment: str, at: StreamPosition, data: bytes) -> None:
-        """Save the total of all parts up to a position. Do nothing if the store has a later total."""
+        """Save the total of all parts up to a position. Do nothing if the store already contains a later total."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (experiment) DO UPDATE SET "
@@ -411,13 +410,13 @@ class PartStore:
             )
 
     def total(self, experiment: str) -> tuple[StreamPosition, bytes] | None:
-        """Return the stored total and its position; None if there is none."""
+        """Return the stored total and its position, or None if there is none."""
         with self.database.read_transaction() as run:
             rows = run("SELECT upto, epoch, data FROM totals WHERE experiment = ?", experiment)
         return ((rows[0][0], rows[0][1]), rows[0][2]) if rows else None
 
     def save_series(self, experiment: str, points: str, days: bytes | None) -> None:
-        """Save the chart points of an experiment as JSON, and the merge of its final days, if any."""
+        """Save the chart points of an experiment (as JSON) and its merged final days, if any."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO series VALUES (?, ?, ?) "
@@ -428,7 +427,7 @@ class PartStore:
             )
 
     def series(self, experiment: str) -> tuple[str, bytes | None] | None:
-        """Return the saved chart points and the merge of the final days of an experiment; None if there are none."""
+        """Return the saved chart points and merged final days of an experiment, or None if there are none."""
         with self.database.read_transaction() as run:
             rows = run("SELECT points, days FROM series WHERE experiment = ?", experiment)
         return rows[0] if rows else None
@@ -453,8 +452,8 @@ def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
     if known_state is not None or (counted is not None and len(rows) > MAX_CONFLICTS):
         return "late" if is_late else {"refused": "rejected", None: "excess"}.get(known_state, "conflict")
     last[key.experiment] = number = last[key.experiment] + 1
-    # A conflict can be accepted only until its day is merged. If a conflict arrives later, only its row in the ledger
-    # is stored, and not its frame.
+    # A conflict can be accepted only until its day is merged. If it arrives later, its row in the ledger is stored, but
+    # not its frame.
     new_state = "current" if counted is None else "late" if is_late else "conflict"
     run(
         "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -468,14 +467,14 @@ def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
 def _exclude_parts(
     run: RunStatement, experiment: str, numbers: Sequence[int], epoch: int, state: str = "refused"
 ) -> None:
-    """Set the state of parts to a state in which they do not count, and increase the epoch."""
+    """Put parts into a state in which they do not count, and increase the epoch."""
     for number in numbers:
         run("UPDATE parts SET state = ? WHERE experiment = ? AND number = ?", state, experiment, number)
     run("UPDATE streams SET epoch = ? WHERE experiment = ?", epoch + 1, experiment)
 
 
 def _load_counted(run: RunStatement, key: PartKey) -> StoredPart | None:
-    """Return the part that counts under a key; None if there is none."""
+    """Return the part that counts under a key, or None if there is none."""
     where = f" AND hour = ? AND source = ? AND seq = ? AND state IN {COUNTED}"
     return next(iter(_load_entries(run, key.experiment, where, key.hour, key.source, key.seq)), None)
 

@@ -13,8 +13,8 @@ __all__ = ["PostgreSQL"]
 
 SETTINGS = (
     "SET search_path TO streammetrics",
-    # If the database hangs, a statement raises an error after a minute. If a dashboard hangs during a transaction, the
-    # database ends the transaction after a minute, which releases its locks.
+    # A statement that hangs raises an error after a minute. If a dashboard hangs during a transaction, the database
+    # ends the transaction after a minute, which releases its locks.
     "SET statement_timeout TO '60s'",
     "SET idle_in_transaction_session_timeout TO '60s'",
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",
@@ -24,7 +24,7 @@ LOCK = 0x736D6574
 
 
 class PostgreSQL:
-    """The driver of a PostgreSQL database, whose tables are in the schema `streammetrics`."""
+    """The driver of a PostgreSQL database. The tables are in the schema `streammetrics`."""
 
     identity_column = "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
     begin_read, begin_write = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", "BEGIN"

@@ -18,7 +18,7 @@ DEFINED = "SELECT version, definition, author, at FROM definitions"
 
 
 class DefinitionVersion(NamedTuple):
-    """A version of the definition of an experiment as JSON, with its author and time."""
+    """A version of an experiment's definition (as JSON), with its author and time."""
 
     version: int
     text: str
@@ -27,7 +27,7 @@ class DefinitionVersion(NamedTuple):
 
 
 class AuditEntry(NamedTuple):
-    """An entry of the audit log: who changed what, and when."""
+    """An entry in the audit log: who changed what, and when."""
 
     at: float
     by: str
@@ -49,7 +49,7 @@ class RecordStore:
     # -- definitions --------------------------------------------------------------------------------------------------
 
     def define(self, experiment: str, text: str, *, by: str, at: float) -> int:
-        """Save a definition, unless it equals the last one; return its version."""
+        """Save a definition unless it equals the last one, and return its version."""
         with self.database.write_transaction() as run:
             lock_experiment(run, experiment)
             rows = run(f"{DEFINED} WHERE experiment = ? ORDER BY version DESC LIMIT 1", experiment)
@@ -61,7 +61,7 @@ class RecordStore:
         return last.version + 1
 
     def definitions(self) -> dict[str, DefinitionVersion]:
-        """Return the last definition of every experiment, by ID."""
+        """Return the last definition of every experiment, keyed by ID."""
         with self.database.read_transaction() as run:
             rows = run(
                 f"SELECT experiment, {DEFINED.removeprefix('SELECT ')} d WHERE version = "
@@ -79,11 +79,11 @@ class RecordStore:
     # -- looks and evaluations ----------------------------------------------------------------------------------------
 
     def looks(self, experiment: str) -> list[tuple[float, str]]:
-        """Return the time and content of all looks of an experiment, oldest first."""
+        """Return the time and content of every look at an experiment, oldest first."""
         return [(at, look) for _, at, look in self.looks_since(experiment, 0)]
 
     def looks_since(self, experiment: str, after: int) -> list[tuple[int, float, str]]:
-        """Return the looks whose number is larger than `after`, as tuples of a number, a time and the content."""
+        """Return the looks after number `after`, as tuples of a number, a time and the content."""
         with self.database.read_transaction() as run:
             rows = run(
                 "SELECT number, at, look FROM looks WHERE experiment = ? AND number > ? ORDER BY number",
@@ -95,14 +95,15 @@ class RecordStore:
     def save_evaluation(
         self, experiment: str, at: float, evaluation: str, look: str | None = None, *, fence: int
     ) -> None:
-        """Save the last evaluation of an experiment, as JSON. It replaces the previous one.
+        """Save the last evaluation of an experiment as JSON, replacing the previous one.
 
-        A look (the verdicts at one time, as JSON) is added to the log of the experiment in the same transaction.
+        If `look` (the verdicts at one time, as JSON) is given, it is added to the experiment's log in the same
+        transaction.
 
         Raises
         ------
         LeaseLostError
-            Another server has taken the lease, so that its number is no longer `fence`.
+            Another server has taken the lease, so its number is no longer `fence`.
         """
         with self.database.write_transaction() as run:
             check_fence(run, experiment, fence)
@@ -117,7 +118,7 @@ class RecordStore:
             )
 
     def evaluation(self, experiment: str) -> str | None:
-        """Return the saved evaluation of an experiment; None if there is none."""
+        """Return the saved evaluation of an experiment, or None if there is none."""
         with self.database.read_transaction() as run:
             rows = run("SELECT evaluation FROM evaluations WHERE experiment = ?", experiment)
         return rows[0][0] if rows else None
@@ -125,7 +126,7 @@ class RecordStore:
     # -- alerts -------------------------------------------------------------------------------------------------------
 
     def alert_state(self, experiment: str) -> dict[str, str]:
-        """Return the saved state of every fault (a problem that raises an alert) of an experiment, by its key."""
+        """Return the saved state of each fault (a problem that raises an alert) of an experiment, by fault name."""
         with self.database.read_transaction() as run:
             return dict(run("SELECT name, state FROM alerts WHERE experiment = ?", experiment))
 
@@ -149,7 +150,7 @@ class RecordStore:
     def add_token(
         self, experiment: str, hashed: str, name: str, *, by: str, at: float, tags: Sequence[str] = ()
     ) -> None:
-        """Save the hash of a token, and the tags to which it is limited. A token of the same name is replaced."""
+        """Save the hash of a token and the tags that it is limited to. A token with the same name is replaced."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO tokens VALUES (?, ?, ?) ON CONFLICT (experiment, name) DO UPDATE SET hash = excluded.hash",
@@ -175,7 +176,7 @@ class RecordStore:
             ]
 
     def token_tags(self, experiment: str) -> dict[str, tuple[str, ...]]:
-        """Return the tags to which each token of a scope is limited, by token name; leave out tokens without tags."""
+        """Return the tags that each token of a scope is limited to, by token name; leave out tokens without tags."""
         with self.database.read_transaction() as run:
             rows = run("SELECT name, tag FROM token_tags WHERE experiment = ? ORDER BY name, tag", experiment)
         return {name: tuple(tag for other, tag in rows if other == name) for name, _ in rows}
@@ -191,16 +192,16 @@ class RecordStore:
         return True
 
     def add_session(self, session: str, token: str, *, expires_at: float, now: float) -> None:
-        """Save a session, unless it is already saved, and delete expired sessions.
+        """Save a session unless it is already saved, and delete expired sessions.
 
-        `session` is the hash of the session cookie, and `token` is the hash of the token that began the session.
+        `session` is the hash of the session cookie, and `token` is the hash of the token used to log in.
         """
         with self.database.write_transaction() as run:
             run("DELETE FROM sessions WHERE expires <= ?", now)
             run("INSERT INTO sessions VALUES (?, ?, ?) ON CONFLICT (session) DO NOTHING", session, token, expires_at)
 
     def find_session(self, session: str, now: float) -> str | None:
-        """Return the hash of the token with which a session began; None if there is no session or it has expired."""
+        """Return the hash of the token that a session was started with; None if it does not exist or has expired."""
         with self.database.read_transaction() as run:
             rows = run("SELECT token FROM sessions WHERE session = ? AND expires > ?", session, now)
         return rows[0][0] if rows else None
@@ -211,14 +212,14 @@ class RecordStore:
             run("DELETE FROM sessions WHERE session = ?", session)
 
     def check_write(self) -> None:
-        """Try a write that changes no data; raise an error of the store if it fails."""
+        """Try a write that changes no data; raise a store error if it fails."""
         with self.database.write_transaction() as run:
             run("UPDATE layout SET version = version")
 
     def add_audit(self, experiment: str, change: str, *, by: str, at: float) -> None:
         """Add an entry to the audit log.
 
-        This is for events that change nothing else in the store, such as a refused file.
+        Use this for events that change nothing else in the store, such as a refused file.
         """
         with self.database.write_transaction() as run:
             add_audit_entry(run, experiment, change, by=by, at=at)

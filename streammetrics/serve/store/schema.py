@@ -1,6 +1,6 @@
 """Define the tables and indexes of a store.
 
-Column types have their PostgreSQL names, which SQLite maps to its own types.
+The column types are PostgreSQL types, which SQLite maps to its own types.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ __all__ = ["create_tables"]
 VERSION = 1
 
 TABLES = (
-    # The parts of an experiment are numbered in the order of their commits. A reader that has read up to a number
-    # therefore never misses a part with a smaller number. `epoch` increases when a part that already counted changes.
+    # The parts of an experiment are numbered in commit order. A reader that has read up to some number therefore never
+    # misses a part with a smaller number. `epoch` increases when a part that already counted changes.
     "streams (experiment TEXT PRIMARY KEY, last BIGINT NOT NULL, epoch BIGINT NOT NULL)",
     """parts (experiment TEXT NOT NULL, number BIGINT NOT NULL, hour BIGINT NOT NULL, source TEXT NOT NULL,
         seq BIGINT NOT NULL, digest TEXT NOT NULL, received DOUBLE PRECISION NOT NULL, state TEXT NOT NULL,
@@ -45,7 +45,7 @@ TABLES = (
 )
 INDEXES = (
     "UNIQUE INDEX IF NOT EXISTS parts_contents ON parts (experiment, hour, source, seq, digest)",
-    # This index guarantees that only one part of each key counts.
+    # This index guarantees that at most one part counts under each key.
     """UNIQUE INDEX IF NOT EXISTS parts_counted ON parts (experiment, hour, source, seq)
         WHERE state IN ('current', 'folded', 'forgotten')""",
     "INDEX IF NOT EXISTS parts_states ON parts (experiment, state, hour)",
@@ -55,7 +55,7 @@ INDEXES = (
 
 
 def create_tables(database: Database) -> None:
-    """Create the tables and indexes that are missing.
+    """Create any missing tables and indexes.
 
     Raises
     ------

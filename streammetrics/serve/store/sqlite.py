@@ -1,4 +1,4 @@
-"""The SQLite driver of the store. Only one server may use the file."""
+"""The SQLite driver of the store. Only one server at a time may use the file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A part may have to wait twice: for the parts before it, and for its own transact
 is longer than both waits together.
 """
 SETTINGS = (
-    # With a write-ahead log (WAL), committed data survives a power failure only with the setting FULL.
+    # With a write-ahead log (WAL), committed data survives a power failure only if this setting is FULL.
     "PRAGMA synchronous = FULL",
     "PRAGMA journal_size_limit = 67108864",
 )
@@ -43,9 +43,9 @@ AWAY = {
 class WriteLock:
     """A lock that makes the write transactions of a process wait for each other.
 
-    Without this lock, SQLite would make the transactions retry. If another process locks the database, each writer
+    Without this lock, concurrent transactions would have to retry. If another process locks the database, each writer
     waits for the database while it holds this lock. The wait for this lock is therefore limited. Otherwise, the last
-    writer would wait for as long as all writers before it together.
+    writer would wait as long as all writers before it combined.
     """
 
     def __init__(self, path: Path) -> None:
@@ -60,7 +60,7 @@ class WriteLock:
 
 
 class SQLite:
-    """The driver of an SQLite file. While the file is open, SQLite keeps two more files beside it (-wal and -shm)."""
+    """The driver of an SQLite file. While the file is open, SQLite keeps two more files next to it (-wal and -shm)."""
 
     errors: tuple[type[Exception], ...] = (sqlite3.Error,)
     identity_column = "INTEGER PRIMARY KEY AUTOINCREMENT"
@@ -72,8 +72,8 @@ class SQLite:
         self.write_lock = WriteLock(self.path)
 
     def connect(self) -> sqlite3.Connection:
-        # Create the file such that other users of this machine cannot read it, because it contains private data. SQLite
-        # gives its other two files the same mode.
+        # Create the file with permissions that keep other users of this machine from reading it, because it contains
+        # private data. SQLite gives its two other files the same permissions.
         if not self.path.exists():
             with suppress(OSError):
                 os.close(os.open(self.path, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -96,7 +96,7 @@ class SQLite:
         return rows
 
     def prepare(self, run: RunStatement) -> None:
-        """Do nothing: SQLite always allows only one write transaction at a time."""
+        """Do nothing, because SQLite never allows more than one write transaction at a time."""
 
     def translate_error(self, error: Exception) -> StreamMetricsError | None:
         code = getattr(error, "sqlite_errorcode", 0)

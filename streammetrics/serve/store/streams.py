@@ -1,4 +1,4 @@
-"""Lock an experiment, so that changes to it run one after the other, and write its audit log.
+"""Lock an experiment, so that changes to it run one after another, and write its audit log.
 
 The parts of an experiment are numbered, and each change to older parts increases the epoch of the experiment.
 """
@@ -19,7 +19,7 @@ The epoch is the number of changes to parts that already counted.
 def lock_experiment(run: RunStatement, experiment: str) -> StreamPosition:
     """Lock an experiment until the transaction ends, and return its position.
 
-    The UPDATE statement changes no value, but PostgreSQL locks the row of the experiment. The parts of an experiment
+    The UPDATE statement changes no value, but it makes PostgreSQL lock the experiment's row. The parts of an experiment
     are therefore committed in the order of their numbers.
     """
     run("INSERT INTO streams VALUES (?, 0, 0) ON CONFLICT (experiment) DO NOTHING", experiment)
@@ -34,5 +34,5 @@ def read_position(run: RunStatement, experiment: str) -> StreamPosition:
 
 
 def add_audit_entry(run: RunStatement, experiment: str, change: str, *, by: str, at: float) -> None:
-    """Add an entry to the audit log of an experiment: who (`by`) made which change, and when."""
+    """Add an entry to the audit log of an experiment: who (`by`) made which change, and when (`at`)."""
     run("INSERT INTO audits (experiment, at, author, what) VALUES (?, ?, ?, ?)", experiment, at, by, change)
