@@ -132,7 +132,7 @@ class Vocabulary:
         return rank if rank < len(values) and values[rank] == value else None
 
     def read_key(self, rank: int) -> Any:
-        """Return the key with this rank as a plain Python value, such as a str or a date; None if rows have no key."""
+        """Return the key with this rank as a plain Python value, such as a str or a date (None for a missing key)."""
         return MARKS[rank] if rank < 0 else from_stored_key(self.kind, self.values[rank])
 
     def select(self, used: Ints) -> Vocabulary:

@@ -154,7 +154,7 @@ class CellTable(Statistic):
         return cache[name]
 
     def rows_by_cell(self, name: str) -> Ints:
-        """Return how many rows the named histogram counts in each cell."""
+        """Return the number of rows that the named histogram counts in each cell."""
         cache: dict[str, Ints] = self.__dict__.setdefault("_rows_by_cell", {})
         if name not in cache:
             cache[name] = self._count_rows_by_cell(name)
@@ -171,14 +171,14 @@ class CellTable(Statistic):
         nonempty = starts[1:] > starts[:-1]
         out = np.zeros(len(nonempty), np.int64)
         if nonempty.any():
-            # If possible, give the sums the dtype of the counts, because otherwise numpy would copy the counts.
+            # If possible, sum in the dtype of the counts. Otherwise, numpy would have to copy the counts.
             kind = counts.dtype if rows < 1 << 32 else np.int64
             out[nonempty] = np.add.reduceat(counts, starts[:-1][nonempty], dtype=kind)
         return out
 
     @cached_property
     def inner_row_counts(self) -> Ints:
-        """The number of rows of each inner cell (a group or class), or of each cell if there is no inner axis."""
+        """The number of rows in each inner cell (a group or class), or in each cell if there is no inner axis."""
         total = np.zeros(len(self.cells), np.int64)
         for name in self.row_parts:
             if name in self.cells.tallies:
@@ -190,24 +190,24 @@ class CellTable(Statistic):
 
     @cached_property
     def approximate_rows(self) -> float:
-        """The total number of rows of all cells, as a float, which cannot overflow."""
+        """The total number of rows in all cells, as a float to avoid overflow."""
         cells = self.cells
         counts = [cells.tallies[n].counts if n in cells.tallies else cells.flats.get(n) for n in self.row_parts]
         return sum(float(a.sum(dtype=np.float64)) for a in counts if a is not None) / self.counts_per_row
 
     @property
     def approximate_dropped_rows(self) -> float:
-        """The total number of dropped rows of all cells, as a float, which cannot overflow."""
+        """The total number of dropped rows in all cells, as a float to avoid overflow."""
         dropped = self.cells.flats.get("dropped")
         return 0.0 if dropped is None else float(dropped.sum(dtype=np.float64))
 
     @cached_property
     def row_counts(self) -> Ints:
-        """The number of counted rows of each front cell (such as a slice), without dropped rows."""
+        """The number of counted rows in each front cell (such as a slice), not including dropped rows."""
         return self.sum_by_front(self.inner_row_counts)
 
     def sum_by_front(self, numbers: Array) -> Array:
-        """Return, for each front cell (such as a slice), the sum of the numbers of its inner cells (groups or classes)."""
+        """Return the sum of `numbers` over the inner cells (groups or classes) of each front cell, such as a slice."""
         if self.cells.inner_keys is None:
             return numbers
         out = np.zeros(len(self), numbers.dtype)
@@ -216,12 +216,12 @@ class CellTable(Statistic):
 
     @property
     def positive_counts(self) -> Ints:
-        """The number of positives of each front cell, or the number of rows if the statistic does not count positives."""
+        """The number of positives in each front cell, or of rows if the statistic does not count positives."""
         return self.row_counts
 
     @property
     def row_weights(self) -> NDArray[np.float64]:
-        """The total weight of the rows of each front cell (a slice), with a relative error of about 2**-50."""
+        """The total weight of the rows in each front cell (such as a slice), with a relative error of about 2**-50."""
         excess_weight = np.zeros(len(self.cells))
         for name in self.row_parts:
             entries = self.cells.tallies.get(name)
@@ -234,7 +234,7 @@ class CellTable(Statistic):
 
     @cached_property
     def total_row_counts(self) -> Ints:
-        """The number of counted and dropped rows of each front cell. `canonicalize` removes cells without rows."""
+        """The number of counted and dropped rows in each front cell. `canonicalize` removes cells without either."""
         dropped = self.cells.flats.get("dropped")
         return self.row_counts if dropped is None else self.row_counts + dropped.sum(axis=1)
 
@@ -254,12 +254,12 @@ class CellTable(Statistic):
 
     @cached_property
     def weight_rounding(self) -> Fraction:
-        """The largest relative rounding error of a weight, for a state of one cell; 0 if no weight was rounded."""
+        """The largest relative rounding error of a weight in a state with a single cell; 0 if no weight was rounded."""
         if self.rounded is None or not self.rounded:
             return Fraction(0)
         # Weights are rounded to multiples of 2**-60, so a small weight has a large relative error. The number of rows
-        # in a bucket and their total weight limit how small a single weight can be. If the arrays of rows and of
-        # weights have different shapes, assume the smallest weight that is allowed.
+        # in a bucket and their total weight limit how small a single weight can be. If the arrays of rows and weights
+        # differ in shape, assume the smallest weight that is allowed.
         pairs = [(e.int64_counts, e.excess) for e in self.cells.tallies.values()]
         if (excess := self.cells.flats.get("excess")) is not None and excess.shape[-1] == 2:
             rows = self.cells.flats[self.row_parts[0]]
@@ -278,20 +278,20 @@ class CellTable(Statistic):
         excess = self.cells.flats.get("excess")
         sums = [e.excess for e in self.cells.tallies.values()]
         sums += [excess] if excess is not None and excess.shape[-1] == 2 else []
-        # A sum is a pair of integers, an upper and a lower one. Count each lower integer as a full unit of the upper
+        # A sum is a pair of an upper and a lower integer. Count each nonzero lower integer as a full unit of the upper
         # one, because adding states can carry from the lower integer into the upper one.
         return sum((_sum_absolute(x[..., 0]) + np.count_nonzero(x[..., 1])) * 2.0**-20 for x in sums if x is not None)
 
     # -- selecting cells -------------------------------------------------------------------------------------------------
 
     def canonicalize(self, parts: Mapping[str, Any] | None = None) -> Self:
-        """Bring the table to canonical form.
+        """Return the state with its table in canonical form.
 
         States with equal content must have equal bytes, whatever operations led to them. This method therefore removes
         cells without rows, keys without cells, and optional parts that add no information. It also widens buckets if
         their number exceeds the limit.
         """
-        # Remove inner cells before front cells, because a front cell is empty if all of its inner cells are removed.
+        # Remove inner cells before front cells, because removing all of its inner cells makes a front cell empty.
         state = self.fit_levels()
         if state.cells.inner_keys is not None and not (state.inner_row_counts > 0).all():
             state = state.take_inner(np.flatnonzero(state.inner_row_counts > 0))
@@ -308,9 +308,9 @@ class CellTable(Statistic):
         return state.drop_unused_keys()
 
     def fit_levels(self) -> Self:
-        """Raise the level (bucket width) of each cell until its numbers occupy no more buckets than allowed.
+        """Raise the level (bucket width) of each cell until its values occupy no more buckets than allowed.
 
-        The module `levels` contains the rules.
+        The module `levels` defines the rules.
         """
         state = self
         for name, part in self.parts().items():
@@ -330,7 +330,7 @@ class CellTable(Statistic):
         return bool(np.array_equal(array, self.with_cells(replace(self.cells, flats=bare)).read_cells(flat)))
 
     def drop_unused_keys(self) -> Self:
-        """Remove from the vocabularies all keys that no cell uses."""
+        """Remove the keys that no cell uses from the vocabularies."""
         cells = self.cells
         keys, vocabularies = cells.keys, list(cells.vocabularies)
         for i, vocabulary in enumerate(vocabularies):
@@ -350,7 +350,7 @@ class CellTable(Statistic):
         )
 
     def take_fronts(self, index: Ints) -> Self:
-        """Return a state with the front cells (such as slices) at some indices, which may repeat.
+        """Return a state with the front cells (such as slices) at the given indices, which may contain duplicates.
 
         Call `canonicalize` to remove keys without cells.
         """
@@ -371,7 +371,7 @@ class CellTable(Statistic):
         return self.with_cells(replace(cells, keys=cells.keys.take(index, axis=0), flats=flats, tallies=tallies))
 
     def take_inner(self, index: Ints) -> Self:
-        """Return a state with the inner cells (groups or classes) at some indices, which may repeat.
+        """Return a state with the inner cells (groups or classes) at the given indices, which may contain duplicates.
 
         Call `canonicalize` to remove keys without cells.
         """
@@ -384,12 +384,12 @@ class CellTable(Statistic):
         )
 
     def select(self, mask: Array) -> Self:
-        """Return a state with some front cells (such as slices), given as a boolean mask or ascending indices."""
+        """Return a state with only the front cells (such as slices) in a boolean mask or at ascending indices."""
         index = np.flatnonzero(mask) if mask.dtype == bool else mask
         return self.take_fronts(np.asarray(index, np.int64)).canonicalize()
 
     def read_cell(self, i: int) -> Self:
-        """Return front cell `i` (a slice, for example) as a state without axes."""
+        """Return front cell `i` (such as a slice) as a state without axes."""
         return self.drop_leading_axes(np.array([i], np.int64), len(self.axes))
 
     def iterate_cells(self) -> Iterator[Self]:
@@ -409,7 +409,7 @@ class CellTable(Statistic):
             yield state if all(parts[n].like is None for n, _ in maybe) else state.canonicalize()
 
     def drop_leading_axes(self, index: Ints, count: int) -> Self:
-        """Return a state with the front cells (such as slices) at some indices, but without the first `count` axes.
+        """Return a state with the front cells (such as slices) at the given indices, without the first `count` axes.
 
         The indices must be ascending, and the cells must have equal keys on the first `count` axes.
         """
@@ -422,7 +422,7 @@ class CellTable(Statistic):
 
     @property
     def can_vectorize(self) -> bool:
-        """Whether metrics can compute the values of all cells in one step, from the state that `vectorize` returns."""
+        """Whether metrics can compute the values of all cells in one step from the result of `vectorize`."""
         return False
 
     def vectorize(self) -> Self:
@@ -440,7 +440,7 @@ def _setting_names(statistic: Any) -> tuple[str, ...]:
 
 
 def _sum_absolute(numbers: Ints) -> float:
-    """Return the sum of absolute values without allocating an array for them."""
+    """Return the sum of the absolute values without allocating an array for them."""
     above = float(numbers.sum(dtype=np.float64, where=numbers > 0, initial=0.0))
     return above - float(numbers.sum(dtype=np.float64, where=numbers < 0, initial=0.0))
 

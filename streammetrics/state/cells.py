@@ -1,8 +1,7 @@
 """The content of a state: one table of cells.
 
-A front cell contains the rows with one combination of keys of the axes, such as the rows of one country and hour. A
-statistic of groups or classes also has an inner axis, which divides each front cell into inner cells: one for each
-group or class.
+Each front cell contains the rows with one combination of keys, such as the rows of one country and hour. A statistic of
+groups or classes also has an inner axis, which divides each front cell into inner cells, one for each group or class.
 """
 
 from __future__ import annotations
@@ -25,25 +24,25 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """A table of cells in canonical form: equal contents have equal arrays.
+    """A table of cells in canonical form: tables with equal content have equal arrays.
 
     Parameters
     ----------
     axes : tuple of Axis
         The axes that separate the front cells.
     keys : int64 of shape (front cells, columns)
-        The key of each front cell. It contains, for each column of each axis, the rank of the value, or a negative number
-        for a missing or dropped key (see `axes`). Keys are sorted and unique.
+        The key of each front cell. For each column of each axis, it contains the rank of the value, or a negative
+        number for a missing or dropped key (see `axes`). Keys are sorted and unique.
     vocabularies : tuple of Vocabulary
         The keys of each column.
     inner_keys : int64 of shape (cells, 1 + columns), optional
         The key of each inner cell, if the statistic has an inner axis: the index of its front cell, followed by its group
         or its classes. Keys are sorted and unique.
     class_vocabulary : Vocabulary, optional
-        The classes of an inner axis of classes.
+        The classes, if the statistic has an inner axis of classes.
     flats : mapping of str to array
-        The arrays with a fixed number of values per cell, by name. An array has a row for each cell, or for each front
-        cell if its part is declared with `front`. An optional array that adds no information is absent.
+        The arrays with a fixed number of values per cell, by name. An array has one row for each cell, or for each
+        front cell if its part is declared with `front`. An optional array that adds no information is absent.
     tallies : mapping of str to Entries
         The histograms of all cells, by name, as sorted entries: one for each bucket that contains rows.
     """
@@ -65,10 +64,9 @@ class Cells:
         return len(self.keys)
 
     def find_cells(self, key: Sequence[Any]) -> Ints:
-        """Return the indices of the front cells whose keys begin with the values in `key`, such as the key of a slice.
+        """Return the ascending indices of the front cells whose keys begin with the values in `key`.
 
-        The values have the form in which users pass them. The indices are ascending; there are none if no key begins
-        with these values.
+        The values have the form in which users pass them. If no key begins with them, the result is empty.
         """
         first, last = 0, len(self.keys)
         for i, value in enumerate(key):
@@ -82,7 +80,7 @@ class Cells:
 
     @property
     def nbytes(self) -> int:
-        """The memory of the arrays in bytes, without the vocabularies."""
+        """The memory that the arrays use, in bytes, not including the vocabularies."""
         arrays = [self.keys, *self.flats.values(), *([] if self.inner_keys is None else [self.inner_keys])]
         return sum(a.nbytes for a in arrays) + sum(e.nbytes for e in self.tallies.values())
 

@@ -1,4 +1,4 @@
-"""Checks that the arrays of a decoded state are consistent: no weight and no sum is larger than its rows allow.
+"""Check that the arrays of a decoded state are consistent: no weight or sum may be larger than its rows allow.
 
 The number of rows and their total weight limit the size of every sum over these rows. The checks protect against
 manipulated bytes, so that every decoded state is one that counting rows could have produced. Sums are compared without
@@ -40,15 +40,15 @@ MAX_LAST_CHUNK = 1 << 32
 
 @dataclass(frozen=True)
 class RowWeight:
-    """Numbers of rows and the total weight of these rows, as arrays.
+    """Row counts and the corresponding total weights, as arrays.
 
     Parameters
     ----------
     rows : int64
         The numbers of rows.
     excess : int64 with one more axis, optional
-        The total weight minus the number of rows, that is, the sum of w - 1. The last axis contains the integers of
-        which a fixed-point number or a superaccumulator consists. None if all weights are 1.
+        The total weight minus the number of rows, that is, the sum of w - 1. The last axis contains the integers that
+        make up a fixed-point number or a superaccumulator. None if all weights are 1.
     """
 
     rows: Ints
@@ -59,7 +59,7 @@ class RowWeight:
         return RowWeight(self.rows[at], None if self.excess is None else self.excess[(*at, slice(None))])
 
     def sum(self, axis: int) -> RowWeight:
-        """Return the sums over an axis; `axis` must be negative, that is, counted from the last axis."""
+        """Return the sums over an axis; `axis` must be negative, that is, counted from the end."""
         if self.excess is None:
             return RowWeight(self.rows.sum(axis=axis))
         total = self.excess.sum(axis=axis - 1)
@@ -67,13 +67,13 @@ class RowWeight:
         return RowWeight(self.rows.sum(axis=axis), total)
 
     def equals(self, other: RowWeight) -> bool:
-        """Return whether the rows and the excess equal those of `other`, whose arrays may be broadcast."""
+        """Return whether the rows and the excess equal those of `other`, which is broadcast if necessary."""
         if self.excess is None or other.excess is None:
             return bool((self.rows == other.rows).all())
         return bool((self.rows == other.rows).all() and (self.excess == other.excess).all())
 
     def is_out_of_range(self) -> bool:
-        """Return whether any total weight is negative, or larger than the number of rows allows."""
+        """Return whether any total weight is negative or larger than the number of rows allows."""
         if self.excess is None:
             return False
         upper = self.rows.astype(np.float64) * MAX_ROW_WEIGHT
@@ -81,7 +81,7 @@ class RowWeight:
             high = self.excess[..., 0]
             lower = -(np.minimum(self.rows, MAX_FIXED_ROWS) << 20)
             return bool((high < lower).any() or (high * 2.0**-20 > upper).any())
-        # For most weights, a lower bound shows that they are positive. Only the others need the slower exact sums.
+        # A lower bound shows that most weights are positive. Only the others need the slower exact sums.
         uncertain = ~(_bound_weight(self.rows, self.excess) > 0)
         if uncertain.any() and (_to_superaccumulators(self.rows[uncertain], self.excess[uncertain])[:, -1] < 0).any():
             return True
@@ -92,13 +92,13 @@ class RowWeight:
         return _to_superaccumulators(self.rows, self.excess)
 
     def to_approximate_floats(self) -> NDArray[np.float64]:
-        """Return the total weights as floats with an error of a few ulp."""
+        """Return the total weights as floats, with an error of a few ulps."""
         if self.excess is None:
             return self.rows.astype(np.float64)
         return to_approximate_floats(self.to_superaccumulators())
 
     def to_fixed_point(self) -> Array:
-        """Return the total weights as fixed-point numbers, which are multiples of 2**-60, stored in two integers."""
+        """Return the total weights as fixed-point numbers: multiples of 2**-60, each stored as two integers."""
         rows = np.minimum(self.rows, MAX_FIXED_ROWS) << 20
         weights = np.zeros((*rows.shape, 2), np.int64) if self.excess is None else self.excess.copy()
         weights[..., 0] += rows
@@ -127,17 +127,17 @@ class RowWeight:
         if most == 1:
             return bool(((top > high) | ((top == high) & (rest > low))).any())
         # If the total weight is 0, the sum must be 0. If all weights are 1, a total weight of 0 means that there are no
-        # rows, and the limit below is 0, too. The check is then needed only if `most` is so large that the limit is not
-        # computed.
+        # rows, so the limit below is also 0. In that case, this check is needed only if `most` is so large that the
+        # limit is not computed.
         if self.excess is not None or most >= MAX_ROW_WEIGHT:
             weightless = (high == 0) & (low == 0)
             if (weightless & ((top != 0) | (rest != 0))).any():
                 return True
-        # No value in a fixed-point sum is as large as `most` here, so the sum cannot exceed the limit.
+        # No value in a fixed-point sum can be as large as this `most`, so the sum cannot exceed the limit.
         if most >= MAX_ROW_WEIGHT:
             return False
-        # Each term was rounded to a multiple of 2**-60. Allow an error of 2**-30 for each row, which also covers the
-        # rounding errors of the float arithmetic below.
+        # Each term was rounded to a multiple of 2**-60. Allow an error of 2**-30 per row, which also covers rounding
+        # errors in the float arithmetic below.
         limit = most * (high + low * 2.0**-LOW_BITS) + self.rows * 2.0**-30
         return bool(np.asarray(top + rest * 2.0**-LOW_BITS > limit).any())
 
@@ -145,19 +145,19 @@ class RowWeight:
 def are_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
     """Return whether each sum in `less` is nonnegative and at most the corresponding sum in `more`.
 
-    Both arrays contain superaccumulators. If `rounded`, the terms were rounded, so a small relative error is allowed.
+    Both arrays contain superaccumulators. If `rounded`, the terms were rounded, so allow a small relative error.
     """
     difference = more - less
     if rounded:
-        # Allow a relative error of 2**-29. A chunk is worth 2**32 times the chunk below it, so add 2**3 times each chunk
-        # to the chunk below.
+        # Allow a relative error of 2**-29. A unit in one chunk is worth 2**32 units in the chunk below it, so add 2**3
+        # times each chunk to the chunk below.
         difference[..., :-1] += np.minimum(more[..., 1:], MAX_LAST_CHUNK) << 3
     carry_exact(difference)
     return not ((less[..., -1] < 0).any() or (difference[..., -1] < 0).any())
 
 
 def read_row_weight(state: CellTable, name: str) -> RowWeight:
-    """Return, for all cells, the numbers of rows in the named part and the total weights of these rows."""
+    """Return the row counts in the named part, and the corresponding total weights, for all cells."""
     flats = state.cells.flats
     return RowWeight(flats[name], flats.get(state.excess_names.get(name, "")))
 
@@ -175,8 +175,7 @@ def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
     for begin in range(0, len(some), BLOCK):
         which = some[begin : begin + BLOCK]
         block = np.unravel_index(which, shape)
-        # Compare floats with a margin first. Only the few sums that are close to the limit need the slower exact
-        # comparison.
+        # First compare floats, with a margin. Only the few sums close to the limit need the slower exact comparison.
         weights = _bound_weight(rows[block], None if excess is None else excess[block])
         with np.errstate(over="ignore", invalid="ignore"):
             which = which[~(to_approximate_floats(flat[which]) < most * weights)]
@@ -194,7 +193,7 @@ def _exceeds_limit(sums: Array, weight: RowWeight, most: float) -> bool:
 
 
 def _bound_weight(rows: Ints, excess: Array | None) -> NDArray[np.float64]:
-    """Return lower bounds of total weights: floats that are a little below the exact weights."""
+    """Return lower bounds on total weights: floats slightly below the exact weights."""
     weights = rows.astype(np.float64)
     if excess is None:
         return weights * (1 - 2.0**-20)
@@ -202,29 +201,29 @@ def _bound_weight(rows: Ints, excess: Array | None) -> NDArray[np.float64]:
         weights += excess[..., 0] * 2.0**-20
     else:
         weights += to_approximate_floats(excess)
-    # The relative error of each float is below 2**-45. If weights are small, the sum of w - 1 is close to minus the
-    # number of rows, and the sum of these two numbers (the total weight) can be smaller than its rounding error. So
-    # subtract an error proportional to the number of rows.
+    # The relative error of each float is below 2**-45. If the weights are small, the sum of w - 1 almost cancels the
+    # number of rows, so the total weight can be smaller than the rounding error. Therefore subtract an error
+    # proportional to the number of rows.
     return weights * (1 - 2.0**-20) - rows * 2.0**-40
 
 
 def _scale_weight(rows: Array, excess: Array | None, most: float) -> tuple[Ints, int]:
     """Return `most` times the total weights as superaccumulators, and an exponent k.
 
-    Superaccumulators can only be multiplied by whole numbers, so the result is also multiplied by 2**k, which makes the
-    factor `most` a whole number.
+    Superaccumulators can only be multiplied by whole numbers, so the result is also multiplied by 2**k, and the factor
+    is rounded up to a whole number.
     """
     out = _to_superaccumulators(rows, excess)
-    # If `most` is infinite, rows with a positive weight allow any sum, so return the largest superaccumulator for them.
-    # Rows of total weight 0 allow only a sum of 0.
+    # If `most` is infinite, rows with a positive total weight allow any sum, so return the largest superaccumulator for
+    # them. Rows with a total weight of 0 allow only a sum of 0.
     if most == math.inf:
         has_weight = out.any(axis=-1)
         out[...] = 0
         out[..., -1] = np.where(has_weight, LIMIT, 0)
         return out, 0
-    # Write the factor `most` as a power of 2**32 times a number below 2**30. To multiply by the power, move chunks to
-    # higher positions. Then multiply each chunk by the number: the product of a 32-bit and a 30-bit number fits into an
-    # int64. The factor is rounded up, so the limit is never too low.
+    # Write the factor `most` as a power of 2**32 times a number below 2**30. To multiply by the power, move the chunks
+    # to higher positions. Then multiply each chunk by the number: the product of a 32-bit and a 30-bit number fits in
+    # an int64. The factor is rounded up, so the limit is never too low.
     shift = max(0, (math.frexp(most)[1] + 2) // 32)
     times = Fraction(most) / (1 << (32 * shift))
     scale = max(0, 29 - math.ceil(times).bit_length())
@@ -249,7 +248,7 @@ def _to_superaccumulators(rows: Array, excess: Array | None) -> Ints:
 
 
 def check_totals(state: CellTable) -> None:
-    """Raise an error if rows or weights are out of range, or if outputs of a cell have different numbers of rows."""
+    """Raise an error if rows or weights are out of range, or if the outputs of a cell differ in their row counts."""
     name = type(state).__name__
     flats = state.cells.flats
     check_capacity(state, state.approximate_rows, state.weight_excess_bound, state.approximate_dropped_rows)
@@ -266,7 +265,7 @@ def check_totals(state: CellTable) -> None:
 
 
 def _has_equal_counts(state: CellTable, name: str) -> bool:
-    """Return whether a part has the same number of rows for each output (label) of a cell; weights may differ."""
+    """Return whether a part has the same number of rows for each output (label) of a cell, regardless of weights."""
     cells, times = state.cells, state.counts_per_row
     if name in cells.flats:
         rows = cells.flats[name].reshape(len(cells.flats[name]), times, -1).sum(axis=-1)
@@ -276,7 +275,7 @@ def _has_equal_counts(state: CellTable, name: str) -> bool:
     if not len(nonempty) or (e.high is not None and e.high_place_bits < 2):
         return True
     # In a cell with rows, each output must have at least one entry. If there are too few entries for that, some output
-    # has counted no rows, so the counts differ.
+    # has no rows, so the counts differ.
     if len(nonempty) * times > len(e):
         return False
     # Find the first entry of each output in each cell. If the code of an entry has two words, the low word and the

@@ -60,7 +60,7 @@ NONE_LOW, NONE_HIGH = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 class Form(NamedTuple):
-    """How the numbers of a part (an array of a state) are stored as integers and merged.
+    """How the numbers in a part (an array of a state) are stored as integers and merged.
 
     Parameters
     ----------
@@ -102,12 +102,12 @@ registers, which keep the largest byte; counts of at most 1."""
 
 
 def identity(form: str) -> int:
-    """Return the neutral element of the operation that merges numbers of this form, such as 0 for a sum."""
+    """Return the neutral element of the operation that merges numbers of this form, such as 0 for sums."""
     return FORMS[form].identity
 
 
 def carry(form: str, array: Array) -> Array:
-    """Propagate carries between limbs (the integers of a number), so that equal numbers have equal limbs.
+    """Propagate carries between limbs (the integers that make up a number), so that equal numbers have equal limbs.
 
     Work in place, and return the array.
     """
@@ -115,7 +115,7 @@ def carry(form: str, array: Array) -> Array:
         exact.carry_fixed(array)
     elif form == "exact":
         exact.carry_exact(array)
-    # Set a sum beyond the ceiling to the ceiling. No term is negative, so the sum reaches the ceiling whatever the order
+    # Clip sums to the ceiling. No term is negative, so whether a sum reaches the ceiling does not depend on the order
     # of its terms.
     if form == "square":
         beyond = array[..., 0] >= CEILING
@@ -125,7 +125,7 @@ def carry(form: str, array: Array) -> Array:
 
 
 def is_saturated(square: Array) -> Any:
-    """Return whether a sum of squares has reached CEILING, where it stays; elementwise for an array of cells."""
+    """Return whether a sum of squares has reached CEILING, where it stays; elementwise for arrays of cells."""
     return square[0] >= CEILING
 
 
@@ -142,7 +142,7 @@ class Readable(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StatePart:
-    """One part (array or histogram) of a statistic, declared as a class attribute, whose name is the name of the part."""
+    """A part (array or histogram) of a statistic, declared as a class attribute and named after this attribute."""
 
     name: str = field(init=False, default="")
 
@@ -154,14 +154,14 @@ class StatePart:
 class Flat(StatePart):
     """A part with a fixed number of integers in every cell.
 
-    Reading the part as an attribute of a state of one cell gives an array of `shape`. The array has one more axis if
-    each number consists of several integers (limbs).
+    For a state with a single cell, reading the part as an attribute returns an array of this shape, with one more axis
+    if each number consists of several integers (limbs).
 
     Parameters
     ----------
     *shape : int or str
-        The extents of the axes. A string names a setting or property of the statistic. The extent is the value of this
-        setting, or the length of the value if it is a tuple.
+        The lengths of the axes. A string names a setting or property of the statistic; the length is then its value,
+        or the length of the value if it is a tuple.
     form : str
         The form of the integers (see FORMS).
     optional : bool
@@ -170,11 +170,11 @@ class Flat(StatePart):
         Whether the part has a row for each front cell (such as a slice or an epoch) rather than for each group or class
         within it.
     like : str, optional
-        The name of another part. As long as all weights are 1, this part equals the other one, and is therefore absent.
+        The name of another part. As long as all weights are 1, this part equals the other one and is therefore absent.
         For example, the sum of w^2 then equals the number of rows.
     excess_of : str, optional
-        The name of the part that counts rows, if this part is the sum of w - 1 over the same rows. The two parts add up to
-        the total weight.
+        The name of the part that counts rows, if this part is the sum of w - 1 over the same rows. The two parts add up
+        to the total weight.
     """
 
     shape: tuple[int | str, ...]
@@ -211,12 +211,12 @@ class Flat(StatePart):
         return np.dtype(np.uint8 if self.form in ("flag", "register") else np.int64)
 
     def extents(self, statistic: Any) -> tuple[int, ...]:
-        """Return the shape of the array of one cell, including the last axis for limbs."""
+        """Return the shape of one cell's array, including the last axis for limbs."""
         axes = tuple(_extent(statistic, axis) for axis in self.shape)
         return axes + ((self.limbs,) if self.limbs else ())
 
     def empty(self, statistic: Any, cells: int) -> Array:
-        """Return the array of this part for `cells` cells without rows."""
+        """Return this part's array for `cells` empty cells."""
         return np.full((cells, *self.extents(statistic)), identity(self.form), self.dtype)
 
     @overload
@@ -229,18 +229,18 @@ class Flat(StatePart):
 
 @dataclass(frozen=True, eq=False)
 class Tally(StatePart):
-    """A histogram: a part that counts the rows of a cell by place, that is, by bucket (such as a score bucket).
+    """A histogram: a part that counts the rows of a cell by place (a bucket, such as a range of scores).
 
-    A tally stores only the places that contain rows, as sorted entries. Reading the part as an attribute of a state of
-    one cell gives an `Entries` object.
+    A tally stores only the places that contain rows, as sorted entries. For a state with a single cell, reading the
+    part as an attribute returns an `Entries` object.
 
     Parameters
     ----------
     places : str
-        The name of the property of the statistic that is the number of places, including empty ones.
+        The name of the statistic's property that gives the number of places, including empty ones.
     level : str, optional
-        The name of the part with the bucket width (level) of each cell and output, if the places are buckets whose width
-        adapts to the numbers (see `levels`).
+        The name of the part with the bucket width (level) of each cell and output, if the places are buckets whose
+        width adapts to the values (see `levels`).
     bits : str
         The name of the setting that limits the width of these buckets.
     pairs : bool
@@ -257,11 +257,11 @@ class Tally(StatePart):
         return int(getattr(statistic, self.places))
 
     def shift(self, statistic: Any) -> int:
-        """Return how many bits the place takes in the code of an entry, which combines the cell and the place."""
+        """Return the number of bits for the place in the code of an entry, which combines the cell and the place."""
         return (self.place_count(statistic) - 1).bit_length()
 
     def is_wide(self, statistic: Any) -> bool:
-        """Return whether codes of entries (cell and place) have two words, because they may not fit into 64 bits."""
+        """Return whether the codes of entries (cell and place) need two words, because 64 bits may not be enough."""
         return self.shift(statistic) > 48
 
     @overload

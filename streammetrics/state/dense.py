@@ -1,8 +1,8 @@
-"""The dense form of a state: its histogram as one array, with a counter for each bucket (place), for an all-reduce.
+"""The dense form of a state: its histogram as one array with a counter for each bucket (place), for an all-reduce.
 
 A state normally stores only the buckets that contain rows, as entries. Gathering and merging the entries of n processes
-takes time proportional to n. An all-reduce adds up arrays while it sends them, which takes about as long for a thousand
-processes as for two. The other parts of a state are small, so every process gathers them from all processes and adds
+takes time proportional to n. An all-reduce adds up arrays while sending them, which takes about as long for a thousand
+processes as for two. The other parts of a state are small, so each process gathers them from all processes and adds
 them up.
 """
 
@@ -32,20 +32,20 @@ MAX_PLACES = 1 << 24
 
 
 class DenseFacts(NamedTuple):
-    """The sizes that processes exchange before they convert their states to the dense form.
+    """The sizes that processes exchange before they convert their states to dense form.
 
     Parameters
     ----------
     places : int
-        The number of places (such as score buckets) of the state's histogram, occupied or not; 0 if the state has no
-        dense form. It has none if there are axes, rows kept as exact numbers rather than in buckets, no histogram,
-        several histograms, or too many places.
+        The number of places (such as score buckets) in the state's histogram, including empty ones; 0 if the state has
+        no dense form. A state has no dense form if it has axes, rows stored as exact numbers rather than in buckets, no
+        histogram, several histograms, or too many places.
     entries : int
         The number of occupied places.
     weighted : int
         1 if any weight was not 1; otherwise 0.
     rows, excess : float
-        The number of rows, and an upper bound on the difference between their total weight and this number.
+        The number of rows, and an upper bound on the difference between it and their total weight.
     """
 
     places: int
@@ -56,7 +56,7 @@ class DenseFacts(NamedTuple):
 
 
 def describe_dense_form(state: CellTable) -> DenseFacts:
-    """Return what other processes need to know: whether a state has a dense form, and the size of its histogram."""
+    """Return what other processes need to know: whether a state has a dense form, and how large it is."""
     name = find_dense_tally(state)
     entries = state.cells.tallies[name] if name else Entries.empty(0)
     places = _count_places(state, name) if name else 0
@@ -66,7 +66,7 @@ def describe_dense_form(state: CellTable) -> DenseFacts:
 
 
 def find_dense_tally(state: CellTable) -> str:
-    """Return the name of the histogram (tally) that `to_dense` converts; "" if the state has no dense form."""
+    """Return the name of the histogram (tally) that `to_dense` converts, or "" if the state has no dense form."""
     if state.axes or state.inner_axis is not None:
         return ""
     names = [n for n, e in state.cells.tallies.items() if not e.is_wide and _count_places(state, n) <= MAX_PLACES]
@@ -84,13 +84,13 @@ def _count_places(state: CellTable, name: str) -> int:
 def to_dense(state: CellTable, *, weighted: bool) -> Ints:
     """Return the counters of all places (buckets), as an array for an all-reduce.
 
-    If `weighted`, that is, if any process has weights other than 1, the numbers of rows are followed by the sums of w - 1
-    at all places: two integers for each sum.
+    If `weighted`, that is, if any process has weights other than 1, the row counts are followed by the sums of w - 1 at
+    all places, with two integers for each sum.
 
     Returns
     -------
     int64 of shape (places,) or (3 * places,)
-        Integers that fewer than 2**22 processes can add without overflow.
+        Integers that can be added across fewer than 2**22 processes without overflow.
     """
     name = find_dense_tally(state)
     entries, places = state.cells.tallies[name], _count_places(state, name)
@@ -103,7 +103,7 @@ def to_dense(state: CellTable, *, weighted: bool) -> Ints:
 
 
 def encode_flats(state: CellTable) -> bytes:
-    """Encode the parts of a state without axes, except for its histogram; return b"" if the state has no rows."""
+    """Encode all parts of a state without axes except its histogram; return b"" if the state has no rows."""
     if not len(state):
         return b""
     pieces = []
@@ -118,7 +118,7 @@ def _list_flats(state: CellTable) -> list[Flat]:
 
 
 def merge_dense(like: S, counters: Ints, flats: Sequence[bytes | memoryview], facts: Sequence[DenseFacts]) -> S:
-    """Return the sum of states that were converted to the dense form.
+    """Return the sum of states that were converted to dense form.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Fold, the common operation on states: each cell gets a key in a new table, and cells with equal keys are added up.
 
-Merge, subtract, roll-up, selection, total, limits and expiry differ only in the choice of the new keys.
+Merging, subtraction, roll-up, selection, totals, limits and expiry are folds with different new keys.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ S = TypeVar("S", bound="CellTable")
 
 
 def fold(states: Sequence[S], *, sign: int = 1) -> S:
-    """Add states of one statistic; with a `sign` of -1, subtract the others from the first.
+    """Add up states of one statistic; with a `sign` of -1, subtract the others from the first.
 
     Raises
     ------
@@ -65,14 +65,14 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
 
 
 def check_capacity(state: CellTable, rows: float, excess: float, dropped: float = 0.0) -> None:
-    """Raise an error if these numbers of counted and dropped rows exceed the range of a state's counters.
+    """Raise an error if this many rows, or their total weight, would exceed the range of a state's counters.
 
     Parameters
     ----------
     state : CellTable
         A state of the statistic that counts the rows.
     rows, excess : float
-        The number of rows, and an upper bound on the difference between their total weight and this number.
+        The number of rows, and an upper bound on the difference between it and their total weight.
     dropped : float
         The number of dropped rows.
 
@@ -89,12 +89,12 @@ def check_capacity(state: CellTable, rows: float, excess: float, dropped: float 
 
 
 def regroup(state: S, keys: Ints, axes: tuple[Axis, ...], vocabularies: tuple[Vocabulary, ...]) -> S:
-    """Replace the key of every front cell (such as a slice), and add up the cells whose new keys are equal."""
+    """Replace the key of every front cell (such as a slice), and add up cells with equal new keys."""
     return _fold_by_keys([state], [keys], axes, vocabularies, sign=1, ordered=False)
 
 
 def regroup_states(states: Sequence[S], keys: Sequence[Ints]) -> S:
-    """Replace the key of every front cell in states with the same vocabularies, and add up these states.
+    """Replace the keys of all front cells in states with the same vocabularies, and add up the states.
 
     `keys` contains the new keys of each state, which may be unsorted.
     """
@@ -122,10 +122,10 @@ def _fold_by_keys(
     cells = len(table) if inner is None else len(inner)
     if sign < 0:
         _check_subtractable(states, parts)
-    # at[i] contains the index, in the new table, of each cell of state i.
+    # at[i] contains the index in the new table of each cell of state i.
     at = fronts if inner is None else inner_at
     leveled = first.folding is not None and _is_level_part(parts[first.folding[2]])
-    # A small cell stores exact rows: numbers that are not in buckets. If the new cell is too large for that, convert its
+    # A small cell stores exact rows: numbers that are not in buckets. If a new cell is too large for that, convert its
     # exact rows to buckets before aligning the bucket widths (levels), because these rows may need wider buckets.
     if leveled:
         states = _fold_cells_with_levels(states, at, cells, sign)
@@ -152,8 +152,8 @@ def _fold_by_keys(
         entries_by_tally[exact] = _canonicalize_entries(entries_by_tally[exact], at)
     for name, aligned in entries_by_tally.items():
         tallies[name] = tally.sum_entries(aligned) if sign > 0 else tally.add_entries(aligned[0], aligned[1], -1)
-    # The flag of a cell says that its buckets have lost precision. If a subtraction empties all of its buckets, clear
-    # the flag.
+    # The flag of a cell indicates that its buckets have lost precision. If a subtraction empties all of its buckets,
+    # clear the flag.
     if first.folding is not None and sign < 0:
         _, rows, flag = first.folding
         if flag in flats:
@@ -198,7 +198,7 @@ def _find_common_levels(
 ) -> Array:
     """Return the levels at which the sum of all states has few enough buckets, for histograms of pairs of numbers.
 
-    A level determines a bucket width. `common` contains the highest level in any state for each new cell, or is None.
+    A level determines a bucket width. `common` contains the highest level of each new cell in any state, or is None.
     `at` contains, for each state, the index of the new cell of every cell; `cells` is the number of new cells.
     """
     assert part.level is not None
@@ -237,8 +237,8 @@ def _is_ascending(at: Ints) -> bool:
 def _collect_parts(states: Sequence[CellTable]) -> dict[str, Flat | Tally]:
     """Return the union of the parts of all states.
 
-    States of an imported class all have the same parts. If the class is not imported, a state knows only the parts that
-    its own bytes contain.
+    All states of an imported class have the same parts. If the class is not imported, a state knows only the parts in
+    its own bytes.
     """
     parts: dict[str, Flat | Tally] = {}
     for state in states:
@@ -262,7 +262,7 @@ def _check_subtractable(states: Sequence[CellTable], parts: dict[str, Flat | Tal
 def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
     """Add or subtract one fixed-size part of all states; return None if no state has this part.
 
-    `maps` contains an array for each state, with the index of the new cell of every cell.
+    `maps` contains an array for each state with the index of the new cell of every cell.
     """
     name = flat.name
     if not any(name in s.cells.flats for s in states):
@@ -275,7 +275,7 @@ def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], ce
             continue
         combine = np.subtract if i and sign < 0 and rule.combine is np.add else rule.combine
         is_ascending = _is_ascending(at)
-        # Several cells of this state can have the same new key. Add them up first.
+        # Several cells of this state may have the same new key. Combine them first.
         if not is_ascending:
             values, at = _combine_rows(values, at, form)
         before = out if is_ascending and len(at) == cells else out.take(at, axis=0)
@@ -298,7 +298,7 @@ def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], ce
 def _combine_rows(values: Array, at: Ints, form: str) -> tuple[Array, Ints]:
     """Combine array rows that belong to the same new cell: add them up, or take their maximum or minimum.
 
-    `at` contains the new cell of each array row. Return the combined rows and their cells, in ascending order of cells.
+    `at` contains the new cell of each array row. Return the combined rows and their cells, sorted by cell.
     """
     rule = FORMS[form]
     if rule.limbs and len(values) > MAX_CARRY_FREE_SUMS:
@@ -315,7 +315,7 @@ def _combine_rows(values: Array, at: Ints, form: str) -> tuple[Array, Ints]:
 
 
 def _check_overflow(form: str, sums: Array, values: Array, begins: Ints) -> None:
-    """Raise an error if a sum has wrapped around int64; set sums of squares to their ceiling instead."""
+    """Raise an error if a sum has exceeded its range; set sums of squares to their ceiling instead."""
     top = values if not FORMS[form].limbs else values[..., -1 if form == "exact" else 0]
     if max(int(top.max()), -int(top.min())) * len(top) < LIMIT:
         return
@@ -368,9 +368,9 @@ def _is_level_part(part: Flat | Tally) -> bool:
 
 
 def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: int, sign: int) -> Array:
-    """Return a mask of the new cells whose exact rows (stored outside the buckets) must be converted to buckets.
+    """Return a mask of the new cells in which exact rows (stored outside the buckets) must be converted to buckets.
 
-    These are the cells with too many exact rows, and the cells that have buckets in any of the states. `at` contains,
+    These are the cells with too many exact rows and the cells that have buckets in any of the states. `at` contains,
     for each state, the index of the new cell of every cell; `cells` is the number of new cells.
     """
     first = states[0]
@@ -392,7 +392,7 @@ def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: i
 
 
 def _collect_exact_entries(states: Sequence[CellTable], at: Sequence[Ints], mask: Array) -> Entries:
-    """Return the exact rows (stored outside the buckets) in the new cells that `mask` selects, as sorted entries."""
+    """Return, as sorted entries, the exact rows (stored outside the buckets) in the new cells that `mask` selects."""
     assert states[0].folding is not None
     selected = []
     for state, to in zip(states, at, strict=True):
@@ -405,9 +405,9 @@ def _collect_exact_entries(states: Sequence[CellTable], at: Sequence[Ints], mask
 
 
 def _fold_cells_with_levels(states: Sequence[S], at: Sequence[Ints], cells: int, sign: int) -> Sequence[S]:
-    """Return the states with exact rows converted to buckets of adaptive width, in cells that need buckets.
+    """Return the states, with exact rows converted to buckets of adaptive width in the cells that need buckets.
 
-    The parameters are those of `_find_folded_cells`.
+    The parameters are the same as for `_find_folded_cells`.
     """
     first = states[0]
     assert first.folding is not None
@@ -441,7 +441,7 @@ def _fold_exact_rows(
     cells: int,
     sign: int,
 ) -> None:
-    """Convert exact rows to buckets of fixed width, in place, in cells that need buckets."""
+    """Convert exact rows to buckets of fixed width, in place, in the cells that need buckets."""
     first = states[0]
     assert first.folding is not None
     exact, rows, flag = first.folding
@@ -466,7 +466,7 @@ def _fold_exact_rows(
 
 
 def _cut_between_cells(entries: Entries, starts: Ints) -> Iterator[Entries]:
-    """Yield blocks of entries, to limit the memory of temporary arrays. All entries of a cell are in one block.
+    """Yield blocks of entries, to limit the memory for temporary arrays. All entries of a cell are in the same block.
 
     `starts` contains the index of the first entry of each cell, followed by the number of entries.
     """
@@ -481,9 +481,9 @@ def _cut_between_cells(entries: Entries, starts: Ints) -> Iterator[Entries]:
 
 
 def align_vocabularies(states: Sequence[CellTable]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
-    """Return vocabularies with the keys of all states, and the keys of each state as ranks in these vocabularies.
+    """Return vocabularies that contain the keys of all states, and each state's keys as ranks in them.
 
-    The new ranks preserve the order of the keys, so sorted keys stay sorted.
+    The new ranks preserve the order of the keys, so sorted keys remain sorted.
     """
     keys = [s.cells.keys for s in states]
     vocabularies = list(states[0].cells.vocabularies)
@@ -501,10 +501,9 @@ def align_vocabularies(states: Sequence[CellTable]) -> tuple[tuple[Vocabulary, .
 def _align_inner_keys(
     states: Sequence[CellTable], fronts: Sequence[Ints]
 ) -> tuple[Ints | None, list[Ints], Vocabulary | None]:
-    """Return the keys of the new inner cells, the new index of each inner cell of each state, and the class vocabulary.
+    """Return the keys of the new inner cells, the new indices of each state's inner cells, and the class vocabulary.
 
-    The keys are None if the statistic has no inner axis. The vocabulary is None if the inner axis has groups rather than
-    classes.
+    The keys are None if the statistic has no inner axis. The vocabulary is None unless the inner axis has classes.
     """
     if states[0].cells.inner_keys is None:
         return None, [], None
@@ -533,7 +532,7 @@ def _align_inner_keys(
 def encode_rows(keys: Sequence[Ints]) -> list[Ints] | None:
     """Encode each row of several tables as one integer, so that the integers sort in the same order as the rows.
 
-    Return None if the integers would not fit into 63 bits.
+    Return None if 62 bits are not enough for these integers.
     """
     nonempty = [k for k in keys if len(k)]
     if not nonempty or not keys[0].shape[1]:
@@ -553,14 +552,14 @@ def encode_rows(keys: Sequence[Ints]) -> list[Ints] | None:
 
 def find_sort_order(table: Ints) -> Ints:
     """Return the permutation that sorts the rows of a table."""
-    # Sort one integer per row if possible, which is many times faster than a lexicographic sort of several columns.
+    # If possible, sort one integer per row, which is many times faster than a lexicographic sort of several columns.
     some = [c for c in table.T if len(c) and (c != c[0]).any()]
     ones = some[:1] if len(some) == 1 else encode_rows([table])
     return np.lexsort(table.T[::-1]) if ones is None else np.argsort(ones[0])
 
 
 def unite_sorted_rows(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
-    """Unite tables with sorted unique rows; return the sorted union, and where it contains the rows of each table."""
+    """Return the sorted union of tables with sorted, unique rows, and the position of each table's rows in it."""
     if all(np.array_equal(k, keys[0]) for k in keys[1:]):
         return keys[0], [np.arange(len(keys[0]))] * len(keys)
     ones = encode_rows(keys)
@@ -574,7 +573,7 @@ def unite_sorted_rows(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
 
 
 def unite_rows(keys: Sequence[Ints]) -> tuple[Ints, list[Ints]]:
-    """Unite tables in any order of rows; return the sorted union, and where it contains the rows of each table."""
+    """Return the sorted union of tables with rows in any order, and the position of each table's rows in it."""
     ones, table = encode_rows(keys), np.concatenate(keys)
     splits = np.cumsum([len(k) for k in keys])[:-1]
     if ones is not None:

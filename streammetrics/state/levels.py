@@ -1,4 +1,4 @@
-"""Histograms of numbers whose bucket width adapts to the numbers of a cell.
+"""Histograms of numbers in which the bucket width adapts to the numbers in each cell.
 
 The bucket width of a cell is given by its level, an integer.
 
@@ -7,13 +7,13 @@ the statistic. A bucket that is narrower than the spacing of float64 numbers con
 exact. A cell gets the lowest level at which
 
 - its numbers lie in at most 2**(bits + 6) buckets, and
-- if it has more than 32 different numbers, these would fit into 32 buckets that are 2**(bits + 3) times as wide.
+- if it has more than 32 different numbers, these would fit in 32 buckets that are 2**(bits + 3) times as wide.
 
-The first rule limits the memory. The second rule limits the precision that is kept for a small set of numbers. There is
-one exception: if all numbers of a cell equal the lower edges of their buckets at this level, as for a few thousand
-integers, the cell stays at level 0. A level above 0 therefore means that the cell is not exact. The level depends only on
-the set of numbers, and adding numbers never lowers it. The buckets therefore do not depend on the order of rows, or on how
-states were split and merged.
+The first rule limits memory. The second rule limits the precision kept for a small set of numbers. There is one
+exception: if all numbers in a cell equal the lower edges of their buckets at this level, as for a few thousand
+integers, the cell stays at level 0. A level above 0 therefore means that the cell is not exact. The level depends only
+on the set of numbers, and adding numbers never lowers it. Hence the buckets depend neither on the order of the rows nor
+on how states were split and merged.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ NEVER = 1023
 
 
 def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
-    """Return the bucket of each number at a level (bucket width); the compiled kernels return the same buckets."""
+    """Return the bucket of each number at a level (bucket width), with or without compiled kernels."""
     numbers = np.ascontiguousarray(numbers, np.float64)
     if numbers.size > MANY and kernel_registry.has_kernels():
         out = np.empty(numbers.shape, np.uint64)
@@ -84,8 +84,8 @@ def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
         kernel_registry.find_kernel("value_histogram:find_buckets")(numbers.reshape(-1), each, bits, out.reshape(-1))
         return out
     # Work on the bits of the floats. The octave of a number is its binary exponent minus that of the bucket width. The
-    # first `octave` bits of its fraction select a bucket of this width. Use at least `bits` bits, which limits the
-    # relative width of buckets near 0. Use at most 52 bits, which select a bucket that contains one number.
+    # first `octave` bits of its fraction select a bucket of this width. Use at least `bits` bits, to limit the relative
+    # width of buckets near 0, and at most 52 bits, which select a bucket that contains a single number.
     words = numbers.view(np.int64)
     size = words & SIZE
     octave = (size >> FRACTION) - 1023 - FIRST - np.asarray(levels, np.int64)
@@ -96,7 +96,7 @@ def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
 
 
 def find_octave_start(octave: Ints, bits: int) -> Ints:
-    """Return an offset for numbers of an octave: the leading bits of such a number plus the offset give its bucket.
+    """Return the offset that is added to the leading bits of a number in an octave to get its bucket.
 
     The octave of a number is its binary exponent minus that of the bucket width.
     """
@@ -107,7 +107,7 @@ def find_octave_start(octave: Ints, bits: int) -> Ints:
 
 
 def compute_edges(buckets: Buckets, levels: Any, bits: int) -> tuple[Floats, Floats]:
-    """Return both edges of each bucket: first the one closer to 0, which is part of the bucket, then the other.
+    """Return both edges of each bucket: first the one closer to 0, which belongs to the bucket, then the other.
 
     The two edges are equal if the bucket contains a single number.
     """
@@ -119,7 +119,7 @@ def compute_edges(buckets: Buckets, levels: Any, bits: int) -> tuple[Floats, Flo
 
 
 def compute_near_edges(buckets: Buckets, levels: Any, bits: int) -> Floats:
-    """Return the edge of each bucket that is closer to 0. This edge belongs to the bucket."""
+    """Return, for each bucket, the edge closer to 0, which belongs to the bucket."""
     if buckets.size > MANY and kernel_registry.has_kernels():
         out = np.empty(len(buckets))
         kernel_registry.find_kernel("value_histogram:find_near_edges")(
@@ -136,7 +136,7 @@ def _broadcast_levels(levels: Any, shape: tuple[int, ...]) -> Ints:
 
 
 def _find_lowest_number(steps: Ints, levels: Ints, bits: int) -> Floats:
-    """Return the lower edges of buckets of positive numbers; this is the inverse of `find_buckets`.
+    """Return the lower edges of buckets of positive numbers, inverting `find_buckets`.
 
     `steps` contains the distance of each bucket from the bucket of 0, minus OFFSET.
     """
@@ -151,7 +151,7 @@ def _find_lowest_number(steps: Ints, levels: Ints, bits: int) -> Floats:
 
 
 def are_buckets(buckets: Buckets, levels: Any, bits: int) -> bool:
-    """Return whether all buckets exist at their level, that is, contain at least one float64."""
+    """Return whether all buckets exist at their level, that is, contain at least one float64 number."""
     if (buckets > np.uint64(2 * ZERO - 1)).any():
         return False
     near = compute_near_edges(buckets, levels, bits)
@@ -161,7 +161,7 @@ def are_buckets(buckets: Buckets, levels: Any, bits: int) -> bool:
 
 
 def number_groups(entries: Entries, outputs: int) -> Ints:
-    """Return the group of each entry. A group is the combination of a cell and an output, as one integer."""
+    """Return the group of each entry: the combination of its cell and output, as one integer."""
     if entries.high is None or outputs == 1:
         return entries.cells
     label = (entries.high & np.uint32((1 << entries.high_place_bits) - 1)) >> np.uint32(1)
@@ -176,7 +176,7 @@ def find_group_starts(entries: Entries, groups: int, outputs: int) -> Ints:
 
 
 def raise_levels(entries: Entries, old: Ints, new: Ints, bits: int, outputs: int) -> Entries:
-    """Move the entries of each group to the wider buckets of its new level, which is not lower than the old one.
+    """Move the entries of each group to the buckets of its new level, which is not lower than the old one.
 
     Parameters
     ----------
@@ -212,7 +212,7 @@ def _raise_by_kernel(entries: Entries, starts: Ints, old: Ints, new: Ints, bits:
 
 
 def _merge_neighbors(entries: Entries) -> Entries:
-    """Replace adjacent entries of the same bucket and cell with their sum."""
+    """Replace adjacent entries with the same bucket and cell with their sum."""
     assert entries.high is not None
     first = np.ones(len(entries), bool)
     np.not_equal(entries.codes[1:], entries.codes[:-1], out=first[1:])
@@ -236,8 +236,8 @@ def rebucket(buckets: Buckets, old: Any, new: Any, bits: int) -> Buckets:
 def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple[Entries, Ints]:
     """Raise the level (bucket width) of each group until its numbers occupy no more buckets than allowed.
 
-    The module docstring contains the rules. Return the entries in the wider buckets, and the levels. Both are returned
-    unchanged if all levels are high enough.
+    The module docstring defines the rules. Return the entries in the wider buckets, and the levels; both are unchanged
+    if all levels are already high enough.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple
     """
     if len(entries) <= FEW:
         return entries, levels
-    # Ignore rows of weight 0: they have no effect on metrics and must have none on levels.
+    # Ignore rows with a weight of 0, which have no effect on metrics and must have none on levels.
     weighted = entries if entries.excess is None else entries.select(has_weight(entries))
     new = np.maximum(levels, find_lowest_levels(weighted, levels, bits, outputs))
     return (raise_levels(entries, levels, new, bits, outputs), new) if (new > levels).any() else (entries, levels)
@@ -273,9 +273,9 @@ def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, 
         )
         return out
     groups = number_groups(entries, outputs)
-    # The number of buckets that sorted numbers occupy is 1 plus the number of adjacent pairs in different buckets. So
-    # find, for each adjacent pair, the lowest level at which its two numbers share a bucket. At the k-th highest of
-    # these levels, the numbers occupy at most k buckets.
+    # The number of buckets that sorted numbers occupy is 1 plus the number of adjacent pairs in different buckets.
+    # Therefore find, for each adjacent pair, the lowest level at which its two numbers share a bucket. At the k-th
+    # highest of these levels, the numbers occupy at most k buckets.
     near = compute_near_edges(entries.codes, levels[groups], bits)
     linear, limited = _find_joining_levels(near, low)
     pairs = groups[1:] == groups[:-1]
@@ -288,7 +288,7 @@ def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, 
             ordered = np.sort((group << 10) | (NEVER - joins[pairs]))
             level = NEVER - (ordered[first[many] + pair - 1] & NEVER)
             out[many] = np.maximum(out[many], np.minimum(level - lower, HIGHEST))
-    # Keep a group at level 0, where it is exact, if all of its numbers equal the edges of their new buckets.
+    # Keep a group at level 0, where it is exact, if all of its numbers equal the lower edges of their new buckets.
     if floor is None:
         loses = levels > 0
         loses[groups[rebucket_edges(near, out[groups], bits) != near]] = True
@@ -304,15 +304,15 @@ def rebucket_edges(numbers: Floats, levels: Ints, bits: int) -> Floats:
 def _find_joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
     """Return, for each number, the lowest level at which it shares a bucket with the next number, as two arrays.
 
-    For the first array, all buckets of a level have the same width. For the second one, a bucket must also be no wider
-    than 2**-bits times the numbers in it.
+    In the first array, all buckets of a level have the same width. In the second, a bucket must also be no wider than
+    2**-bits times the numbers in it.
     """
     words = np.ascontiguousarray(numbers).view(np.int64)
     size = words & SIZE
     exponent = (size >> FRACTION) - 1023 - FIRST
     differ = words[1:] ^ words[:-1]
-    # Two numbers of the same sign and exponent share a bucket if the bucket is wider than the value of the highest bit in
-    # which they differ.
+    # Two numbers with the same sign and exponent share a bucket if the bucket is wider than the value of the highest
+    # bit in which they differ.
     same = differ >> FRACTION == 0
     top = np.frexp(np.maximum(differ & MASK, 1).astype(np.float64))[1] - 1
     inside = exponent[1:] - (FRACTION - 1) + top

@@ -1,15 +1,15 @@
-"""Histograms of pairs of numbers (x, y): one of x, one of y and, with wider buckets, one of both.
+"""Histograms of pairs of numbers (x, y): one of x, one of y and, with wider buckets, one of the pairs.
 
-Each row is counted in each of four views: by the bucket of x, by the bucket of y, by the bucket of the pair, and in
-total. A cell has four levels (bucket widths, see `levels`): one for the buckets of x, one for the buckets of y, and two
-for the buckets of pairs. A bucket of pairs is a rectangle: an interval of x and an interval of y. The width of each
-interval is at most 2**(3 - bits) times the absolute value of the numbers in it. A cell has at most 2**(bits + 3)
-different intervals of x, and at most as many of y.
+Each row is counted in four views: by the bucket of x, by the bucket of y, by the bucket of the pair, and in total. A
+cell has four levels (bucket widths, see `levels`): one for the buckets of x, one for the buckets of y, and two for the
+buckets of pairs. A bucket of pairs is a rectangle: an interval of x and an interval of y. The width of each interval is
+at most 2**(3 - bits) times the absolute value of the numbers in it. A cell has at most 2**(bits + 3) different
+intervals of x, and as many of y.
 
-The place of a bucket is its signed distance from the bucket of 0. A pair is stored as a 64-bit code, which consists of
+The place of a bucket is its signed distance from the bucket of 0. A pair is stored as a 64-bit code that consists of
 the low 32 bits of the place of x, followed by the low 32 bits of the place of y. Buckets are widened until the places
-of x, and those of y, span less than 2**32. The low 32 bits of a place are then enough to recover the whole place,
-because the lowest place of x in the cell is known from the view of x, and that of y from the view of y.
+of x span less than 2**32, as do those of y. The low 32 bits of a place then determine the whole place, because the
+lowest places of x and y in the cell are known from the views of x and y.
 """
 
 from __future__ import annotations
@@ -69,29 +69,28 @@ LAST = SPAN - 1
 
 
 def pair_bits(bits: int) -> int:
-    """Return the `bits` (precision) of the buckets of pairs, given the `bits` of the buckets of single numbers."""
+    """Return the precision (`bits`) of the buckets of pairs, given that of the buckets of single numbers."""
     return max(bits - 3, 1)
 
 
 def read_views(entries: Entries) -> Array:
-    """Return the view (one of the four histograms) to which each entry belongs: X, Y, PAIR or ALL (the total)."""
+    """Return the view (one of the four histograms) that each entry belongs to: X, Y, PAIR or ALL (the total)."""
     assert entries.high is not None
-    # The high word of an entry consists of the cell, the view (2 bits) and one bit of the bucket, which is the lowest bit
-    # of the word.
+    # The high word of an entry consists of the cell, the view (2 bits) and, as its lowest bit, one bit of the bucket.
     return (entries.high >> U4(1)) & U4(VIEWS - 1)
 
 
 def bucket_to_place(buckets: Buckets, bits: int) -> Ints:
     """Return the place of each bucket: its signed distance from the bucket of 0."""
-    # Buckets of positive numbers have a large offset, OFFSET. Replace it by 2**(bits + 11), so that the differences
-    # between places of positive and negative numbers are small and fit into 32 bits. The places of positive numbers
-    # stay positive, because fewer than 2**(bits + 11) buckets on either side of 0 have a relative width.
+    # Buckets of positive numbers have a large offset, OFFSET. Replace it with 2**(bits + 11), so that the differences
+    # between places of positive and negative numbers are small enough for 32 bits. The places of positive numbers
+    # remain positive, because fewer than 2**(bits + 11) buckets on either side of 0 have a relative width.
     signed = buckets.astype(np.int64) - ZERO
     return np.asarray(np.sign(signed) * (np.abs(signed) - OFFSET + (1 << (bits + 11))) * (signed != 0))
 
 
 def place_to_bucket(places: Ints, bits: int) -> Buckets:
-    """Return the bucket of each place; the inverse of `bucket_to_place`."""
+    """Return the bucket at each place, inverting `bucket_to_place`."""
     signed = np.sign(places) * (np.abs(places) + OFFSET - (1 << (bits + 11))) * (places != 0)
     return np.asarray((signed + ZERO).astype(U8))
 
@@ -99,7 +98,7 @@ def place_to_bucket(places: Ints, bits: int) -> Buckets:
 def encode_pairs(x: Floats, y: Floats, levels: Ints, bits: int) -> Buckets:
     """Return the 64-bit codes of pairs of numbers.
 
-    `levels` contains the level (bucket width) of x and that of y for each pair, and has the shape (n, 2).
+    `levels`, of shape (n, 2), contains the levels (bucket widths) of x and y for each pair.
     """
     low = pair_bits(bits)
     a, b = (bucket_to_place(find_buckets(v, levels[:, i], low), low) & LAST for i, v in enumerate((x, y)))
@@ -107,7 +106,7 @@ def encode_pairs(x: Floats, y: Floats, levels: Ints, bits: int) -> Buckets:
 
 
 def find_lowest_places(sides: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the lowest place of x and of y in each cell, for buckets of pairs, as an array of shape (cells, 2).
+    """Return the lowest places of x and y in each cell, for buckets of pairs, as an array of shape (cells, 2).
 
     `sides` contains the entries of the views X and Y.
     """
@@ -133,18 +132,18 @@ def split_sides(entries: Entries) -> tuple[Entries, Entries]:
 
 
 def _merge_views(parts: list[Entries]) -> Entries:
-    """Merge sets of sorted entries; no view may occur in more than one of the sets."""
+    """Merge sets of sorted entries; no view may occur in more than one of them."""
     entries = concatenate(parts)
     assert entries.high is not None
     return canonicalize(entries.select(np.argsort(entries.high, kind="stable")))
 
 
 def decode_places(codes: Buckets, cells: Ints, least: Ints) -> tuple[Ints, Ints]:
-    """Decode codes of pairs to the places of x and y (signed distances from the bucket of 0).
+    """Decode the codes of pairs to the places of x and y (signed distances from the bucket of 0).
 
-    `least` contains the lowest places of x and of y in each cell.
+    `least` contains the lowest places of x and y in each cell.
     """
-    # All places of a cell are less than 2**32 above the lowest one, so the low 32 bits of a place determine it.
+    # All places in a cell are less than 2**32 above the lowest one, so the low 32 bits of a place determine it.
     halves = (codes >> U8(32)).astype(np.int64), (codes & U8(LAST)).astype(np.int64)
     x, y = (least[cells, i] + ((half - least[cells, i]) & LAST) for i, half in enumerate(halves))
     return x, y
@@ -153,7 +152,7 @@ def decode_places(codes: Buckets, cells: Ints, least: Ints) -> tuple[Ints, Ints]
 def raise_pair_levels(entries: Entries, old: Ints, new: Ints, bits: int) -> Entries:
     """Move the entries of each cell to the wider buckets of its new levels.
 
-    `old` and `new` are the levels of each cell, of shape (cells, 4). No new level may be lower than the old one.
+    `old` and `new`, of shape (cells, 4), are the levels of each cell. No new level may be lower than the old one.
     """
     if not len(entries) or np.array_equal(old, new):
         return entries
@@ -172,7 +171,7 @@ def raise_pair_levels(entries: Entries, old: Ints, new: Ints, bits: int) -> Entr
 
 
 def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the levels (bucket widths) at which each cell has few enough buckets of pairs, of shape (cells, 4).
+    """Return, for each cell, the levels (bucket widths) with few enough buckets of pairs, in shape (cells, 4).
 
     The entries must already be at the final levels of x and y. Only the levels of the buckets of pairs can change.
     """
@@ -185,9 +184,9 @@ def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def _limit_spans(sides: Entries, levels: Ints, bits: int) -> Ints:
-    """Widen the buckets of pairs, by bisection, until the places of x and those of y span less than 2**32."""
-    # Bisection works because the span at a higher level is never larger. Each step halves, for every cell, the range of
-    # levels that are still possible.
+    """Return levels at which the places of x span less than 2**32, and so do those of y, in buckets of pairs."""
+    # Search by bisection, which works because the span never increases with the level. Each step halves, for every
+    # cell, the range of levels that are still possible.
     low, high = levels.copy(), levels.copy()
     wide = _measure_spans(sides, levels, bits) >= SPAN
     high[:, SIDES:][wide] = HIGHEST
@@ -207,16 +206,16 @@ def _measure_spans(sides: Entries, levels: Ints, bits: int) -> Ints:
 def fit_pair_levels(entries: Entries, levels: Ints, bits: int) -> tuple[Entries, Ints]:
     """Raise the levels (bucket widths) of each cell until its numbers occupy no more buckets than allowed.
 
-    Return the entries in the wider buckets, and the levels, of shape (cells, 4).
+    Return the entries in the wider buckets, and the levels in shape (cells, 4).
     """
     new = find_needed_levels(entries, levels, bits)
     return (entries, levels) if np.array_equal(new, levels) else (raise_pair_levels(entries, levels, new, bits), new)
 
 
 def find_needed_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the lowest levels (bucket widths) at which the numbers of each cell occupy no more buckets than allowed.
+    """Return the lowest levels (bucket widths) at which the numbers in each cell occupy no more buckets than allowed.
 
-    The result has the shape (cells, 4), like `levels`, the current levels. No level is lowered.
+    The result has the same shape, (cells, 4), as `levels`, the current levels. No level is lowered.
     """
     if not len(entries):
         return levels
@@ -226,10 +225,10 @@ def find_needed_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def rank_sides(codes: Buckets, least: Ints) -> tuple[Ints, Ints]:
-    """Rank the buckets of pairs of a single cell by x and by y, and return both ranks of each bucket.
+    """Rank the buckets of pairs in a single cell by x and by y, and return both ranks of each bucket.
 
-    Buckets with the same interval of x have the same rank by x. `codes` contains the codes of the buckets. `least`
-    contains the lowest places of x and of y in the cell.
+    Buckets with the same interval of x have the same rank by x. `codes` contains the codes of the buckets, and `least`
+    the lowest places of x and y in the cell.
     """
     x, y = decode_places(codes, np.zeros(len(codes), np.int64), least)
     return tuple(np.unique(p, return_inverse=True)[1].reshape(-1).astype(np.int64) for p in (x, y))  # type: ignore[return-value]
@@ -259,7 +258,7 @@ class PairRows(NamedTuple):
     def to_entries(self, shift: int, view: int, codes: Buckets) -> Entries:
         """Return the pairs as unsorted entries of one view (X, Y, PAIR or ALL).
 
-        `codes` contains the code of the bucket of each pair in this view. `shift` is the number of bits of a place in
+        `codes` contains the code of each pair's bucket in this view. `shift` is the number of bits that a place takes in
         the code of an entry.
         """
         high = (self.cells.astype(U4) << U4(max(shift - 64, 0))) | U4(view << 1)
@@ -271,7 +270,7 @@ def add_rows(
 ) -> tuple[Entries, Ints]:
     """Add rows to the entries of cells.
 
-    Return the new entries, and the levels (bucket widths) that all rows together need, of shape (cells, 4).
+    Return the new entries, and the levels (bucket widths) that all rows together require, in shape (cells, 4).
 
     Parameters
     ----------
@@ -296,7 +295,7 @@ def add_rows(
 def fit_part_levels(part: Tally, entries: Entries, levels: Ints, bits: int) -> tuple[Entries, Ints]:
     """Raise the levels (bucket widths) of cells until their numbers occupy no more buckets than allowed.
 
-    Return the entries in the wider buckets, and the levels. Both are returned unchanged if all levels are high enough.
+    Return the entries in the wider buckets, and the levels; both are unchanged if all levels are already high enough.
     """
     if part.pairs:
         return fit_pair_levels(entries, levels, bits)
@@ -312,7 +311,7 @@ def raise_part_levels(part: Tally, entries: Entries, old: Ints, new: Ints, bits:
 
 
 def are_pairs(entries: Entries, levels: Ints, bits: int) -> bool:
-    """Return whether all buckets exist at their levels, and the buckets of pairs agree with those of x and of y."""
+    """Return whether all buckets exist at their levels and the buckets of pairs agree with those of x and y."""
     sides, rest = split_sides(entries)
     low, views = pair_bits(bits), read_views(rest)
     own = levels[:, :SIDES].reshape(-1)

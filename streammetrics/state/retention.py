@@ -2,9 +2,9 @@
 
 The rows of other keys are not lost. They are counted under two special keys, OTHER and EXPIRED.
 
-Which keys are kept depends on the set of keys, not on the order of rows. Limits can therefore be applied to parts of a log
-before they are merged: a key whose hash is among the smallest of all keys is also among the smallest in every part that
-contains it. Axes are processed in order, each one within the cells of the axes before it.
+Which keys are kept depends on the set of keys, not on the order of rows. Limits can therefore be applied to parts of a
+log before they are merged: a key whose hash is among the smallest of all is also among the smallest in every part that
+contains it. Axes are processed in order, each within the cells of the axes before it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ S = TypeVar("S", bound="CellTable")
 
 
 def apply_limits(state: S) -> S:
-    """Keep the pinned keys of each axis, and those with the smallest hashes; add up all other cells under OTHER."""
+    """Keep the pinned keys of each axis and those with the smallest hashes; add up all other cells under OTHER."""
     return _apply(state, limits=True, keeps=False)
 
 
@@ -58,9 +58,9 @@ def _apply(state: S, *, limits: bool, keeps: bool) -> S:
 
 
 def match_retention(state: S, whole: S) -> S:
-    """Move rows of this state to OTHER or EXPIRED if `whole` does not keep their keys.
+    """Move rows of a state to OTHER or EXPIRED if `whole` does not keep their keys.
 
-    The state can then be subtracted from `whole`. All of its rows must be among the rows of `whole`.
+    The state can then be subtracted from `whole`, which must include all of its rows.
     """
     if all(a.limit is None and a.keep is None for a in state.axes) or not len(state):
         return state
@@ -86,7 +86,7 @@ def _is_in_table(keys: Ints, table: Ints) -> Mask:
 
 
 def _number_outer_cells(keys: Ints, columns: int) -> Ints:
-    """Return a number for each key; keys that agree in the first `columns` columns have the same number."""
+    """Return a number for each key. Keys with equal values in the first `columns` columns have the same number."""
     if not columns:
         return np.zeros(len(keys), np.int64)
     return np.unique(keys[:, :columns], axis=0, return_inverse=True)[1].reshape(-1)
@@ -98,7 +98,7 @@ def _apply_limit(axis: Axis, keys: Ints, columns: slice, vocabularies: Sequence[
     outer = _number_outer_cells(keys, columns.start)
     table, at = np.unique(keys[:, columns], axis=0, return_inverse=True)
     at = at.reshape(-1)
-    # The limit applies to each outer cell (each combination of keys of the axes before this one) separately. Encode an
+    # The limit applies separately to each outer cell (each combination of keys of the axes before this one). Encode an
     # outer cell and a key within it as one integer. OTHER and EXPIRED do not count towards the limit.
     free: Mask = np.asarray(~(table <= OTHER).any(axis=1))
     pairs = np.unique(outer * len(table) + at)
@@ -108,7 +108,7 @@ def _apply_limit(axis: Axis, keys: Ints, columns: slice, vocabularies: Sequence[
         return
     free &= ~_find_pinned(axis, table, vocabularies)
     rank = _rank_by_hash(table, free, vocabularies)
-    # Sort the keys of each outer cell by hash, and exclude all but the first `limit` keys.
+    # Sort the keys in each outer cell by hash, and exclude all but the first `limit` keys.
     order = np.lexsort((rank[pairs % len(table)], pairs // len(table)))
     pairs = pairs[order][free[pairs[order] % len(table)]]
     cell = pairs // len(table)
