@@ -57,8 +57,8 @@ class BlockEnds:
     def join(parts: Iterable[BlockEnds | None], column: str) -> BlockEnds | None:
         """Return the ends of all parts, or None if no part has ends.
 
-        If both of two parts were merged from several parts, they are not compared. With many ends on both sides, a
-        query that is in both by chance, such as a user who was active on two days, would often raise an error.
+        Two parts are not compared if each of them was merged from several parts. With many ends on both sides, a query
+        that is in both by chance, such as a user who was active on two days, would often raise an error.
 
         Raises
         ------

@@ -36,8 +36,8 @@ class Cells:
     vocabularies : tuple of Vocabulary
         The keys of each column.
     inner_keys : int64 of shape (cells, 1 + columns), optional
-        The key of each inner cell, if the statistic has an inner axis: the index of its front cell, followed by its group
-        or its classes. Keys are sorted and unique.
+        The key of each inner cell, if the statistic has an inner axis: the index of its front cell, followed by its
+        group or its classes. Keys are sorted and unique.
     class_vocabulary : Vocabulary, optional
         The classes, if the statistic has an inner axis of classes.
     flats : mapping of str to array

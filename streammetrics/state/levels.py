@@ -259,8 +259,8 @@ def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple
 def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, *, floor: int | None = None) -> Ints:
     """Return the lowest level (bucket width) that the rules of this module allow for each group (cell and output).
 
-    If `floor` is passed, other limits apply: a group may have at most 2**(floor + 6) buckets, and no bucket may be wider
-    than 2**-floor times the numbers in it.
+    If `floor` is passed, other limits apply: a group may have at most 2**(floor + 6) buckets, and no bucket may be
+    wider than 2**-floor times the numbers in it.
     """
     few, low = (FEW, bits) if floor is None else (1 << 62, floor)
     less, most = bits + FEW_BITS, 1 << (low + 6)
@@ -288,7 +288,7 @@ def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, 
             ordered = np.sort((group << 10) | (NEVER - joins[pairs]))
             level = NEVER - (ordered[first[many] + pair - 1] & NEVER)
             out[many] = np.maximum(out[many], np.minimum(level - lower, HIGHEST))
-    # Keep a group at level 0, where it is exact, if all of its numbers equal the lower edges of their new buckets.
+    # Keep a group at level 0, where it is exact, if all of its numbers equal the edges of their new buckets.
     if floor is None:
         loses = levels > 0
         loses[groups[rebucket_edges(near, out[groups], bits) != near]] = True

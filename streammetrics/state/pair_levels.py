@@ -171,7 +171,7 @@ def raise_pair_levels(entries: Entries, old: Ints, new: Ints, bits: int) -> Entr
 
 
 def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
-    """Return, for each cell, the levels (bucket widths) with few enough buckets of pairs, in shape (cells, 4).
+    """Return the levels (bucket widths), of shape (cells, 4), at which each cell has few enough buckets of pairs.
 
     The entries must already be at the final levels of x and y. Only the levels of the buckets of pairs can change.
     """
@@ -184,7 +184,7 @@ def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def _limit_spans(sides: Entries, levels: Ints, bits: int) -> Ints:
-    """Return levels at which the places of x span less than 2**32, and so do those of y, in buckets of pairs."""
+    """Raise the levels of the buckets of pairs until the places of x, and those of y, span less than 2**32."""
     # Search by bisection, which works because the span never increases with the level. Each step halves, for every
     # cell, the range of levels that are still possible.
     low, high = levels.copy(), levels.copy()
@@ -206,7 +206,7 @@ def _measure_spans(sides: Entries, levels: Ints, bits: int) -> Ints:
 def fit_pair_levels(entries: Entries, levels: Ints, bits: int) -> tuple[Entries, Ints]:
     """Raise the levels (bucket widths) of each cell until its numbers occupy no more buckets than allowed.
 
-    Return the entries in the wider buckets, and the levels in shape (cells, 4).
+    Return the entries in the wider buckets, and an array of the levels, of shape (cells, 4).
     """
     new = find_needed_levels(entries, levels, bits)
     return (entries, levels) if np.array_equal(new, levels) else (raise_pair_levels(entries, levels, new, bits), new)
@@ -258,8 +258,8 @@ class PairRows(NamedTuple):
     def to_entries(self, shift: int, view: int, codes: Buckets) -> Entries:
         """Return the pairs as unsorted entries of one view (X, Y, PAIR or ALL).
 
-        `codes` contains the code of each pair's bucket in this view. `shift` is the number of bits that a place takes in
-        the code of an entry.
+        `codes` contains the code of each pair's bucket in this view. `shift` is the number of bits for a place in the
+        code of an entry.
         """
         high = (self.cells.astype(U4) << U4(max(shift - 64, 0))) | U4(view << 1)
         return Entries(shift, codes, self.counts, self.excess, high)
@@ -270,7 +270,7 @@ def add_rows(
 ) -> tuple[Entries, Ints]:
     """Add rows to the entries of cells.
 
-    Return the new entries, and the levels (bucket widths) that all rows together require, in shape (cells, 4).
+    Return the new entries, and an array, of shape (cells, 4), of the levels (bucket widths) that all rows require.
 
     Parameters
     ----------

@@ -265,7 +265,7 @@ class Board:
                 self._schedule(experiment, entry)
 
     def _read_store(self) -> tuple[dict[str, int], dict[str, ExperimentStatus], dict[str, Evaluation]]:
-        """Return the leases of this server, the status of every experiment, and the new evaluations of other servers."""
+        """Return this server's leases, the status of every experiment, and new evaluations by other servers."""
         fences = self._store.hold_leases(self._server, LEASE_SECONDS)
         statuses = self._store.statuses()
         loaded: dict[str, Evaluation] = {}

@@ -150,7 +150,7 @@ class Definitions:
 
 
 def _keep_metrics(definition: Experiment, before: Experiment) -> Experiment:
-    """Return a definition without the metrics that `before` lacks, but with its primary metric."""
+    """Return a definition without the metrics that `before` lacks; its own primary metric is always kept."""
     known = {*before.metrics, before.counts, definition.primary}
     kept = {name for name in definition.metrics if name in known}
     return replace(

@@ -55,8 +55,8 @@ def compute_coverage(experiment: Experiment, index: PartIndex, first: int, end: 
     """Return the number of complete days from the hour `first` up to, but not including, the hour `end`.
 
     Each day begins at the same time of day as the hour `first`. In a complete day, at least 90 % of the hours have a
-    part from each source that the definition names; if it names none, any part is enough. A last day that is not over
-    counts as a fraction of a day.
+    part from each source that the definition names; if it names none, any part is enough. If the last day is not over,
+    it counts as a fraction of a day.
     """
     ends = {name: experiment.closed.get(name, end) for name in experiment.sources}
     missing = index.find_missing(ends, first, end)

@@ -29,7 +29,7 @@ class LateChange(NamedTuple):
     needs_new_users : bool
         Whether the change could favour a result that was already visible. This is the case if the primary metric was
         replaced, a guardrail was loosened or removed, or the better direction of one of them was reversed. After such a
-        change, the verdict may depend only on users who were exposed later.
+        change, the verdict must be based only on users who were exposed later.
     reason : str
         The reason that an owner gave for accepting the change; empty if nobody has accepted it.
     """

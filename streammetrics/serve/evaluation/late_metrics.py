@@ -61,7 +61,7 @@ def collect_late_metrics(
     arms : ArmSamples
         The samples of the metrics in the total.
     points : sequence of WindowPoint
-        The values by day, from which the metrics of each day are known.
+        The values by day; they show which metrics each day has.
     series : WindowSeries
         The cache that merges windows.
     hours, days : mapping of int to ExperimentWindow

@@ -44,8 +44,8 @@ class StoredPart(NamedTuple):
     - "conflict": the key was posted before with different content, and nobody has decided which part counts.
     - "refused": the part does not count. Another part with its key was accepted in its place, or the part was rejected
       or voided.
-    - "late": the part does not count. The part that counts under its key was merged into its day before an owner accepted
-      this one.
+    - "late": the part does not count. The part that counts under its key was merged into its day before an owner
+      accepted this one.
     """
 
     number: int
