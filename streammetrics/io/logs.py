@@ -210,7 +210,7 @@ class Log:
 
     @property
     def is_table(self) -> bool:
-        """Whether the log is a table (Delta, Iceberg) or a SQL query. It is one part, and its rows have no fixed order."""
+        """Whether the log is a table (Delta, Iceberg) or a SQL query, whose rows have no fixed order."""
         return bool(self._sources[0].table)
 
     @property
@@ -225,7 +225,7 @@ class Log:
 
     @property
     def rows(self) -> int | None:
-        """Total number of rows of all files. None if a file does not store this number (text, JSON, Arrow streams)."""
+        """Total number of rows, or None if a file does not store its row count (text, JSON, Arrow streams)."""
         rows = [facts.rows for facts in self._facts]
         return None if None in rows else sum(n for n in rows if n is not None)
 
@@ -239,7 +239,7 @@ class Log:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that every file has, with the types that the user specified or else those of the first file.
+        """The columns that every file has, with the types that the user specified or those of the first file.
 
         In text files, types are inferred from the first rows. With `missing_columns="null"`, the schema contains all
         columns that at least one file has, with their types in the first such file.
@@ -262,13 +262,13 @@ class Log:
             Columns that slice or group rows. String columns among them are dictionary-encoded. In text files, keys are
             read as integers or text. They need not be in `columns` as well.
         uses : ColumnUses, optional
-            The purposes for which all passes over the log read the columns. They decide the types of the columns. By
-            default, nothing is known about columns other than `keys`.
+            What all passes over the log use the columns for, which determines the column types. By default, only the
+            use of `keys` is known.
 
         Returns
         -------
         list of LogPart
-            The parts, in the order of their rows; they can be pickled. In Parquet files, a part is a row group or
+            The parts, in row order; they can be pickled. In Parquet files, a part is a row group or
             several small ones. In Arrow files, it is a range of record batches. Text files and Arrow streams are one
             part each.
 
@@ -319,7 +319,7 @@ class Log:
         return types | find_comparison_types(cast("list[TextReader]", self._readers), self._facts, stored_keys, uses)
 
     def _check_format(self, format_: TextFormat) -> None:
-        """Raise an error if the user set an option for CSV or TSV files, but the log has another format."""
+        """Raise an error if the user set an option for CSV or TSV files but the log has another format."""
         first = self._sources[0]
         changed = [
             f"{option}="
@@ -445,9 +445,10 @@ class Log:
                 )
 
     def suggest_delimiter(self, i: int = 0) -> str:
-        """Return a hint for an error message if file `i` seems to have a different delimiter from the one it is read with.
+        """Return a hint for an error message if file `i` seems to use another delimiter than the one specified.
 
-        That is the case if its header is read as one column that contains a common delimiter. Otherwise the hint is empty.
+        That is the case if the header is read as one column whose name contains a common delimiter. Otherwise, return
+        an empty string.
         """
         stored = self._facts[i].names
         delimiter = next((mark for mark in (";", "\t", "|", ",") if len(stored) == 1 and mark in stored[0]), None)
@@ -470,6 +471,6 @@ class Log:
 
 
 def format_names(names: Sequence[str]) -> str:
-    """Format column names for a message. After the first 40 names, only the number of further names is given."""
+    """Format column names for a message: at most 40 names, followed by the number of names left out."""
     more = f" and {len(names) - _MAX_LISTED_NAMES:,} more" if len(names) > _MAX_LISTED_NAMES else ""
     return ", ".join(names[:_MAX_LISTED_NAMES]) + more

@@ -19,7 +19,7 @@ __all__ = ["LogPart"]
 
 @dataclass(eq=False, repr=False)
 class LogPart:
-    """A range of rows of one file: the unit of work of a thread or process.
+    """A range of rows in one file: the unit of work for a thread or process.
 
     Attributes
     ----------
@@ -30,9 +30,9 @@ class LogPart:
     rows : int or None
         Number of rows, or None if it is unknown before the part is read (text, Arrow streams).
     bytes : int
-        Number of bytes of the file that belong to the part.
+        Size of the part in the file, in bytes.
     read_bytes : int
-        Number of these bytes that `batches` has read so far, for a progress bar.
+        How many of these bytes `batches` has read so far, for a progress bar.
     """
 
     _reader: FileReader
@@ -71,7 +71,7 @@ class LogPart:
 
     @property
     def bytes(self) -> int:
-        """Number of bytes of the file that belong to the part."""
+        """Size of the part in the file, in bytes."""
         return self._span.bytes
 
     def __repr__(self) -> str:
@@ -157,8 +157,8 @@ class LogPart:
 def _validate(column: pa.Array) -> None:
     """Raise ArrowInvalid if a column is damaged, for example if it has codes outside its dictionary."""
     if pa.types.is_dictionary(column.type):
-        # Checking the smallest and the largest code takes a tenth of the time that Arrow needs to check all codes. If one
-        # is out of range, the last line of this function raises the error.
+        # Checking the smallest and largest codes takes a tenth of the time that Arrow takes to check all codes. If one
+        # of them is out of range, the last line of this function raises the error.
         ends = pc.min_max(column.indices).as_py()
         if ends["min"] is None or 0 <= ends["min"] <= ends["max"] < len(column.dictionary):
             column.validate()
@@ -169,7 +169,7 @@ def _validate(column: pa.Array) -> None:
 def _round_decimals(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:
     """Return the batch with each decimal converted to the nearest float64, as if its text were parsed.
 
-    Columns of keys are not changed.
+    Key columns are left unchanged.
     """
     for i, field_ in enumerate(batch.schema):
         if pa.types.is_decimal(field_.type) and field_.name not in keys:

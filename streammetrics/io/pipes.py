@@ -1,7 +1,7 @@
 """Standard input as a log, which can be read only once.
 
-The format and the types of columns are inferred from the first bytes. These bytes are kept in memory, so that they can
-be read again with the rest of the log.
+The format and the column types are inferred from the first bytes. These bytes are kept in memory so that they can be
+read again with the rest of the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["STDIN", "Pipe", "open_source", "open_standard_input"]
 STDIN = "-"
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _PEEK = 1 << 12
-# Some programs write these bytes at the start of text in UTF-8.
+# Some programs write these bytes at the start of UTF-8 text.
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
@@ -49,9 +49,9 @@ class Pipe:
         return PipeReader(self)
 
     def open_last_reader(self) -> PipeReader:
-        """Return a reader at the start of the stream. No other reader can be opened after this one.
+        """Return a reader at the start of the stream. It must be the last reader to be opened.
 
-        Bytes that it reads are no longer kept in memory. Earlier readers behave as if the stream had ended.
+        The bytes that it reads are not kept in memory. Earlier readers behave as if the stream had ended.
         """
         with self._lock:
             self._last = reader = PipeReader(self)
@@ -62,8 +62,8 @@ class Pipe:
         with self._lock:
             if self._last not in (None, reader):
                 return b""
-            # `_head` contains the bytes that were read so far. Beyond their end, read from the stream, and keep the new
-            # bytes unless this is the last reader.
+            # `_head` contains the bytes read so far. Beyond them, read from the stream, and keep the new bytes unless
+            # this is the last reader.
             if at < len(self._head):
                 return bytes(self._head[at:] if size < 0 else self._head[at : at + size])
             data: bytes = self._raw.read(size)
@@ -90,7 +90,7 @@ class PipeReader(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read `size` bytes, and fewer only at the end of the stream, because Arrow treats a short read as the end."""
+        """Read `size` bytes, or fewer only at the end of the stream, because Arrow treats a short read as the end."""
         data = b""
         while size < 0 or len(data) < size:
             more = self._pipe.read_at(self, self._at, size - len(data) if size >= 0 else -1)
@@ -117,8 +117,8 @@ def open_standard_input() -> LogFile:
     Raises
     ------
     LogError
-        Standard input is closed, or its format cannot be read from a stream. Parquet, for example, cannot, because the
-        footer has to be read first.
+        Standard input is closed, or its format cannot be read from a stream. An example is Parquet, whose footer has to
+        be read first.
     """
     if sys.stdin is None:
         raise LogError(f"{STDIN}: standard input is closed; pipe a log into the process, or name a file")

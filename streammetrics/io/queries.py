@@ -31,7 +31,7 @@ class LogPiece(NamedTuple):
     file : str
         The file of the rows.
     first_row : int
-        Row number of the first of these rows in the file.
+        Number of the first of these rows within the file.
     """
 
     rows: pa.Table
@@ -39,16 +39,16 @@ class LogPiece(NamedTuple):
     first_row: int
 
     def locate(self, row: int) -> tuple[str, int]:
-        """Return the file of a row, and its row number in this file."""
+        """Return the file of a row and its row number in that file."""
         return self.file, self.first_row + row
 
 
 class QuerySplitter:
     """Split parts of a log at the ends of queries, provided that the rows of each query are adjacent.
 
-    All queries of a part except the first and the last are complete, and can be counted immediately. The first and the
-    last query may have further rows in the previous or the next part. Their rows are kept, and `collect_edge_pieces`
-    returns them at the end. The IDs of all queries are kept as well (8 or 16 bytes each), to detect a query that occurs
+    All queries of a part except the first and the last are complete and can be counted immediately. The first and last
+    queries may have more rows in the previous or next part. Their rows are kept, and `collect_edge_pieces` returns them
+    at the end. The IDs of all queries are kept as well (8 or 16 bytes each), to detect a query that occurs
     again after other queries.
 
     Parameters
@@ -105,10 +105,10 @@ class QuerySplitter:
             ends.append(LogPiece(pa.Table.from_batches(pending), part.file, first_row))
 
     def has_scattered_query(self) -> bool:
-        """Whether the log has a query whose rows are not adjacent."""
+        """Whether the rows of any query in the log are not adjacent."""
         runs = [run for _, several in sorted(self._runs.items()) for run in several]
-        # The ID of a string has two integers, and the ID of a number has one. The two kinds are never equal, so look for
-        # duplicates in each kind separately.
+        # The ID of a string consists of two integers, and the ID of a number of one. IDs of different kinds are never
+        # equal, so look for duplicates within each kind.
         for width in () if self.is_scattered else {run.shape[1] for run in runs}:
             ids = np.concatenate([run for run in runs if run.shape[1] == width])
             # Two equal IDs in succession are not duplicates: the query continues in the next part of the log.
@@ -117,10 +117,9 @@ class QuerySplitter:
         return self.is_scattered
 
     def collect_edge_pieces(self) -> list[LogPiece]:
-        """Return the rows of the first and the last query of every part.
+        """Return the rows of the first and last queries of every part.
 
-        The pieces are in the order of the log. If a query continues in the next part, its pieces are therefore
-        adjacent.
+        The pieces are in log order, so the pieces of a query that continues in the next part are adjacent.
         """
         return [piece for _, ends in sorted(self._ends.items()) for piece in ends]
 

@@ -48,7 +48,7 @@ class _QuotedCells(NamedTuple):
 
 
 class QuoteCheck:
-    """Check the bytes of a text file while Arrow reads them; raise an error if a cell seems to be quoted by mistake.
+    """Check a text file while Arrow reads it, and raise an error if a cell seems to be quoted by mistake.
 
     A quoted cell may contain line breaks. A cell of several lines is an error if text follows its closing mark, or if each
     of its lines is a valid row.
@@ -65,7 +65,7 @@ class QuoteCheck:
         self._file, self._delimiter = file, delimiter.encode()
         self._unchecked, self._first_line, self._column_count = b"", 1, 0
         self._number_columns: list[int] = []
-        # The bytes that may precede an opening mark or follow a closing mark, as a boolean array indexed by the byte.
+        # For each byte value, whether the byte can precede an opening mark or follow a closing mark.
         self._edges = np.zeros(256, bool)
         self._edges[[_NEWLINE, _RETURN, _QUOTE, self._delimiter[0]]] = True
 
@@ -80,7 +80,7 @@ class QuoteCheck:
         data = self._unchecked + block
         if not self._column_count and block and len(data) < _FIRST_BYTES and data.count(b"\n") <= _FIRST_ROWS:
             # The first rows decide which columns are numeric. Wait until enough rows have arrived, so that the result
-            # does not depend on the size of the blocks.
+            # does not depend on the block size.
             self._unchecked = data
             return
         if not self._column_count and b"\n" in data:
@@ -100,7 +100,7 @@ class QuoteCheck:
         if self._are_single_lines(values) and not last:
             return data.rfind(b"\n") + 1
         cells = self._find_well_formed_cells(values, last) or self._scan_cells(data, values, last)
-        # A line break with more opening than closing marks before it is inside a cell. All other line breaks end a row.
+        # A line break preceded by more opening than closing marks is inside a cell. All other line breaks end a row.
         newlines = np.flatnonzero(values == _NEWLINE)
         inside = np.searchsorted(cells.opens, newlines) - np.searchsorted(cells.closes, newlines)
         ends = newlines[(inside == 0) & (newlines < cells.unclosed)]
@@ -118,7 +118,7 @@ class QuoteCheck:
         return safe
 
     def _are_single_lines(self, values: NDArray[np.uint8]) -> bool:
-        """Whether every quotation mark opens or closes a cell or is doubled, and no quoted cell has a line break."""
+        """Whether every quotation mark opens or closes a cell or is doubled, and no cell contains a line break."""
         marks, newlines = np.flatnonzero(values == _QUOTE), np.flatnonzero(values == _NEWLINE)
         opens, closes = marks[::2], marks[1::2]
         before, after = values[opens - 1], values[np.minimum(closes + 1, len(values) - 1)]
@@ -131,8 +131,8 @@ class QuoteCheck:
 
         Return None if there are other marks. In that case, `_scan_cells` finds the cells, which is slower.
         """
-        # In well-formed data, quotation marks alternately open and close a cell, if a doubled mark counts as a closing
-        # mark and an opening mark.
+        # In well-formed data, opening and closing marks alternate if a doubled mark counts as a closing mark followed
+        # by an opening mark.
         marks = np.flatnonzero(values == _QUOTE)
         padded = np.concatenate([[_NEWLINE], values, [_NEWLINE]]).astype(np.uint8)
         complete = len(marks) // 2 * 2
@@ -156,7 +156,7 @@ class QuoteCheck:
         return _QuotedCells(first, final, np.zeros(len(first), bool), unclosed)
 
     def _scan_cells(self, data: bytes, values: NDArray[np.uint8], last: bool) -> _QuotedCells:
-        """Scan a block from cell to cell, and return the quoted cells. The block may have quotation marks anywhere.
+        """Scan a block cell by cell and return the quoted cells. Quotation marks may occur anywhere in the block.
 
         `values` are the bytes of `data` as an array, and `last` says whether `data` reaches to the end of the file.
         """
@@ -180,9 +180,9 @@ class QuoteCheck:
     def _are_rows(self, data: bytes, opening: int, closing: int, begins: bool) -> bool:
         """Whether all lines of a multi-line quoted cell would be valid rows if its marks were ordinary characters.
 
-        A valid row has the right number of columns, and numbers in numeric columns. `begins` says whether the closing
-        mark is at the start of a cell, like an opening mark. If it is, and the opening mark is at the end of a cell,
-        like a closing mark, the numbers are not checked.
+        A valid row has the right number of columns and contains numbers in numeric columns. `begins` says whether the
+        closing mark is at the start of a cell, as if it were an opening mark. If it is, and the opening mark is at the
+        end of a cell, the numbers are not checked.
         """
         start, end = data.rfind(b"\n", 0, opening) + 1, data.find(b"\n", closing)
         lines = data[start : len(data) if end < 0 else end].split(b"\n")
@@ -194,7 +194,7 @@ class QuoteCheck:
         return bool(self._number_columns) and all(_is_number(row[i]) for row in rows for i in self._number_columns)
 
     def _find_numbers(self, data: bytes) -> list[int]:
-        """Return the indices of columns with a number in each of the first rows. Ignore rows with quotation marks."""
+        """Return the indices of columns that are numeric in the first rows. Ignore rows with quotation marks."""
         lines = [line for line in data.split(b"\n", _FIRST_ROWS)[:-1] if b'"' not in line]
         rows = [row for line in lines if len(row := line.split(self._delimiter)) == self._column_count]
         return [i for i in range(self._column_count) if rows[1:] and all(_is_number(row[i]) for row in rows[1:])]

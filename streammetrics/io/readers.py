@@ -46,7 +46,7 @@ _BUFFER_BYTES = 1 << 18
 
 _REWRITE_HINT = "rewrite the file or correct its suffix"
 
-# Patterns in error messages of Arrow, and the messages that users get instead.
+# Patterns that match Arrow's error messages, and the messages that users get instead.
 _CAUSES = (
     (
         r"Parquet (magic bytes|file size is)",
@@ -73,10 +73,10 @@ _CAUSES = (
 
 @dataclass(frozen=True)
 class FileSpan:
-    """A range of rows of a file that a thread can read independently of other ranges.
+    """A range of rows in a file that a thread can read independently of other ranges.
 
     `first_row` is the number of its first row, and `rows` its number of rows (None if unknown). `units` is the
-    half-open range of its row groups or record batches, and `bytes` the number of bytes of the file that belong to it.
+    half-open range of its row groups or record batches, and `bytes` is its size in the file.
     """
 
     first_row: int
@@ -96,7 +96,7 @@ class FileFacts:
     spans: tuple[FileSpan, ...]
     # Maps each column name, and the path of each struct field (such as "prediction.score"), to its type.
     types: Mapping[str, pa.DataType]
-    # For each name that several columns have, the number of these columns.
+    # For each column name that occurs more than once, how often it occurs.
     repeated: Mapping[str, int]
 
     @classmethod
@@ -121,7 +121,7 @@ def _list_fields(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, 
 
 
 class FileReader(Protocol):
-    """The interface that the readers of all formats have in common. A reader reads one file.
+    """The common interface of the readers of all formats. A reader reads one file.
 
     `reads_paths` says whether the reader can read one field of a struct without the others.
     """
@@ -147,8 +147,8 @@ class FileReader(Protocol):
 
 @contextmanager
 def convert_errors(file: str) -> Iterator[None]:
-    """Convert the errors of Arrow for a broken file to a LogError, whose message is one line and names the file."""
-    # Each remote file system raises errors of its own classes. Convert errors of all classes if the file is a URL.
+    """Convert errors that Arrow raises for a broken file to a LogError with a one-line message that names the file."""
+    # Each remote file system has its own error classes. If the file is a URL, convert errors of all classes.
     expected = Exception if is_url(file) else (pa.ArrowException, OSError, ValueError, KeyError, EOFError)
     try:
         yield
@@ -176,7 +176,7 @@ def decode_dictionary(column: Any) -> Any:
 
 
 def concat_tables(tables: Sequence[pa.Table]) -> pa.Table:
-    """Concatenate tables of several files. Each column gets a type that holds its values from all files."""
+    """Concatenate the tables of several files. Each column gets a type that can represent its values from all files."""
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -206,8 +206,8 @@ def _encode_column(column: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         if len(column.dictionary) <= BATCH_ROWS:
             return column
-        # A dictionary of a whole file may have millions of entries, and would be converted for every batch. Keep only the
-        # entries that the batch uses.
+        # The dictionary of a whole file may have millions of entries and would be converted for every batch. Keep only
+        # the entries that the batch uses.
         column = column.dictionary_decode()
     # Polars writes view types, which older versions of Arrow cannot encode.
     if "view" in str(column.type):
@@ -268,7 +268,7 @@ class ParquetReader:
             coded = [name for name in keys if name in columns and _has_small_dictionary(metadata, groups, name)]
             with _open_parquet(self.file, metadata=metadata, read_dictionary=coded) as (parquet, _):
                 done = 0
-                # Threads of Arrow would read ahead and exhaust the memory if the consumer is slow. They are not needed,
+                # If the consumer is slow, Arrow's threads would read ahead until memory runs out. They are not needed,
                 # because every thread of this library reads its own range.
                 for batch in parquet.iter_batches(BATCH_ROWS, groups, list(columns), use_threads=False):
                     done += batch.num_rows
@@ -277,7 +277,7 @@ class ParquetReader:
 
 @contextmanager
 def _open_parquet(file: str, **options: object) -> Iterator[tuple[pq.ParquetFile, int]]:
-    """Open a Parquet file; yield it with its size in bytes."""
+    """Open a Parquet file, and yield it with its size in bytes."""
     # With pre_buffer, Arrow reads ahead and keeps all column chunks in memory: 565 MB for a file of 478 MB if the consumer
     # is slow. With memory_map, the pages of the file count as resident memory. The file is opened here rather than by
     # Arrow, because Arrow mistakes some paths for URIs.
@@ -333,7 +333,7 @@ class IpcReader:
     pipe: Any = None
 
     def read_facts(self) -> FileFacts:
-        """Read the schema and, unless the source is a stream, the number of rows of each record batch."""
+        """Read the schema and, unless the source is a stream, the number of rows in each record batch."""
         if self.pipe is not None:
             with convert_errors(self.file):
                 schema = ipc.open_stream(pa.PythonFile(self.pipe.open_reader(), "r")).schema
@@ -391,7 +391,7 @@ class OrcReader:
     file: str
 
     def read_facts(self) -> FileFacts:
-        """Read the footer. The file is one range, because the footer does not store the number of rows of each stripe."""
+        """Read the footer. The file is one range because the footer does not store the row count of each stripe."""
         with convert_errors(self.file), open_file(self.file) as raw:
             file = orc.ORCFile(raw)
             spans = (FileSpan(0, file.nrows, (0, file.nstripes), raw.size()),) if file.nrows else ()
@@ -413,7 +413,7 @@ def _read_options(indices: list[int]) -> ipc.IpcReadOptions:
 
 
 def _find_narrowest(schema: pa.Schema) -> int:
-    """Return the index of the column whose values have the fewest bits. It is the cheapest column for counting rows."""
+    """Return the index of the column with the fewest bits per value, which is the cheapest column for counting rows."""
 
     def width(i: int) -> int:
         try:

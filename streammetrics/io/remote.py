@@ -33,17 +33,17 @@ def is_url(path: str) -> bool:
 
 
 def missing_package_error(what: str, package: str, extra: str) -> LogError:
-    """Return an error that says that reading `what` needs a package, and how to install it with a pip extra."""
+    """Return an error which says that reading `what` requires a package and how to install it with a pip extra."""
     return LogError(f"{what}: reading this log needs {package}: pip install 'streammetrics[{extra}]'")
 
 
 def find_urls(url: str) -> list[RemoteFile]:
-    """Return the files that a URL refers to, sorted by name. The URL names a file, a folder or a pattern of files.
+    """Return the files that a URL refers to, sorted by name. The URL is that of a file or a folder, or a glob pattern.
 
     Raises
     ------
     LogError
-        No file matches; fsspec or a package that it needs is not installed; or the server refuses access.
+        No file matches, fsspec or a package that it needs is not installed, or the server denies access.
     """
     with _convert_errors(url):
         system, path = _open_filesystem(url)
@@ -105,7 +105,7 @@ def _format_stamp(info: dict[str, Any]) -> str:
 
 @contextmanager
 def _convert_errors(url: str) -> Iterator[None]:
-    """Convert the errors of any remote file system to a LogError, whose message is one line."""
+    """Convert errors of any remote file system to a LogError with a one-line message."""
     try:
         yield
     except (StreamMetricsError, MemoryError):

@@ -1,4 +1,4 @@
-"""Filters on rows of a log: comparisons of columns with values, such as `country=br` or `price>0`."""
+"""Row filters for logs: comparisons of columns with values, such as `country=br` or `price>0`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Condition:
 
     @property
     def is_large(self) -> bool:
-        """Whether the value is a number so large (2**53 or more) that float64 cannot represent all integers around it."""
+        """Whether the value is a number so large (2**53 or more) that float64 cannot represent all integers near it."""
         number = _parse_decimal(self.value) if self.sign else None
         return number is not None and number.is_finite() and abs(number) >= _FIRST_INEXACT
 
@@ -65,9 +65,9 @@ class Condition:
         return self.is_large and _INTEGER.fullmatch(self.value) is not None
 
     def holds(self, values: pa.Array) -> pa.Array:
-        """Return a boolean array: whether the condition holds for each value of the column.
+        """Return, for each value of a column, whether the condition holds.
 
-        A null meets no condition, except that `column=null` selects the nulls.
+        A null does not satisfy any condition other than `column=null`.
         """
         kind = values.type
         if self.value == "null" and self.sign in ("=", "!="):
@@ -80,14 +80,14 @@ class Condition:
         return _SIGNS[self.sign](values, value).fill_null(False)
 
     def parse_value(self, kind: pa.DataType) -> Any:
-        """Return the value as a Python object of the type of the column; raise LogError if this is impossible."""
+        """Convert the value to a Python object of the column's type, or raise LogError if that is impossible."""
         if not pa.types.is_integer(kind):
             return self._parse(self._parse_scalar, kind).as_py()
         number = self._parse(self._parse_multiple, kind)
         return int(number) if number.is_finite() and number == number.to_integral_value() else float(number)
 
     def holds_for_texts(self, texts: pa.Array) -> pa.Array:
-        """Return, for each number of a column that is read as text, whether the condition holds.
+        """Return, for each number in a column that is read as text, whether the condition holds.
 
         Integers are compared exactly, and other numbers as float64.
         """
@@ -100,7 +100,7 @@ class Condition:
         """Return whether the condition holds for each value of a column of integers, decimals or times.
 
         Such values are multiples of a unit: 1 for integers, 0.01 for decimals with two places, or the resolution of times.
-        `number` is the value to compare with, in this unit. If it is not an integer, the function compares with the
+        `number` is the value to compare with, in that unit. If it is not an integer, the function compares with the
         next lower integer and adapts the operator: x >= 2.5 is the same as x > 2, and x < 2.5 is the same as x <= 2.
         """
         kind, (least, most) = values.type, _value_range(values.type)
@@ -132,7 +132,7 @@ class Condition:
             ) from None
 
     def _parse_multiple(self, kind: pa.DataType) -> Decimal:
-        """Return the value as a multiple of the unit of a column of integers, decimals or timestamps.
+        """Return the value as a multiple of the unit of an integer, decimal or timestamp type.
 
         The unit is 1 for integers, 10**-scale for decimals, and the resolution for timestamps.
         """
@@ -163,7 +163,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Filter:
-    """Conditions that must all hold, as a computed column of 0s and 1s.
+    """A computed column of 0s and 1s that says in which rows all conditions hold.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class Filter:
         return list(dict.fromkeys(c.column for c in self.conditions))
 
     def compute_flags(self, batch: pa.RecordBatch) -> pa.Array:
-        """Return the computed column: 1 for rows that meet all conditions, else 0.
+        """Return the computed column: 1 for rows that meet all conditions, 0 for other rows.
 
         If a condition is a column such as `click`, its values are kept even if they are neither 0 nor 1. Metrics can
         then report them as invalid.
@@ -206,9 +206,9 @@ class Filter:
         return flags
 
     def _evaluate(self, condition: Condition, column: pa.Array) -> pa.Array:
-        """Return a boolean array: whether a condition holds for each row.
+        """Return, for each row, whether a condition holds.
 
-        If the column is read as text although it has another type, its values are converted first.
+        If the column has another type but is read as text, its values are converted first.
         """
         kind = dict(self.kinds).get(condition.column, column.type)
         if column.type == kind:
@@ -241,7 +241,7 @@ def parse_filter(texts: Sequence[str], names: Collection[str]) -> Filter | None:
     texts : sequence of str
         Conditions that must all hold.
     names : collection of str
-        The columns of the log. A string that is the name of a column is not parsed as a comparison.
+        The columns of the log. A string that is a column name is not parsed as a comparison.
     """
     conditions = []
     for text in texts:
@@ -276,7 +276,7 @@ def convert_flags(bare: pa.Array, name: str) -> pa.Array:
 
 
 def suggest_text_comparison(column: str) -> str:
-    """Return the end of an error message, which says how to compare a column as text."""
+    """Return the last part of an error message, which tells the user how to compare a column as text."""
     return f"pass types={{{column!r}: 'string'}} to compare the column as text"
 
 
@@ -294,7 +294,7 @@ def _all_false(values: pa.Array) -> pa.Array:
 
 
 def _value_range(kind: pa.DataType) -> tuple[int, int]:
-    """Return the smallest and the largest value of an integer, decimal or time type, as multiples of its unit."""
+    """Return the smallest and largest values of an integer, decimal or time type, as multiples of its unit."""
     if pa.types.is_decimal(kind):
         return 1 - 10**kind.precision, 10**kind.precision - 1
     bits = kind.bit_width
@@ -303,7 +303,7 @@ def _value_range(kind: pa.DataType) -> tuple[int, int]:
 
 def _parse_microseconds(text: str) -> Decimal:
     """Parse a time as microseconds since 1970. A time without a time zone is in UTC."""
-    # Python's datetime has only six decimals of a second. Remove further digits before parsing, and add them afterwards.
+    # Python's datetime has only six decimals of a second. Remove further digits before parsing, and add them afterward.
     extra_digits = re.search(r"(?<=[.,]\d{6})\d+", text)
     moment = datetime.datetime.fromisoformat(text.replace(extra_digits[0], "", 1) if extra_digits else text)
     elapsed = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)) - _EPOCH

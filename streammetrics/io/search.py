@@ -1,4 +1,4 @@
-"""Write a simulated log of searches: graded documents, the scores of two rankers, and the true metric values."""
+"""Write a simulated search log: graded documents with the scores of two rankers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from streammetrics.io.sources import LogError, PathLike
 
 __all__ = ["SearchTruth", "write_search_log"]
 
-# The smallest and the largest number of documents in a query.
+# The smallest and largest numbers of documents per query.
 _MIN_DOCUMENTS, _MAX_DOCUMENTS = 5, 40
-# The lowest latent relevance of grades 1 to 4. A document with a lower relevance has grade 0.
+# The lowest latent relevance for each of the grades 1 to 4. A document with a lower relevance than 0.3 has grade 0.
 _GRADE_STARTS = (0.3, 1.1, 1.8, 2.4)
 # Standard deviation of the noise in the scores. Ranker b has less noise, so it ranks better.
 _NOISE = {"score_a": 1.2, "score_b": 0.6}
@@ -39,12 +39,12 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class SearchTruth:
-    """True metric values of a log of searches, computed from sorted arrays rather than by the metrics of this library.
+    """True metric values of a search log, computed from sorted arrays rather than by the metrics of this library.
 
     Attributes
     ----------
     rows, queries : int
-        Numbers of documents and of searches.
+        The numbers of documents and searches.
     ndcg : mapping of str to float
         NDCG@10 of `score_a` and `score_b`, with linear gain. A query without a relevant document counts as 0.
     mrr : mapping of str to float
@@ -59,7 +59,7 @@ class SearchTruth:
 
 
 def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> SearchTruth:
-    """Write a log of searches as `folder/part-0.parquet`. It has one row for each document, grouped by query.
+    """Write a search log as `folder/part-0.parquet`. It contains one row per document, grouped by query.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> 
 def _compute_ndcg_and_mrr(
     query: npt.NDArray[np.int64], grade: npt.NDArray[np.int8], score: npt.NDArray[np.float32]
 ) -> tuple[float, float]:
-    """Return the means of NDCG@10 and MRR@10 over all queries. Scores of the same query must be distinct."""
+    """Return NDCG@10 and MRR@10, averaged over all queries. Scores within a query must be distinct."""
     queries = int(query[-1]) + 1
     starts = np.searchsorted(query, np.arange(queries))
     rank = np.arange(len(query)) - starts[query]

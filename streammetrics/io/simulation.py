@@ -1,4 +1,4 @@
-"""Simulate the demo log: users, items, two models, and the outcomes of impressions."""
+"""Simulate the demo log: users, items, the scores of two models, and the outcomes of impressions."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class ImpressionContext:
 
 @dataclass(frozen=True)
 class Impressions:
-    """Simulated impressions with the scores of the models, true probabilities, and outcomes.
+    """Simulated impressions with model scores, true probabilities and outcomes.
 
     `ctr` contains the true probability of a click, and `cvr` that of a conversion after a click.
     """
@@ -89,7 +89,7 @@ class Impressions:
     weight: Floats
 
     def table(self, midnight: np.datetime64) -> pa.Table:
-        """Return the impressions as rows of a log, on the day that starts at `midnight`."""
+        """Return the impressions as log rows on the day that starts at `midnight`."""
         context = self.context
         columns = {
             "ts": midnight.astype("datetime64[ms]") + np.floor(context.hour * _HOUR_MS).astype("timedelta64[ms]"),
@@ -108,11 +108,11 @@ class Impressions:
 
 @dataclass(frozen=True)
 class SimulatedWorld:
-    """Parameters of the simulation, such as the effects of users and items on clicks, which are drawn once from a seed."""
+    """The parameters of the simulation, drawn once from a seed, such as the effects of users and items on clicks."""
 
     seed: int
     users: int
-    # The effects of users, in a table of fixed size that is indexed by a hash of the user ID.
+    # The effects of users, in a table of fixed size indexed by a hash of the user ID.
     user_effects: Floats
     item_effects: Floats
     # The effects of items on conversions.
@@ -126,8 +126,8 @@ class SimulatedWorld:
     def make(cls, rows: int, seed: int, ctr: float) -> SimulatedWorld:
         """Draw the effects, then use a pilot sample to choose the base logit and the shifts of the models.
 
-        The base logit is chosen to give a click-through rate of `ctr`. Each model has a shift, which is added to its
-        logits and determines its calibration.
+        The base logit is chosen so that the click-through rate is `ctr`. The shift of a model is added to its logits
+        and determines its calibration.
         """
         rng = np.random.default_rng([seed, 0])
         users = max(rows // _IMPRESSIONS_PER_USER, 100)
@@ -191,7 +191,7 @@ def _simulate_score_logit(rng: np.random.Generator, logit: Floats, spread: float
     """Return the logits that a model predicts.
 
     The model sees the true logits with added noise. It predicts the posterior mean of the true logit, which lies between
-    the noisy logit and the base logit (`base`). `spread` and `noise` are the standard deviations of the true logits and of
+    the noisy logit and the base logit (`base`). `spread` and `noise` are the standard deviations of the true logits and
     the noise.
     """
     noisy_logit = logit - base + rng.normal(0, noise, len(logit))
@@ -199,7 +199,7 @@ def _simulate_score_logit(rng: np.random.Generator, logit: Floats, spread: float
 
 
 def _find_shift(logit: Floats, mean: float) -> float:
-    """Return the number, found by bisection, to add to all logits so that their mean probability is `mean`."""
+    """Find, by bisection, the number to add to all logits so that the mean probability is `mean`."""
     low, high = -30.0, 30.0
     for _ in range(60):
         middle = (low + high) / 2

@@ -25,7 +25,7 @@ class WindowOptions(NamedTuple):
 
 
 def slice_name(by: Iterable[str]) -> str:
-    """Return the name of a result that is sliced by these columns, such as "by country,device"."""
+    """Return the name of a result sliced by these columns, such as "by country,device"."""
     return f"by {','.join(by)}"
 
 
@@ -36,13 +36,13 @@ class SlicePlan:
     Parameters
     ----------
     slice_columns : list of tuple of str
-        The sets of slicing columns, such as [("country",), ("country", "device")].
+        The combinations of slicing columns, such as [("country",), ("country", "device")].
     arm : str or None
-        The column of the arms of an experiment; None if there are no arms.
+        The column that contains the arm of each row; None if there are no arms.
     window : WindowOptions or None
         The windows of event time; None if there are no windows.
     limit : int or None
-        How many slices to keep for each set of columns; None for all.
+        How many slices to keep for each combination of columns; None for all.
     users : Sliced or None
         An empty metric in which the pass counts the users of each arm; None to count no users.
     """
@@ -57,20 +57,20 @@ class SlicePlan:
     def column_sets(self) -> list[tuple[str, ...]]:
         """The slicing columns of every sliced result.
 
-        If there are arms, the first result is sliced by arm alone, and the others by arm and a set of slicing columns.
+        If there are arms, the first result is sliced by arm alone, and each other result by arm and slicing columns.
         """
         if self.arm is None:
             return self.slice_columns
         return [(self.arm,), *((self.arm, *names) for names in self.slice_columns)]
 
     def build_metrics(self, metrics: Any, fixed_keys: Mapping[Any, Sequence[Any]]) -> Any:
-        """Build the metrics to update in a pass: sliced by every set of columns or, without slices, over all rows.
+        """Build the metrics to update in a pass: sliced by each combination of columns, or unsliced if there is none.
 
-        `fixed_keys` contains the slices to keep, for each set of columns whose slices were chosen before the pass.
+        `fixed_keys` contains the slices to keep, for each combination whose slices were chosen before the pass.
         """
-        # The metrics of all rows are the exact sum of the metrics of the slices. So if there are slices, the metrics of
-        # all rows are not counted separately. Slicing by all columns at once and merging at the end is not faster,
-        # because more slices miss the CPU cache.
+        # The metrics over all rows are the exact sum of the slices. So if there are slices, the metrics over all rows
+        # are not counted separately. Slicing by all columns at once and merging at the end would not be faster,
+        # because more slices would miss the CPU cache.
         if not self.column_sets:
             return empty_copy(metrics)
         limits: dict[Any, Any] = {names: {"limit": self.limit} for names in self.slice_columns}
@@ -84,9 +84,9 @@ class SlicePlan:
         return MetricCollection(parts, on_invalid=definition_of(metrics).on_invalid)
 
     def read_fixed_keys(self, total: Any) -> dict[Any, Sequence[Any]]:
-        """Return the slices that an interrupted pass chose to keep, for each set of slicing columns.
+        """Return the slices that an interrupted pass keeps, for each combination of slicing columns.
 
-        `total` contains the metrics in the checkpoint of the interrupted pass. A set of columns is left out if its
+        `total` contains the metrics from the checkpoint of the interrupted pass. A combination is left out if its
         slices were not chosen before that pass.
         """
         keys_by_columns: dict[Any, Sequence[Any]] = {}

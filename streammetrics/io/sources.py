@@ -1,6 +1,6 @@
-"""Find the files of a log in folders and patterns, and derive their formats and Hive partition keys from their paths.
+"""Find the files of a log, and derive their formats and Hive partition keys from their paths.
 
-A Hive partition key is a column whose value is in the name of a folder, such as `day=2025-06-02`.
+A Hive partition key is a column whose value is part of a folder name, such as `day=2025-06-02`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LogError(StreamMetricsError, ValueError):
 
 @dataclass(frozen=True)
 class LogFile:
-    """What is known about a file or table of a log before it is opened, such as its format, size and partition keys."""
+    """What is known about a file or table before it is opened, such as its format, size and partition keys."""
 
     file: str
     # "parquet", "orc", "avro", "text" (CSV and TSV), "json", "ipc" (Arrow), or the engine of a table, such as "delta".
@@ -69,11 +69,11 @@ class LogFile:
     compression: str | None
     delimiter: str
     bytes: int
-    # The values of the Hive partition keys, as spelled in the names of the folders. None stands for a null.
+    # The values of the Hive partition keys, as spelled in the folder names. None stands for a null.
     keys: Mapping[str, str | None]
     # The `Pipe` of standard input; None for a file.
     pipe: Any = None
-    # A string that changes when the file is rewritten, such as the time of the last change.
+    # A string that changes when the file is rewritten, such as its modification time.
     stamp: str = ""
     # The full name of a table, or a query with its prefix "sql:"; empty for a file.
     table: str = ""
