@@ -75,12 +75,12 @@ class LogFile:
     pipe: Any = None
     # A string that changes when the file is rewritten, such as its modification time.
     stamp: str = ""
-    # The full name of a table, or a query with its prefix "sql:"; empty for a file.
+    # The full name of a table, or a SQL query with the prefix "sql:"; empty for a file.
     table: str = ""
 
 
 def collect_key_values(sources: Sequence[LogFile]) -> dict[str, dict[str, str | None]]:
-    """Return, for each Hive partition key, its value in the path of each file, as spelled there."""
+    """Return the values of each Hive partition key, keyed by file, as spelled in the path of the file."""
     names = dict.fromkeys(name for source in sources for name in source.keys)
     return {name: {source.file: source.keys[name] for source in sources if name in source.keys} for name in names}
 
@@ -93,7 +93,7 @@ def is_integer(text: str) -> bool:
 def find_files(path: str) -> Iterator[str]:
     """Yield the files at a path (a file or a folder), or the files that match a pattern, in a fixed order.
 
-    If a path with characters such as `*` exists, it is not a pattern.
+    If a path that contains characters such as `*` exists, it is not treated as a pattern.
 
     Raises
     ------
@@ -120,8 +120,8 @@ def _list_folder(folder: str) -> list[str]:
 def _walk_folder(folder: str, above: frozenset[str]) -> Iterator[str]:
     """Yield all files in a folder and its subfolders, except hidden ones.
 
-    Symbolic links to folders are followed. Otherwise their rows would be missing, and nobody would notice. `above`
-    contains the real paths of the folders that contain this one.
+    Symbolic links to folders are followed; otherwise, rows would be missing without notice. `above` contains the real
+    paths of the folders that contain this one.
     """
     real = os.path.realpath(folder)
     # A symbolic link to a parent folder would lead to endless recursion.
@@ -164,12 +164,12 @@ def _list_matches(pattern: str) -> list[str]:
 
 
 def is_delta_table(path: str) -> bool:
-    """Whether a folder is a Delta table. Not all files there are current: the transaction log says which ones are."""
+    """Whether a folder is a Delta table. Not all of its files are current; the transaction log lists those that are."""
     return os.path.isdir(os.path.join(path, "_delta_log"))
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark and Hive skip a file or folder of this name, such as `.crc`, `_SUCCESS` or `_temporary`.
+    """Whether Spark and Hive skip a file or folder with this name, such as `.crc`, `_SUCCESS` or `_temporary`.
 
     Partitions such as `_day=3` are not skipped.
     """
@@ -177,10 +177,10 @@ def is_hidden(name: str) -> bool:
 
 
 def make_log_file(file: str, size: int | None = None, stamp: str = "", *, as_text: bool = False) -> LogFile:
-    """Return a description of a file: derive its format and partition keys from its path.
+    """Describe a file: derive its format and partition keys from its path.
 
-    The size and the stamp of a local file are read from the disk. With `as_text`, a file with an unknown suffix is a text
-    file.
+    The size and stamp of a local file are read from disk. With `as_text`, a file with an unknown suffix is treated as a
+    text file.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def make_log_file(file: str, size: int | None = None, stamp: str = "", *, as_tex
 
 
 def _parse_hive_keys(file: str) -> dict[str, str | None]:
-    """Return the partition keys in a path: in all its folders, even in one that the user named, such as `log/day=3`."""
+    """Return the partition keys in all folder names of a path, including the part that the user specified."""
     keys: dict[str, str | None] = {}
     for part in os.path.dirname(file).split(os.sep):
         name, equals, text = part.partition("=")

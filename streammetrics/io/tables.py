@@ -28,14 +28,14 @@ class _Engine(Protocol):
     def stream(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
         """Return a stream of record batches with these columns.
 
-        If `columns` is None, the stream has the schema of all columns, but may have no rows. The caller then uses only
+        If `columns` is None, the schema contains all columns, but the stream may be empty. The caller then uses only
         the schema.
         """
 
 
 @dataclass(frozen=True)
 class TableReader:
-    """Reader of a table or of the result of a query. One thread reads all of it, so it is one part of a log."""
+    """Reader of a table or a query result. A single thread reads it, so the log has only one part."""
 
     reads_paths: ClassVar[bool] = False
 
@@ -50,7 +50,7 @@ class TableReader:
     def read(
         self, span: FileSpan, columns: Sequence[str], keys: Collection[str]
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
-        """Yield the batches of the engine, each with 0 in place of the number of bytes read, which is unknown."""
+        """Yield the batches of the engine, each with 0 as the number of bytes read, which is unknown."""
         with _convert_errors(self.file):
             for batch in self.engine.stream(columns):
                 yield batch.select(list(columns)), 0
@@ -106,14 +106,14 @@ class _Sql:
             " limit 0" if columns is None else ""
         )
         rows = _import_duckdb(shorten_name(f"sql:{self.query}")).connect().sql(statement)
-        # Before DuckDB 1.4, the method is called `fetch_arrow_reader`.
+        # Before DuckDB 1.4, the method was called `fetch_arrow_reader`.
         read = getattr(rows, "to_arrow_reader", None) or rows.fetch_arrow_reader
         batches: pa.RecordBatchReader = read(BATCH_ROWS)
         return batches
 
 
 TABLES: dict[str, Callable[[str], _Engine]] = {"delta": _Delta.open, "iceberg": _Iceberg.open, "sql": _Sql.open}
-"""The prefix of each kind of table, as in `delta:PATH`, and a function that takes the rest of the name and opens it."""
+"""Functions that open a table, keyed by prefix: for `delta:PATH`, the prefix is "delta" and the argument is PATH."""
 
 
 def open_table(name: str) -> TableReader:
@@ -130,7 +130,7 @@ def open_table(name: str) -> TableReader:
 
 
 def shorten_name(name: str) -> str:
-    """Return a name for messages: the name of a table, or the first 60 characters of a query, on one line."""
+    """Return a one-line name for messages: the name of a table, or the first 60 characters of a query."""
     line = " ".join(name.split())
     return line if len(line) <= MAX_NAME_LENGTH or not line.startswith("sql:") else f"{line[:MAX_NAME_LENGTH]}..."
 
@@ -169,7 +169,7 @@ def _import_duckdb(name: str) -> Any:
 
 @contextmanager
 def _convert_errors(name: str) -> Iterator[None]:
-    """Convert the errors of any table engine to a LogError, whose message is one line."""
+    """Convert errors of any table engine to a LogError with a one-line message."""
     try:
         yield
     except (StreamMetricsError, MemoryError):

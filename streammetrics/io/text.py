@@ -1,4 +1,4 @@
-"""Read CSV and TSV files in batches, compressed or not, and infer the types of their columns."""
+"""Read CSV and TSV files, compressed or not, in batches, and infer their column types."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["DEFAULT_NULLS", "TextFormat", "TextReader", "find_comparison_types",
 DEFAULT_NULLS = ("", "\\N", "NULL", "null")
 """Spellings of null in text files. "NA" is not among them, because it is the country code of Namibia."""
 
-# The number of bytes that are parsed at a time. Reading takes 271 MB of resident memory with this size, and 406 MB with
+# The number of bytes to parse at a time. Reading takes 271 MB of resident memory with this block size, and 406 MB with
 # blocks of 8 MiB.
 _BLOCK_BYTES = 1 << 20
 _PEEK_BYTES = 1 << 18
@@ -58,7 +58,7 @@ class TextFormat:
     quotes : bool
         Whether quotation marks enclose values.
     columns : tuple of str
-        Names of the columns of files without a header.
+        Column names for files without a header.
     """
 
     delimiter: str | None = None
@@ -69,7 +69,7 @@ class TextFormat:
 
 @dataclass(frozen=True)
 class TextReader:
-    """Reader of one CSV or TSV file, which is read from its start to its end and not split into ranges."""
+    """Reader of one CSV or TSV file, which is read from start to end and not split into ranges."""
 
     reads_paths: ClassVar[bool] = False
 
@@ -100,10 +100,10 @@ class TextReader:
             )
 
     def _recognize_missing(self, schema: pa.Schema) -> pa.Schema:
-        """Return the schema with numeric types for columns that have only numbers and spellings of missing values.
+        """Return the schema with numeric types for columns that contain only numbers and markers of missing values.
 
-        If a column has a spelling such as "N/A", Arrow would read the whole column, including its numbers, as text.
-        With a numeric type, reading the file raises an error instead, which names the first row with such a spelling.
+        If a column contains a marker such as "N/A", Arrow would read the whole column, including its numbers, as text.
+        With a numeric type, reading the file raises an error that names the first row with such a marker.
         """
         if pa.string() not in schema.types:
             return schema
@@ -214,9 +214,9 @@ def resolve_types(
     columns : sequence of str
         The columns to read.
     uses : ColumnUses
-        The purposes for which columns are read. They decide the types of the columns.
+        What the columns are used for, which determines their types.
     folders : mapping of str to pyarrow.DataType
-        The types of columns that some files do not store, but have as partition keys in their paths.
+        The types of columns that some files do not store but have as partition keys in their paths.
     """
     typed = isinstance(readers[0], JsonReader)
     user_types = dict(readers[0].types)
@@ -246,9 +246,9 @@ def resolve_types(
 def find_comparison_types(
     readers: Sequence[TextReader | JsonReader], facts: Sequence[FileFacts], names: Sequence[str], uses: ColumnUses
 ) -> dict[str, pa.DataType]:
-    """Return the types in which filters compare columns that are read as text only to keep the spelling of values.
+    """For columns read as text only to keep the spelling of values, return the types that filters compare.
 
-    A column is left out if its inferred type is text, or if this type is not the same in all files.
+    A column is left out if its inferred type is text or differs between files.
     """
     typed = isinstance(readers[0], JsonReader)
     guesses = {n: _collect_guesses(n, readers, facts, {}) for n in names if n not in readers[0].types}

@@ -46,7 +46,7 @@ def open_decompressed(source: LogFile, file: pa.NativeFile) -> Any:
 
 
 class TextStream(io.RawIOBase):
-    """A stream of the decompressed content of a text file, which Arrow reads.
+    """A stream of a text file's decompressed content, for Arrow to read.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class TextStream(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most `size` bytes; fewer if they would end inside a delimiter of several characters.
+        """Read at most `size` bytes, or fewer if they would end inside a delimiter of several characters.
 
         Raises
         ------
@@ -85,8 +85,8 @@ class TextStream(io.RawIOBase):
             cell.
         """
         while True:
-            # Arrow accepts no more bytes than it requests. The previous call may have kept the start of a delimiter in
-            # `_pending`. These bytes are returned first, so read fewer bytes now.
+            # Arrow does not accept more bytes than it requests. `_pending` may contain the start of a delimiter from
+            # the previous call. These bytes are returned first, so read fewer bytes now.
             block = self._read_decompressed(size if size < 0 else max(size - len(self._pending), 1))
             if not self._head_checked:
                 self._head_checked = True
@@ -129,7 +129,7 @@ class TextStream(io.RawIOBase):
         return data[: len(data) - keep].replace(self._delimiter, SEPARATOR.encode())
 
     def _count_partial_delimiter(self, data: bytes) -> int:
-        """Return how many bytes at the end may be the start of a delimiter that continues in the next block."""
+        """Return how many bytes at the end of `data` may be the start of a delimiter that ends in the next block."""
         at = 0
         while (position := data.find(self._delimiter, at)) >= 0:
             at = position + len(self._delimiter)

@@ -18,10 +18,10 @@ from streammetrics.io.row_filter import Filter, convert_flags
 
 __all__ = ["MAX_KEYS", "find_largest_keys"]
 
-# The largest number of slices that are counted for a set of columns. Each takes about 50 bytes of memory.
+# The largest number of slices that are counted for a set of columns. Each slice takes about 50 bytes of memory.
 MAX_KEYS = 1 << 22
 _ROWS = "streammetrics: rows"
-# Each batch gives a table of counts. When there are more than this many tables, they are summed into one.
+# Each batch yields a table of counts. When there are more tables than this, they are summed into one.
 _MAX_PENDING = 16
 
 Names = tuple[str, ...]
@@ -38,8 +38,8 @@ def find_largest_keys(
 ) -> dict[Names, list[tuple[Any, ...]]]:
     """Return the keys of the slices with the most rows, for each set of slicing columns.
 
-    The key of a slice is the tuple of its values in the slicing columns. Of two keys with the same number of rows, the
-    smaller key is preferred.
+    The key of a slice is the tuple of its values in the slicing columns. If two keys have the same number of rows, the
+    smaller key takes precedence.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def find_largest_keys(
     sets : sequence of tuple of str
         Sets of slicing columns.
     limit : int
-        Number of keys for each set.
+        The maximum number of keys for each set.
     threads : int
         Number of threads.
     filters : sequence of Filter
@@ -61,9 +61,8 @@ def find_largest_keys(
     Returns
     -------
     dict of tuple of str to list of tuple
-        The keys to keep for each set of columns. A set is omitted if it has no more keys than the limit, because all of
-        them are then kept. It is also omitted if it has more than MAX_KEYS keys, or if one of its columns cannot be a
-        key.
+        The keys to keep for each set of columns. A set is omitted if it has no more keys than the limit, because then
+        all of them are kept. It is also omitted if it has more than MAX_KEYS keys or a column that cannot be a key.
     """
     filters_by_name = {one.name: one for one in filters if one.name in any_of}
     read = [
@@ -90,9 +89,8 @@ def find_largest_keys(
 def _count_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> dict[Names, list[pa.Table] | None]:
     """Count the rows of every key in a part of a log.
 
-    The result is a dict. For each set of columns, it contains tables with the number of rows of each key. A key may be
-    in several of these tables, so the caller sums their numbers. The value is None for a set that has too many keys, or
-    a column that cannot be a key.
+    For each set of columns, the result contains tables of row counts by key. A key may occur in several tables, so the
+    caller adds up its counts. The value is None if the set has too many keys or a column that cannot be a key.
     """
     pending: dict[Names, list[pa.Table] | None] = {names: [] for names in sets}
     for batch in part.batches():
@@ -114,7 +112,7 @@ def _count_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> 
 def _flag_counted_rows(batch: pa.RecordBatch, any_of: Sequence[str]) -> pa.Array:
     """Return 1 for each row in which at least one of the columns `any_of` is 1, and 0 for every other row.
 
-    If `any_of` is empty, return 1 for all rows. The caller sums these numbers for each key, so a key whose rows are all
+    If `any_of` is empty, return 1 for all rows. The caller sums these flags for each key, so a key whose flags are all
     0 is still listed, with 0 rows.
     """
     counted = pa.array(np.full(batch.num_rows, not any_of))

@@ -1,8 +1,8 @@
 """Read TREC runs and relevance judgements, and convert them to rows for ranking metrics.
 
-A run has one line for each returned document, `query Q0 document rank score tag`; judgements (qrels) have lines
-`query 0 document grade`. The rank is not read: as in trec_eval, documents are ranked by descending score, and equal scores
-by descending name.
+A run contains a line `query Q0 document rank score tag` for each returned document. Judgements (qrels) consist of lines
+`query 0 document grade`. The rank is ignored: as in trec_eval, documents are ranked by descending score, and documents
+with equal scores by descending name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Qrels = Mapping[str, Mapping[str, float]]
 
 
 def read_run(path: str | Path) -> dict[str, dict[str, float]]:
-    """Read a run; return the score of each document by query.
+    """Read a run, and return the document scores for each query.
 
     Parameters
     ----------
@@ -33,13 +33,13 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
     Raises
     ------
     InvalidInputError
-        A line is not in the format of a run, or a query has a document twice; the message names the file and line.
+        A line is not in the run format, or a document occurs twice for a query. The message names the file and line.
     """
     return _read_table(path, "query Q0 document rank score tag", 5, 4)
 
 
 def read_qrels(path: str | Path) -> dict[str, dict[str, float]]:
-    """Read judgements; return the grade of each document by query.
+    """Read judgements, and return the document grades for each query.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def read_qrels(path: str | Path) -> dict[str, dict[str, float]]:
     Raises
     ------
     InvalidInputError
-        A line is not in the format of judgements, or a query has a document twice; the message names the file and line.
+        A line is not in the qrels format, or a document occurs twice for a query. The message names the file and line.
     """
     return _read_table(path, "query 0 document grade", 4, 3)
 
@@ -82,7 +82,7 @@ def _read_table(path: str | Path, form: str, words: int, number: int) -> dict[st
 
 def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
     open_text: Any = gzip.open if path.suffix == ".gz" else open
-    # utf-8-sig skips a byte order mark. Otherwise the mark would become part of the ID of the first query.
+    # utf-8-sig skips a byte order mark, which would otherwise become part of the first query ID.
     with open_text(path, "rt", encoding="utf-8-sig", errors="surrogateescape") as file:
         yield from enumerate(file, 1)
 

@@ -2,11 +2,11 @@
 
 Kernels share some conventions:
 
-- `y` holds the labels of rows, `s` their scores, `w` their weights; an empty `w` means that all weights are 1.
+- `y` holds the labels of rows, `s` their scores and `w` their weights. An empty `w` means that all weights are 1.
 - `at` holds the cell (slice) of each row; an empty `at` means that all rows belong to one cell.
-- `rows` holds counts of rows, and `excess` the sums of w - 1 over these rows, which are 0 without weights.
+- `rows` holds row counts, and `excess` the sums of w - 1 over these rows, which are 0 without weights.
 - A block of rows starts at row `a` and has `m` or `n` rows.
 - A cell with few rows counts exact scores. A cell that counts scores in buckets instead is called folded.
-- The caller allocates the arguments that are described as working memory.
+- Arguments described as working memory are allocated by the caller.
 - f8, i8, u8 and so on are numpy types. Indexes are cast to u8, because otherwise numba adds code for negative indexes.
 """

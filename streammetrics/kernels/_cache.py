@@ -2,7 +2,7 @@
 
 A file holds one kernel compiled for one set of types, and its name ends in the digest of the kernel (module `_digest`).
 A file is therefore never out of date: a changed kernel has a different file name. Files are read with `pickle`, which
-can run code from the file. A folder that other users can write to is therefore not read, unless the user specifies it
+can run code from the file. Therefore, a folder that other users can write to is not read unless the user specifies it
 in NUMBA_CACHE_DIR.
 """
 
@@ -61,13 +61,13 @@ def temporary_folder() -> Path | None:
         mode = base.stat().st_mode
     except OSError:  # there is no folder for temporary files
         return None
-    # Users who can write to the parent folder could replace the cache folder. The sticky bit, which /tmp has, prevents
-    # this.
+    # Users who can write to the parent folder could replace the cache folder, unless the parent has the sticky bit, as
+    # /tmp does.
     if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
         return None
     with suppress(OSError):
         folder.mkdir(mode=0o700, exist_ok=True)
-    # Reject a symbolic link: another user may have created it, to redirect the cache to another folder of this user.
+    # Reject a symbolic link: another user may have created it to redirect the cache to another of this user's folders.
     return folder if not folder.is_symlink() and _is_private(folder) else None
 
 
@@ -89,10 +89,10 @@ def _is_private(folder: Path) -> bool:
 
 
 def cache_folders() -> list[Path]:
-    """Return the folders that are searched for cached kernels, in this order.
+    """Return the folders to search for cached kernels, in search order.
 
-    There are up to three: the folder of NUMBA_CACHE_DIR, the folder in the user's home, and the folder for temporary
-    files. The list ends with the first writable folder, to which new files are written.
+    There are up to three: the folder in NUMBA_CACHE_DIR, the folder in the user's home, and the folder for temporary
+    files. The list ends with the first writable folder, where new files are created.
     """
     folders = list[Path]()
     for find in (configured_folder, user_folder, temporary_folder):
@@ -117,14 +117,14 @@ def writable_folder() -> Path | None:
 
 
 class KernelCache:
-    """The files of one kernel in the cache, with the interface that numba expects of a cache.
+    """The cached files of one kernel, with the interface that numba expects of a cache.
 
     Parameters
     ----------
     name : str
         The module and name of the kernel.
     digest : callable
-        A function that takes the types of the arguments (a signature), and returns the digest of the kernel for them.
+        A function that takes a signature (the argument types) and returns the digest of the kernel for that signature.
     """
 
     def __init__(self, name: str, digest: Callable[[Any], str]) -> None:
@@ -143,7 +143,7 @@ class KernelCache:
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
         """Return the kernel compiled for a signature, or None if it is not cached."""
-        # Register the functions of numba's run-time library, to which a compiled kernel may refer.
+        # Register the functions of numba's runtime library, which a compiled kernel may call.
         target_context.refresh()
         for path in self._paths(signature):
             content = _read(path)
@@ -189,7 +189,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write a file in one step, so that other processes never see a partly written file."""
+    """Write a file atomically, so that other processes never see a partly written file."""
     temporary = path.with_name(f".{secrets.token_hex(8)}{SUFFIX}")
     try:
         temporary.write_bytes(data)
@@ -208,7 +208,7 @@ def _touch(path: Path) -> None:
 
 
 def _remove_unused(folder: Path) -> None:
-    """Delete the cached kernels that no process has used for UNUSED_DAYS days."""
+    """Delete cached kernels that no process has used for UNUSED_DAYS days."""
     oldest = time.time() - UNUSED_DAYS * DAY
     for path in folder.iterdir():
         with suppress(OSError):  # another process may have deleted the file

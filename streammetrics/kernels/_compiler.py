@@ -1,9 +1,9 @@
-"""The compiler of kernels, which changes numba's compiler so that compiling a kernel takes half the time.
+"""The kernel compiler: a variant of numba's compiler that compiles a kernel in half the time.
 
-The functions that a kernel calls are called steps here. numba compiles every step as if Python also called it directly:
-it optimises the step, writes machine code, and generates wrappers for Python and C. LLVM then optimises the same code
-again as part of the kernel. This compiler only translates a step to LLVM IR and links the IR into the kernel. Each
-kernel is thus optimised once, together with all of its steps.
+The functions that a kernel calls are referred to as steps. numba compiles every step as if Python also called it
+directly: it optimises the step, writes machine code, and generates wrappers for Python and C. LLVM then optimises the
+same code again as part of the kernel. This compiler only translates a step to LLVM IR and links the IR into the kernel.
+Each kernel is thus optimised only once, together with all of its steps.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from numba.core.lowering import Lower
 from numba.core.typed_passes import NativeLowering, NopythonTypeInference, type_inference_stage
 from numba.core.typing import templates
 
-# By default LLVM uses 256 of the 512 bits of a vector register, because the first AVX-512 processors ran at a lower clock
-# frequency with full vectors. Full vectors make the kernels 10 to 20 % faster.
+# By default, LLVM uses only 256 of the 512 bits of a vector register, because the first AVX-512 processors ran at a
+# lower clock frequency with full vectors. Full vectors make the kernels 10 to 20 % faster.
 VECTOR_WIDTH = '"prefer-vector-width"="512"'
 
 UNUSED_PASSES = {
@@ -99,8 +99,8 @@ class VectorLower(Lower):
 
     def setup_function(self, fndesc: Any) -> None:
         super().setup_function(fndesc)
-        # llvmlite's attribute set derives from `set`, but its own `add` rejects attributes with a value, so call
-        # `set.add`.
+        # llvmlite's attribute set derives from `set`, but its own `add` method rejects attributes with a value. So call
+        # `set.add` instead.
         set.add(self.function.attributes, VECTOR_WIDTH)
 
 
@@ -123,9 +123,9 @@ class KernelLowering(NativeLowering):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class StepTyping(NopythonTypeInference):
-    """The pass that infers the types in a step (a function that kernels call), which may return a slice of an array.
+    """The pass that infers the types in a step (a function that kernels call) and lets it return an array slice.
 
-    numba's own pass rejects such a return value in functions that are compiled without its run-time library.
+    numba's own pass rejects such a return value in functions that are compiled without its runtime library.
     """
 
     _name = "streammetrics_step_typing"
@@ -139,7 +139,7 @@ class StepTyping(NopythonTypeInference):
 
 @register_pass(mutates_CFG=True, analysis_only=False)
 class StepLowering(NativeLowering):
-    """The last pass of the compiler of steps (functions that kernels call), which writes unoptimised LLVM IR."""
+    """The last pass of the step compiler, which writes unoptimised LLVM IR. Steps are functions that kernels call."""
 
     _name = "streammetrics_step_lowering"
 
@@ -160,8 +160,8 @@ class StepLowering(NativeLowering):
             lower = VectorLower(context, library, descriptor, state.func_ir, metadata=state.metadata)
             lower.lower()
         library.finalize()
-        # numba needs an object that Python can call, but a step is not compiled for Python. As a placeholder, register
-        # the method `index` of a string, which raises TypeError if it is called with arrays.
+        # numba requires an object that Python can call, but a step is not compiled for Python. As a placeholder,
+        # register the `index` method of a string, which raises TypeError if it is called with arrays.
         function = f"{descriptor.qualname} is a step, which only kernels can call".index
         context.insert_user_function(function, descriptor, [library])
         state["cr"] = _LowerResult(descriptor, lower.call_helper, cfunc=function, env=lower.env)
@@ -190,7 +190,7 @@ class StepCompiler(KernelCompiler):
     replacements: ClassVar[dict[type, type]] = {NativeLowering: StepLowering, NopythonTypeInference: StepTyping}
 
 
-# The signature that numba has chosen for each pair of a function and its argument types. All kernels share this cache.
+# The signatures that numba has chosen, keyed by function and argument types. All kernels share this cache.
 _CALL_TYPES: dict[Any, Any] = {}
 
 
@@ -198,9 +198,9 @@ _CALL_TYPES: dict[Any, Any] = {}
 def cache_operator_types() -> Iterator[None]:
     """Cache numba's type inference for operators and functions, for all kernels.
 
-    Each time a kernel indexes an array or adds two numbers, numba tries dozens of typing rules, and tries them again when
-    it translates the line. The lock of numba's compiler is held until the context ends, so that no other thread compiles
-    a function with the cache.
+    Without the cache, each time a kernel indexes an array or adds two numbers, numba tries dozens of typing rules, and
+    again when it translates the line. numba's compiler lock is held until the context ends, so that no other thread
+    compiles a function with the cache.
     """
     look_up = types.Function.get_call_type
 
@@ -224,9 +224,9 @@ def cache_operator_types() -> Iterator[None]:
 def compile_overloads_as_steps(options: dict[str, Any]) -> Iterator[None]:
     """Until the context ends, compile numba's own functions that are written in Python, such as `max`, with `options`.
 
-    With its default options, numba would optimise each of them and generate machine code for it, and compilation would
-    take three times as long. The lock of numba's compiler is held until the context ends, so that no other thread
-    compiles a function with these options.
+    With its default options, numba would optimise each of them and generate machine code for it, so compilation would
+    take three times as long. numba's compiler lock is held until the context ends, so that no other thread compiles a
+    function with these options.
     """
     template = templates._OverloadFunctionTemplate
     choose = template._get_jit_decorator

@@ -1,7 +1,7 @@
 """The digest of a kernel: a hash of everything that its machine code depends on.
 
-The cache finds a compiled kernel by its digest. If the digest left out a constant, old code would run after a change of
-the constant, and results would be silently wrong. A kernel that uses a value of an unknown type is therefore rejected.
+The cache finds a compiled kernel by its digest. If the digest left out a constant, old code would still run after a
+change of the constant, and results would be silently wrong. So a kernel that uses a value of unknown type is rejected.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STEPS: dict[Any, tuple[Callable[..., Any], ...]] = {}
 
 
 class UnfollowedError(TypeError):
-    """A kernel uses a value that cannot be part of its digest, so a change of the value would go unnoticed."""
+    """Raised if a kernel uses a value that cannot be part of its digest. A change of the value would go unnoticed."""
 
 
 def kernel_digest(function: FunctionType, options: dict[str, Any], signature: object = None) -> str:
@@ -44,7 +44,7 @@ def kernel_digest(function: FunctionType, options: dict[str, Any], signature: ob
     options : dict
         numba's options for the kernel.
     signature : object, optional
-        The types of the kernel's arguments. Without them the function only checks the kernel, and the digest cannot
+        The types of the kernel's arguments. If omitted, the function only checks the kernel, and the digest cannot
         serve as a cache key.
 
     Raises
@@ -94,13 +94,13 @@ class DigestBuilder:
         self._numbers: dict[Any, int] = {}
 
     def add(self, *facts: object) -> None:
-        """Add values to the hash by their `repr`, which must be the same in every process."""
+        """Add the `repr` of values to the hash. It must be the same in every process."""
         self.hash.update(repr(facts).encode())
 
     def add_function(self, function: FunctionType) -> None:
         """Add a function: its code, globals, closure variables and defaults."""
-        # Functions may call each other recursively. If a function was added before, add only its number, so that the
-        # recursion ends.
+        # Functions may call each other recursively. If a function was added before, add only its number to end the
+        # recursion.
         if function in self._numbers:
             self.add("met before", self._numbers[function])
             return
@@ -135,7 +135,7 @@ class DigestBuilder:
                 self.add_value(name, value)
 
     def add_options(self, options: dict[str, Any]) -> None:
-        """Add options of numba.
+        """Add numba options.
 
         A compiler class is added only by its name, because `describe_environment` already contains its source.
         """

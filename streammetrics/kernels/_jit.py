@@ -1,12 +1,11 @@
-"""The decorators that compile kernels: the only module that calls `numba.njit`.
+"""The decorators that compile kernels. No other module calls `numba.njit`.
 
 A kernel is compiled on its first call, once for each combination of dtypes, and cached on disk (`_cache`). Arrays are
 typed read-only, except the parameters named in `out`, so that one compilation works for writable arrays and memory maps.
-Options that would make results depend on the machine are off: fastmath, fused multiply-add, parallel.
+Options that would make results depend on the machine are off: fastmath, fused multiply-add and parallel.
 
 A kernel allocates no memory: its working memory is `scratch` (module `_memory`) or an argument. It is therefore compiled
-without numba's run-time library (`_nrt`). That library counts references to arrays, which took up to a third of the
-running time.
+without numba's runtime library (`_nrt`), whose reference counting of arrays took up to a third of the running time.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _OPTIONS: dict[str, Any] = {
 _KERNEL = _OPTIONS | {"pipeline_class": KernelCompiler}
 _STEP = _OPTIONS | {"pipeline_class": StepCompiler, "no_cpython_wrapper": True}
 
-# Acquire the lock before a fork. Otherwise a child process could inherit a lock that it can never release.
+# Acquire the lock before a fork. Otherwise, a child process could inherit a lock that it can never release.
 _COMPILING = threading.RLock()
 os.register_at_fork(before=_COMPILING.acquire, after_in_parent=_COMPILING.release, after_in_child=_COMPILING.release)
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
@@ -60,7 +59,7 @@ LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 _waits_for_others = True
 # How long to wait while another process compiles a kernel: several times the compilation time of the slowest kernel.
 WAIT_SECONDS = 120.0
-# The number of seconds of compilation in this process after which the command line prints a message.
+# The compilation time in this process, in seconds, after which the command line prints a message.
 SLOW_SECONDS = 1.0
 
 _seconds = 0.0  # how long this process has compiled so far
@@ -70,12 +69,12 @@ KERNELS: list[Kernel] = []
 
 
 class BusyError(Exception):
-    """Another process is compiling a kernel that a call needs, and `raise_if_busy` forbids waiting for it."""
+    """Raised if another process is compiling a kernel that a call needs, and `raise_if_busy` forbids waiting for it."""
 
 
 @contextmanager
 def raise_if_busy() -> Iterator[None]:
-    """Within this context, raise BusyError instead of waiting for another process that compiles a kernel."""
+    """Within this context, raise BusyError instead of waiting for another process to compile a kernel."""
     global _waits_for_others
     _waits_for_others = False
     try:
@@ -109,14 +108,14 @@ def _report_if_slow() -> Iterator[None]:
 
 
 def inline(function: F) -> F:
-    """Make a function callable in kernels. Its code, and that of the functions that it calls, is inlined in the kernel."""
+    """Make a function callable in kernels. Its code is inlined in the kernel, as are the functions that it calls."""
     return _compile_step(function, forceinline=True)
 
 
 def outline(function: F) -> F:
     """Make a function callable in kernels, as a separate function that is not inlined.
 
-    A kernel compiles much faster if functions that are long, or that it calls in several places, are not inlined.
+    A kernel compiles much faster if long functions, and functions that it calls in several places, are not inlined.
     """
     return _compile_step(function, forceinline=False)
 
@@ -135,7 +134,7 @@ def choose_by_dtype(*, float32: Callable[..., Any], float64: Callable[..., Any])
     """Return a function for use in kernels. It calls `float32` or `float64`, depending on the dtype of its argument."""
 
     def step(z: Any) -> Any:
-        """Do nothing. In compiled code, numba replaces a call of this function by the overload for the dtype of z."""
+        """Do nothing. In compiled code, numba replaces a call to this function with the overload for the dtype of z."""
 
     def choose(z: Any) -> Callable[..., Any]:
         return float32 if z.bitwidth == 32 else float64
@@ -194,7 +193,7 @@ class Kernel:
     def _compile(self, arguments: tuple[Any, ...]) -> None:
         """Compile the kernel, or load it from the cache, without interruption.
 
-        A Ctrl-C within numba would leave numba's locks acquired and its registries incomplete.
+        Pressing Ctrl-C during compilation could leave numba's locks acquired and its registries incomplete.
         """
         signature = tuple(self._numba_type(n, a) for n, a in zip(self._names, arguments, strict=True))
         run_uninterrupted(functools.partial(self._compile_locked, signature))
@@ -215,7 +214,7 @@ class Kernel:
     def _process_lock(self) -> Iterator[None]:
         """Lock this kernel, so that other processes wait and load it from the cache rather than compile it too.
 
-        The wait is limited, because the other process may be suspended by Ctrl-Z or a debugger.
+        The wait is limited, because the process that has the lock may be suspended by Ctrl-Z or a debugger.
         """
         file = self._lock_file()
         if file is None:
@@ -253,10 +252,10 @@ class Kernel:
         self.dispatcher.disable_compile()  # a call with other types now raises TypeError instead of compiling
 
     def find_entry_point(self, *like: Any) -> Callable[..., Any]:
-        """Return the compiled function for arguments with the types of `like`; it is faster to call than the kernel.
+        """Return the compiled function for arguments with the types of `like`. It is faster to call than the kernel.
 
-        A call of the kernel lets numba inspect the type, layout and flags of each array. The returned function skips these
-        checks, so the caller must pass the right dtypes and dimensions.
+        When the kernel is called, numba inspects the type, layout and flags of each array. The returned function skips
+        these checks, so the caller must pass the right dtypes and dimensions.
         """
         key = tuple([(a.dtype, a.ndim) if type(a) is np.ndarray else type(a) for a in like])
         entry_point = self._entries.get(key)

@@ -12,9 +12,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-# The number of bytes of a cache line.
+# The number of bytes in a cache line.
 CACHE_LINE = 64
-# A fixed-point number consists of two integers ("limbs"): high * 2**-20 + low * 2**-60. LIMB is the number of bits of
+# A fixed-point number consists of two integers ("limbs"): high * 2**-20 + low * 2**-60. LIMB is the number of bits in
 # the second limb.
 LIMB = 40
 
@@ -26,8 +26,8 @@ def _scratch(_: Any, shape: Any, dtype: Any) -> Any:
     def generate(context: Any, builder: Any, _: Any, __: Any) -> Any:
         item = context.get_data_type(dtype.dtype)
         width = context.get_abi_sizeof(item)
-        # Allocate memory in the entry block of the function, which runs once per call. In a loop, each iteration would
-        # take up more of the stack.
+        # Allocate memory in the entry block of the function, which runs once per call. An allocation in a loop would
+        # take up more of the stack in each iteration.
         with builder.goto_entry_block():
             memory = builder.alloca(ir.ArrayType(item, math.prod(sizes)))
             memory.align = CACHE_LINE

@@ -1,15 +1,15 @@
-"""Exact sums over a block of scored rows: the sums of a term, such as log-loss, by label, and the sum of its squares.
+"""Exact sums over a block of scored rows: sums of a term, such as log-loss, by label, and the sum of its squares.
 
 Sums are fixed-point numbers that consist of two integers ("limbs"): high * 2**-20 + low * 2**-60. Adding a large
 constant (a "magic number") to a float rounds it, so that the low bits of the result form an integer. Integer sums do not
 depend on the order of rows.
 
-A square is rounded once, to a multiple of 2**-52 (score, squared error) or 2**-41 (log-loss). The squares of a block are
-summed in one int64, and only the sum of the block is added to the two limbs. Sums of squares are over rows of both labels,
+A square is rounded once, to a multiple of 2**-52 (score, squared error) or 2**-41 (log-loss). The squares in a block
+are summed in one int64, and only this block sum is added to the two limbs. Sums of squares cover rows of both labels,
 because no confidence interval needs them by label. A sum of squares that reaches CEILING stays there: it is saturated.
 
 In all functions, `y` holds the labels of a block, `positives` is the number of positives among them, and `loss` says
-whether the term is log-loss. The bits of a magic number are the float64 read as an integer.
+whether the term is log-loss. A constant such as HIGH_BITS holds the bits of a magic number, read as an integer.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from .score_terms import HIGH, HIGH_BITS, LARGE, LOW, LOW_BITS, add_fixed, may_c
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 CHUNKS = u8(68)
-# A sum of squares is two integers ("limbs"). If it is too large for them (2**41 or more), the first limb is set to
-# CEILING, which means that the exact sum is unknown.
+# A sum of squares consists of two integers ("limbs"). If it is too large for them (2**41 or more), the first limb is
+# set to CEILING, which means that the exact sum is unknown.
 CEILING = i8(1 << 61)
 # Adding ONE to a square below 1 rounds the square to a multiple of 2**-52, the last bit of the sum. Adding LOSS to a
 # square below 2**11 rounds it to a multiple of 2**-41.
 ONE, LOSS = 1.0, 2.0**11
 ONE_BITS, LOSS_BITS = i8(0x3FF0000000000000), i8(0x40A0000000000000)
-# For an integer in units of 2**-52, this mask selects the lowest 32 bits. They stand for values below 2**-20, which
-# belong to the second of the two integers ("limbs") of a sum.
+# For an integer in units of 2**-52, this mask selects the lowest 32 bits. They represent values below 2**-20, which
+# belong to the second of the two integers ("limbs") in a sum.
 UNITS = i8((1 << 32) - 1)
-# After a number is rounded to a multiple of 2**-20, a remainder is left. Adding FINE rounds the remainder to a multiple
-# of 2**-52, and adding FINE_LOSS (for log-loss) rounds it to a multiple of 2**-41. The factor 1.5 keeps the exponent of
-# the result the same even if the remainder is negative.
+# Rounding a number to a multiple of 2**-20 leaves a remainder. Adding FINE rounds the remainder to a multiple of
+# 2**-52, and adding FINE_LOSS (for log-loss) rounds it to a multiple of 2**-41. Because of the factor 1.5, the exponent
+# of the result is the same even if the remainder is negative.
 FINE, FINE_LOSS = 1.5, 1.5 * 2.0**11
 FINE_BITS, FINE_LOSS_BITS = i8(0x3FF8000000000000), i8(0x40A8000000000000)
 
@@ -65,7 +65,7 @@ def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
 
 @inline
 def large_limb(q: Any) -> Any:
-    """Return the first limb, in units of 2**-20, of a number of 2**31 or more; CEILING if the number is 2**41 or more.
+    """Return the first limb, in units of 2**-20, of a number from 2**31, or CEILING for a number from 2**41.
 
     The caller uses 0 as the second limb: the last bit of such a float64 is at least 2**-21, so hardly anything is lost.
     """
@@ -84,7 +84,7 @@ def add_number(numbers: Any, at: Any, v: Any) -> None:
 
 @inline
 def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
-    """Add a square q, rounded to a multiple of 2**-41 if `loss` is true, else of 2**-52, to the sum at index `at`."""
+    """Round a square q to a multiple of 2**-41 (if `loss` is true) or 2**-52, and add it to the sum at index `at`."""
     if q >= LARGE:
         add_saturating(numbers, at, large_limb(q), i8(0))
     else:
@@ -98,7 +98,7 @@ def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
 
 @outline
 def is_any_from(v: Any, least: Any) -> Any:
-    """Return whether any number of the block v is `least` or larger."""
+    """Return whether any number in the block v is at least `least`."""
     found = i8(0)
     for j in range(v.shape[0]):
         found |= i8(v[j] >= least)
@@ -110,7 +110,7 @@ def add_bits(x: Any, positive: Any, h: Any, l: Any, h1: Any, l1: Any) -> Any:  #
     """Add the limbs of the number x to sums over all rows (h, l) and, if `positive`, to sums over positives (h1, l1).
 
     Adding the constant HIGH or LOW (a magic number) to a float rounds it, so that its bits are those of the constant
-    plus a limb. The bits of the constants are summed as well, which saves a subtraction for each row. `subtract_magic`
+    plus a limb. To save a subtraction per row, the bits of the constants are summed as well, and `subtract_magic`
     removes them once per block. Sums may wrap around at 2**64, which does not change the final result.
     """
     t = x + HIGH
@@ -131,7 +131,7 @@ def subtract_magic(n: Any, positives: Any, h: Any, l: Any, h1: Any, l1: Any) -> 
 
 @outline
 def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
-    """Return the sums of the values v of a block over negatives and over positives, each as two limbs.
+    """Return the sums of the values v in a block over negatives and over positives, each as two limbs.
 
     The limbs of a sum are integers in units of 2**-20 and 2**-60. The second limb may be 2**40 or more; the caller
     propagates the carry.
@@ -147,8 +147,8 @@ def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any
     """Return the sums of the values v over negatives and over positives (by label y), and the sum of all squares.
 
     Each of the first two sums has two limbs (see `sum_by_class`). Each square is rounded by adding the constant
-    `magic`, which has the bits `magic_bits` and whose last bit is worth 2**-52 or 2**-41. The sum of squares is an
-    integer in this unit.
+    `magic`, whose bits are `magic_bits`. The last bit of this constant has the value 2**-52 or 2**-41, which is the unit
+    of the sum of squares.
     """
     h, l, h1, l1, q = i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -162,10 +162,9 @@ def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any
 def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
     """Return the same sums as `sum_with_squares`, for scores s that are multiples of 2**-52.
 
-    This function is faster, because such a score is an integer number of units of 2**-52, and need not be split into
-    two limbs.
+    This function is faster, because such a score is an integer in units of 2**-52 and need not be split into two limbs.
     """
-    # Adding 1.0 to such a score is exact, and the low bits of the sum are the number of units.
+    # Adding 1.0 to such a score is exact, and the low bits of the result are the number of units.
     h, h1, q = i8(0), i8(0), i8(0)
     for j in range(s.shape[0]):
         x = f8(s[j])
@@ -183,7 +182,7 @@ def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
 def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
     """Return the sum of the numbers v, which are squares below 2**31, as two integers.
 
-    The first is in units of 2**-20. The unit of the second is the value of the last bit of the constant `magic`, which
+    The unit of the first is 2**-20. The unit of the second is the value of the last bit of the constant `magic`, which
     is added to round the squares. `magic_bits` are the bits of this constant.
     """
     h, l = i8(0), i8(0)  # noqa: E741
@@ -197,7 +196,7 @@ def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
 
 @outline
 def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
-    """Write the sums of w and of w**2 over a block of rows to `out`, each as two limbs for negatives and for positives.
+    """Write the sums of w and w**2 over a block of rows, by label, to `out`. Each sum consists of two limbs.
 
     Squares of 2**31 or more are left out. Return whether there are any.
     """
@@ -216,10 +215,10 @@ def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
 
 @outline
 def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits: Any, out: Any) -> Any:
-    """Write the sums of x = v * w and of x * w by label, and the sum of x**2, to `out`; each sum is two limbs.
+    """Write the sums of x = v * w and x * w, by label, and the sum of x**2 to `out`. Each sum consists of two limbs.
 
-    Return whether any of these products is 2**31 or more. If so, the sums are wrong. The second limb of the last sum is
-    in units of the last bit of the constant `magic`, which is added to round the squares.
+    Return whether any of these products is 2**31 or more. If so, the sums are wrong. The unit of the second limb of the
+    last sum is the value of the last bit of the constant `magic`, which is added to round the squares.
     """
     h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     a, b = i8(0), i8(0)
@@ -241,7 +240,7 @@ def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits:
 
 @outline
 def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
-    """Add the values v of 2**31 or more to an exact sum of any size, and set these values to 0.
+    """Add values v of 2**31 or more to an exact sum of unlimited range, and set these values to 0.
 
     The exact sum is the superaccumulator at index `at` of `large`. A sum of squares cannot hold the square of such a
     value, so squares[square] is set to CEILING.
@@ -256,7 +255,7 @@ def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
 
 @outline
 def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
-    """Add the squares v of a block, of any size, to the sum at index `at` of `numbers`, which saturates at CEILING.
+    """Add the squares v, which may be arbitrarily large, to the sum at index `at` of `numbers`. It saturates at CEILING.
 
     Squares of 2**31 or more are added one by one, and set to 0 in `v`.
     """
@@ -297,7 +296,7 @@ def add_weights(y: Any, w: Any, positives: Any, parts: Any, excess: Any, w2: Any
     add_fixed(excess, u8(2), parts[2] - (positives << i8(20)), parts[3])
     add_saturating(w2, u8(0), parts[4], parts[5])
     add_saturating(w2, u8(2), parts[6], parts[7])
-    # Add the squares of large weights, which are rare, and which `sum_weights` left out.
+    # Add the squares of large weights, which `sum_weights` leaves out. They are rare.
     for j in range(w.shape[0] if large else 0):
         if w[j] * w[j] >= LARGE:
             add_saturating(w2, u8(2) * u8(y[j]), large_limb(w[j] * w[j]), i8(0))
@@ -314,8 +313,8 @@ def add_weighted_term(
     (w * v)**2 to `squares`. `parts` is working memory.
     """
     magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
-    # If there are products of 2**31 or more, which is rare, add the rows of these products one by one, and sum the rest of
-    # the block again.
+    # In the rare case that there are products of 2**31 or more, add their rows one by one, and sum the rest of the block
+    # again.
     if sum_products(y, v, w, positives, magic, magic_bits, parts):
         move_large_products(y, v, w, loss, t, sums, large, squares, w2x)
         sum_products(y, v, w, positives, magic, magic_bits, parts)
@@ -353,8 +352,8 @@ def move_large_products(
 
 @inline
 def may_clip_block(eps: Any, s: Any) -> Any:
-    """Return whether the probability of any row of the block may be clipped to [eps, 1 - eps] for log-loss."""
-    # Only probabilities close to 0 or 1 are clipped, so it is enough to check the lowest and the highest score.
+    """Return whether any probability in the block may have to be clipped to [eps, 1 - eps] for log-loss."""
+    # Only probabilities close to 0 or 1 are clipped, so it is enough to check the lowest and highest scores.
     least, most = score_extremes(s)
     return may_clip(eps, least, most)
 
@@ -398,7 +397,7 @@ def count_square_units(v: Any, loss: Any, units: Any) -> None:
 
 @outline
 def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, units: Any) -> None:
-    """Add squares of 2**11 or more, of log-losses v, to the sums of their cells, and set their `units` to 0.
+    """Add the squares of log-losses v that are 2**11 or more to the sums of their cells, and set their `units` to 0.
 
     `units` holds the squares as integers, computed by `count_square_units`, which cannot represent such large squares.
     `here` holds the cell of each row. A cell has `n_terms` terms, of which log-loss is number t.
@@ -428,7 +427,7 @@ def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares
 
 @outline
 def move_heavy_rows(v: Any, to: Any, numbers: Any) -> None:
-    """Add products v of 2**31 or more to the sums of `numbers` at the indices `to`, and set these products to 0."""
+    """Add products v of 2**31 or more to the sums at the indices `to` of `numbers`, and set these products to 0."""
     for j in range(v.shape[0]):
         if v[j] >= LARGE:
             add_saturating(numbers, u8(2) * to[j], large_limb(v[j]), i8(0))

@@ -1,7 +1,7 @@
-"""Find the cell (such as a slice) of each row from the code of its key and from its parent, the cell of an outer axis.
+"""Find the cell (such as a slice) of each row from the code of its key and its parent, which is a cell of an outer axis.
 
 New cells are numbered in order of appearance. Lookups use a hash table with open addressing and linear probing: `table`
-holds cell numbers, -1 where a slot is free, and its length is a power of two.
+holds a cell number in each slot, or -1 if the slot is free, and its length is a power of two.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ i4, i8, u8 = np.int32, np.int64, np.uint64
 BLOCK = 128
 # Unit IDs are prefetched this many rows ahead. Hashing this many rows takes longer than loading an ID from memory.
 AHEAD = 1024
-# A hash table of at most this length stays in the cache of the processor and needs no prefetching.
+# A hash table of at most this length stays in the CPU cache and needs no prefetching.
 CACHED_SLOTS = 1 << 17
 
 
@@ -42,8 +42,8 @@ def find_cells(row_parents: Any, row_codes: Any, table: Any, parents: Any, codes
     """Write the cell of each row to `out`, add new cells, and return the number of cells.
 
     Each row has a parent cell and the code of its key; an empty `row_parents` means that all parents are 0. `parents`
-    and `codes` contain the parent and the code of each of the `count` cells so far. If the table must grow first,
-    return -1 - (the number of cells so far).
+    and `codes` contain the parent and the code of each of the `count` cells so far. If the table must grow before a cell
+    can be added, return -1 - (the number of cells so far).
     """
     is_lone = row_parents.shape[0] == 0
     for i in range(row_codes.shape[0]):
@@ -68,8 +68,8 @@ def find_cells_in_range(
 ) -> Any:  # fmt: skip
     """Write the cell of each row and add new cells, like `find_cells`, but without hashing.
 
-    All codes are from `low` to `low + extent - 1`. This range is small, so `table` has a slot for every pair of a
-    parent and a code. If `code_of` is not empty, `row_codes` contains indices into `code_of` rather than codes.
+    Codes range from `low` to `low + extent - 1`. This range is small, so `table` has a slot for every combination of
+    parent and code. If `code_of` is not empty, `row_codes` contains indices into `code_of` rather than codes.
     """
     is_lone, is_direct = row_parents.shape[0] == 0, code_of.shape[0] == 0
     for i in range(row_codes.shape[0]):
@@ -93,9 +93,9 @@ def find_cells_by_id(
     """Write the cell of each row and add new cells, like `find_cells`, for keys that are 64-bit or 128-bit IDs.
 
     The words of an ID are in `first` and `second`; if IDs have one word, `second` is empty. `codes` holds two words per
-    cell. If there are many cells, most accesses miss the cache of the processor. A large table is therefore accessed in
-    three steps for each block of rows: prefetch the slots of the table, prefetch the IDs of the cells in these slots,
-    and compare the IDs.
+    cell. If there are many cells, most accesses miss the CPU cache. A large table is therefore accessed in three steps
+    for each block of rows: prefetch the slots of the table, prefetch the IDs of the cells in these slots, and compare
+    the IDs.
     """
     mask = u8(table.shape[0] - 1)
     is_lone, one_word = row_parents.shape[0] == 0, second.shape[0] == 0
