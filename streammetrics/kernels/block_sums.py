@@ -147,8 +147,8 @@ def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any
     """Return the sums of the values v over negatives and over positives (by label y), and the sum of all squares.
 
     Each of the first two sums has two limbs (see `sum_by_class`). Each square is rounded by adding the constant
-    `magic`, whose bits are `magic_bits`. The last bit of this constant has the value 2**-52 or 2**-41, which is the unit
-    of the sum of squares.
+    `magic`, whose bits are `magic_bits`. The last bit of this constant has the value 2**-52 or 2**-41, which is the
+    unit of the sum of squares.
     """
     h, l, h1, l1, q = i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -255,7 +255,7 @@ def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
 
 @outline
 def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
-    """Add the squares v, which may be arbitrarily large, to the sum at index `at` of `numbers`. It saturates at CEILING.
+    """Add the squares v, however large, to the sum at index `at` of `numbers`, which saturates at CEILING.
 
     Squares of 2**31 or more are added one by one, and set to 0 in `v`.
     """
@@ -313,8 +313,8 @@ def add_weighted_term(
     (w * v)**2 to `squares`. `parts` is working memory.
     """
     magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
-    # In the rare case that there are products of 2**31 or more, add their rows one by one, and sum the rest of the block
-    # again.
+    # In the rare case that there are products of 2**31 or more, add their rows one by one, and sum the rest of the
+    # block again.
     if sum_products(y, v, w, positives, magic, magic_bits, parts):
         move_large_products(y, v, w, loss, t, sums, large, squares, w2x)
         sum_products(y, v, w, positives, magic, magic_bits, parts)

@@ -1,4 +1,4 @@
-"""Find the cell (such as a slice) of each row from the code of its key and its parent, which is a cell of an outer axis.
+"""Find the cell (such as a slice) of each row from the code of its key and its parent, a cell of an outer axis.
 
 New cells are numbered in order of appearance. Lookups use a hash table with open addressing and linear probing: `table`
 holds a cell number in each slot, or -1 if the slot is free, and its length is a power of two.
@@ -42,8 +42,8 @@ def find_cells(row_parents: Any, row_codes: Any, table: Any, parents: Any, codes
     """Write the cell of each row to `out`, add new cells, and return the number of cells.
 
     Each row has a parent cell and the code of its key; an empty `row_parents` means that all parents are 0. `parents`
-    and `codes` contain the parent and the code of each of the `count` cells so far. If the table must grow before a cell
-    can be added, return -1 - (the number of cells so far).
+    and `codes` contain the parent and the code of each of the `count` cells so far. If the table has to grow before a
+    cell can be added, return -1 - (the number of cells so far).
     """
     is_lone = row_parents.shape[0] == 0
     for i in range(row_codes.shape[0]):
@@ -139,8 +139,8 @@ def find_known_cells(
     """Write the cell of each row, given its parent cell and integer key; return 1 if a row needs a new cell, else 0.
 
     `values` holds the key of each row, and `stored` the keys that have a code; `slots` is the hash table of these keys
-    (see `encode_ints`). If `extent` is 0, `table` is a hash table; otherwise it has a slot for every pair of a parent
-    and a code from `low` to `low + extent - 1`. `parents` and `codes` hold the parent and the code of each cell.
+    (see `encode_ints`). If `extent` is 0, `table` is a hash table; otherwise, it has a slot for every combination of a
+    parent and a code from `low` to `low + extent - 1`. `parents` and `codes` hold the parent and the code of each cell.
     """
     is_lone = row_parents.shape[0] == 0
     for i in range(values.shape[0]):
@@ -161,9 +161,9 @@ def find_known_cells(
 
 @inline
 def find_shard(first: Any, second: Any, i: Any, one_word: Any, salt: Any, shards: Any) -> Any:
-    """Return the shard of unit i, from 0 to `shards` - 1; it is determined by the hash of the unit's ID and a salt.
+    """Return the shard of unit i, from 0 to `shards` - 1, which is determined by a hash of the unit's ID and a salt.
 
-    A unit is, for example, a user. Its ID is first[i], with the second word second[i] unless `one_word`.
+    A unit is, for example, a user. Its ID consists of first[i] and, unless `one_word` is true, second[i].
     """
     word = mix_bits(u8(first[i]) + u8(salt))
     if not one_word:
@@ -206,7 +206,7 @@ def set_cell_flags(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> An
     """Set flag number `which` of the cell of each row; `flags` holds `width` flags for each cell.
 
     `at` holds the cell of each row. If it is empty, the state has one cell, whose flag is set if there are any `rows`.
-    Flags belong to the cells of the outer axes, such as slices; an inner axis, such as the classes, has none.
+    Flags belong to the cells of the outer axes, such as slices. The cells of an inner axis, such as classes, have none.
     """
     if at.shape[0] == 0 and rows.shape[0] > 0:
         flags[which] = 1
@@ -220,7 +220,7 @@ def count_dropped_rows(dropped: Any, at: Any, width: Any, reason: Any, n: Any) -
     """Count n dropped (invalid) rows by cell and reason; `dropped` holds `width` counters for each cell.
 
     `at` holds the cell of each dropped row. If it is empty, the state has one cell. Counters belong to the cells of the
-    outer axes, such as slices; an inner axis, such as the classes, has none.
+    outer axes, such as slices. The cells of an inner axis, such as classes, have none.
     """
     if at.shape[0] == 0:
         dropped[reason] += n

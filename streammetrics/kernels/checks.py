@@ -1,6 +1,6 @@
-"""Checks of columns, for kernels that do not check values while they count. Each check returns 1 if a value is invalid.
+"""Column checks for kernels that do not check values while they count. Each check returns 1 if a value is invalid.
 
-The checks of weights also compute the total weight. Columns may have two dimensions, with several values for each row.
+Weight checks also compute the total weight. A column may have two dimensions, with several values per row.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .score_terms import count_positives, has_bad_score, may_be_bad, score_extre
 
 f8, i8 = np.float64, np.int64
 
-# Checking a row takes less time than loading it from memory, so each row is prefetched this many rows ahead.
+# Checking a row takes less time than loading it from memory, so rows are prefetched this many rows ahead.
 BLOCK = 1024
 LONG = 512
 # A valid weight is 0, or at least SMALLEST and below LARGEST.
@@ -42,9 +42,9 @@ def has_bad_weight(mass: Any, w: Any) -> Any:
     If the weights are valid, add them to the total weight in mass[0]. If a weight may have bits below 2**-60, which the
     sums would round away, also set mass[1] to 1.
     """
-    # Compare the bits of weights as integers. The sign bit of a difference tells which weight is larger, so the loop has
-    # no branches. Sum integers within a block, because each addition to a float sum would have to wait for the previous
-    # one.
+    # Compare the bits of weights as integers. The sign bit of the difference shows which weight is larger, so the loop
+    # needs no branches. Sum integers within a block, because each addition to a float sum would have to wait for the
+    # previous one.
     wrong, small, total = i8(0), i8(0), mass[0]
     least, most, exact = f8(SMALLEST).view(i8), f8(LARGEST).view(i8) - i8(1), f8(WHOLE).view(i8)
     for a in range(0, w.shape[0], LONG):
@@ -90,7 +90,7 @@ def find_bad_probability(s: Any) -> Any:
 
 @kernel(out=())
 def find_nonfinite(s: Any) -> Any:
-    """Return 1 if a score is infinite or NaN, else 0."""
+    """Return 1 if any score is infinite or NaN, else 0."""
     flat, bad = flatten(s), False
     for a in range(0, flat.shape[0], BLOCK):
         prefetch(flat, a + BLOCK, BLOCK)
@@ -106,7 +106,7 @@ def find_bad_pair(y: Any, s: Any) -> Any:
 
 @kernel(out=("mass",))
 def find_bad_weight(w: Any, mass: Any) -> Any:
-    """Return 1 if a weight is invalid; otherwise add the weights to the total weight `mass[0]`, and return 0."""
+    """Return 1 if a weight is invalid. Otherwise, add the weights to the total weight `mass[0]` and return 0."""
     return i8(has_bad_weight(mass, w))
 
 
@@ -114,7 +114,7 @@ def find_bad_weight(w: Any, mass: Any) -> Any:
 def find_bad_weighted_pair(y: Any, s: Any, w: Any, mass: Any) -> Any:
     """Return 1 if a label, probability or weight is invalid.
 
-    Otherwise add the weights to the total weight `mass[0]`, and return 0.
+    Otherwise, add the weights to the total weight `mass[0]` and return 0.
     """
     return i8(has_bad_pair(flatten(y), flatten(s)) or has_bad_weight(mass, w))
 
@@ -142,7 +142,7 @@ def mark_rounded_weights(w: Any, at: Any, terms: Any, mass: Any, flags: Any) -> 
 def find_bad_number(v: Any, smallest: Any, largest: Any, low: Any, above: Any) -> Any:
     """Return 1 if a number is invalid, else 0.
 
-    A valid number is at least `low` or, if `above`, larger than `low`. Its absolute value is 0, or lies between
+    A valid number is at least `low` or, if `above` is true, greater than `low`. Its absolute value is 0 or lies between
     `smallest` and `largest` (both inclusive).
     """
     flat, bad = flatten(v), False

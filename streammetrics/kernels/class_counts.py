@@ -13,7 +13,7 @@ from .score_terms import add_fixed, split_limbs
 
 i4, i8, u8 = np.int32, np.int64, np.uint64
 
-# The number of rows in a block. The class with the highest score is found for all rows of a block before they are
+# The number of rows in a block. The class with the highest score is found for all rows in a block before they are
 # counted.
 BLOCK = 64
 
@@ -29,7 +29,7 @@ def has_bad_class(t: Any, top: Any) -> Any:
 
 @kernel(out=())
 def find_bad_class(t: Any, width: Any) -> Any:
-    """Return 1 if any class lies outside 0 to `width` - 1, otherwise 0."""
+    """Return 1 if any class lies outside 0 to `width` - 1, else 0."""
     return i8(has_bad_class(flatten(t), u8(width)))
 
 
@@ -39,12 +39,12 @@ def count_class_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, 
 
     `t` holds the true class of each row, `p` the predicted class, `at` the cell, and `width` is the number of classes.
     If `at` is empty, there is one cell, and classes are checked first: if a class is invalid, return 1 and count
-    nothing. `counts` is flat, with the axes cell, true class and predicted class; `excess` holds the sum of w - 1 for
-    each count.
+    nothing. `counts` is a flat array of counts by cell, true class and predicted class. `excess` holds the sum of w - 1
+    for each count.
     """
     n, lone, top = t.shape[0], at.shape[0] == 0, u8(width)
     if lone:
-        # Check all classes before counting, so that the loops of the check vectorise and no counts have to be undone.
+        # Check all classes before counting, so that the check loops vectorise and no counts have to be undone.
         if has_bad_class(t, top) or has_bad_class(p, top):
             return 1
         for j in range(n):
@@ -62,9 +62,9 @@ def count_class_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, 
 def count_top_classes(t: Any, s: Any, w: Any, at: Any, width: Any, counts: Any, excess: Any) -> Any:
     """Count rows by true and predicted class, like `count_class_pairs`, given the score of every class.
 
-    The predicted class is the class with the highest score, or the first of several classes with this score. Scores are
-    checked during the search for the highest score, so they are read only once. If a score is invalid, undo the counts
-    of earlier blocks and return 1.
+    The predicted class is the class with the highest score (the first of several). Scores are checked during the search
+    for the highest score, so they are read only once. If a score is invalid, undo the counts of earlier blocks and
+    return 1.
     """
     lone, top = at.shape[0] == 0, u8(width)
     if lone and has_bad_class(t, top):
@@ -79,8 +79,8 @@ def count_top_classes(t: Any, s: Any, w: Any, at: Any, width: Any, counts: Any, 
             for j in range(a):
                 counts[u8(t[j]) * top + u8(find_highest(s[j]))] -= 1
             return 1
-        # Count in a separate loop. With many classes the counters are not in the cache, and the short loop allows the
-        # processor to load several of them at the same time.
+        # Count in a separate loop. If there are many classes, the counters are not in the cache, and a short loop
+        # allows the processor to load several of them at the same time.
         for j in range(tt.shape[0]):
             place = ((u8(0) if lone else u8(at[a + j])) * top + u8(tt[j])) * top + u8(best[j])
             counts[place] += 1
@@ -92,7 +92,7 @@ def count_top_classes(t: Any, s: Any, w: Any, at: Any, width: Any, counts: Any, 
 
 @kernel(out=("counts", "excess"))
 def count_cells(at: Any, w: Any, counts: Any, excess: Any) -> Any:
-    """Count the rows of each cell, and add the weight of each row, minus 1, to the `excess` of its cell."""
+    """Count the rows in each cell, and add the weight of each row minus 1 to the `excess` of its cell."""
     for j in range(at.shape[0]):
         counts[u8(at[j])] += 1
     for j in range(w.shape[0]):

@@ -13,7 +13,7 @@ from .score_terms import score_bits, score_of_bits
 
 f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
-# The highest score of a row with LONG or more scores is searched in spans of SPAN scores.
+# A row with LONG or more scores is searched for its highest score in spans of SPAN scores.
 LONG, SPAN = 32, 512
 # The codes of the terms that `compute_class_terms` can compute.
 LOG_LOSS, BRIER, TOP = 0, 1, 2
@@ -21,7 +21,7 @@ LOG_LOSS, BRIER, TOP = 0, 1, 2
 
 @kernel(out=("sums",))
 def sum_rows(s: Any, sums: Any) -> Any:
-    """Write the sum of the scores of each row, added from left to right."""
+    """Write the sum of each row's scores, added from left to right."""
     for j in range(s.shape[0]):
         total = 0.0
         for k in range(s.shape[1]):
@@ -32,9 +32,9 @@ def sum_rows(s: Any, sums: Any) -> Any:
 
 @kernel(out=("odds",))
 def compute_log_odds(s: Any, odds: Any) -> Any:
-    """Write log(p / (1 - p)) of each class, where p is the softmax of the row.
+    """Write log(p / (1 - p)) for each class of each row, where p is the softmax probability.
 
-    Log odds have the same order as probabilities, but remain distinct where probabilities are rounded to 0 or 1.
+    Log odds have the same order as probabilities but remain distinct where probabilities are rounded to 0 or 1.
     """
     for j in range(s.shape[0]):
         # Compute exp of differences from the highest score, so that no sum overflows. For the odds of the best class,
@@ -64,8 +64,8 @@ def compute_log_odds(s: Any, odds: Any) -> Any:
 def find_highest_of_many(row: Any) -> Any:
     """Return the class with the highest score (the first of several) in a long row, or -1 if a score is not finite.
 
-    One loop finds the span of the row that contains the highest score, and another loop finds the score in this span;
-    both vectorise. The first loop compares the bits of scores as integers. As signed integers, the bits of positive
+    One loop finds the span that contains the highest score, and another loop finds the score in this span; both
+    vectorise. The first loop compares the bits of scores as integers. As signed integers, the bits of positive
     numbers sort like the numbers, and those of negative numbers in reverse order. As unsigned integers, the bits of
     negative numbers are larger than those of positive numbers.
     """
@@ -123,10 +123,10 @@ def sum_other_exps(row: Any, best: Any) -> Any:
 
 @kernel(out=("right", "confidence"))
 def find_top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) -> Any:
-    """Write whether the class with the highest score is the true class, and write its probability, for each row.
+    """For each row, write whether the predicted class (with the highest score) is right, and its probability.
 
-    `t` holds the true class of each row, and a row of `s` the score of each class. If `logit` is true, scores are
-    logits, and the probability is the softmax of the logits.
+    `t` holds the true class of each row, and `s` the scores of its classes. If `logit` is true, scores are logits, and
+    the probability is their softmax.
     """
     for j in range(s.shape[0]):
         best = find_highest(s[j])
@@ -139,7 +139,7 @@ def find_top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) ->
 def log_loss(row: Any, t: Any, logit: Any, eps: Any) -> Any:
     """Return the negative logarithm of the probability of the true class `t`.
 
-    If `logit`, scores are logits. Otherwise they are probabilities, which are clipped to [eps, 1 - eps].
+    If `logit` is true, scores are logits. Otherwise, they are probabilities, which are clipped to [eps, 1 - eps].
     """
     if logit:
         best = find_highest(row)
@@ -153,7 +153,7 @@ def log_loss(row: Any, t: Any, logit: Any, eps: Any) -> Any:
 def brier(row: Any, t: Any, logit: Any) -> Any:
     """Return the Brier score of a row: (p - 1)**2 for the true class t, plus the sum of p**2 for all other classes.
 
-    `row` holds the probability p of each class or, if `logit`, logits, whose softmax is p.
+    `row` holds the probability p of each class or, if `logit` is true, logits whose softmax is p.
     """
     best = find_highest(row)
     scale = 1.0 / (1.0 + sum_other_exps(row, best)) if logit else 1.0
@@ -169,8 +169,8 @@ def brier(row: Any, t: Any, logit: Any) -> Any:
 def count_classes_ahead(row: Any, t: Any) -> Any:
     """Count the classes that rank above the true class t: with a higher score, or an equal score and a lower number."""
     own, before, lower, higher = row[t], i4(0), row[:t], row[t:]
-    # Two loops without a condition on the class number take less time than one loop with it. Without the conversions to
-    # int32, numba would sum in int64.
+    # Two loops without a condition on the class number take less time than one loop with such a condition. Without the
+    # conversions to int32, numba would sum in int64.
     for k in range(lower.shape[0]):
         before = i4(before + i4(lower[k] >= own))
     for k in range(higher.shape[0]):
@@ -182,8 +182,8 @@ def count_classes_ahead(row: Any, t: Any) -> Any:
 def compute_class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: Any, values: Any) -> Any:
     """Write the requested terms of each row: log-loss, Brier score, or whether the true class is among the top k.
 
-    `t` holds the true class of each row, `terms` the codes of the terms, and `ks` the k of each term. If `logit`, scores
-    are logits.
+    `t` holds the true class of each row, `terms` the codes of the terms, and `ks` the k of each term. If `logit` is
+    true, scores are logits.
     """
     for j in range(s.shape[0]):
         for i in range(terms.shape[0]):
@@ -204,9 +204,8 @@ def compute_label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) ->
     and code 5 is AUC, both with the value 0 in rows where they are undefined. Codes 4 and 6 are 1 in rows where codes 3
     and 5, respectively, are defined, else 0.
 
-    `rising` holds the labels of each row in ascending order of their scores. As in scikit-learn, all tied labels get
-    the last of their ranks. A tied pair of labels counts as wrongly ordered, except in the AUC, where it counts one
-    half.
+    `rising` holds the labels of each row in ascending order of score. As in scikit-learn, all tied labels get the last
+    of their ranks. A tied pair of labels counts as wrongly ordered, except in AUC, where it counts one half.
     """
     width = s.shape[1]
     for j in range(s.shape[0]):

@@ -1,8 +1,8 @@
 """Group the scored rows of many cells by cell, and sort them when they are read.
 
-A row is encoded as two words: the low word holds its exact score and its label, and the high word its cell (see module
-`exact_rows`). A run is a range of low words that have the same high word. A cell gets rows from many batches, so its
-runs lie in several arrays until they are merged.
+A row is encoded as two words: the low word holds its exact score and label, and the high word its cell (see module
+`exact_rows`). A run is a range of low words with the same high word. A cell receives rows from many batches, so its
+runs are spread over several arrays until they are merged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ i8, u4, u8 = np.int64, np.uint32, np.uint64
 def count_high_words(high: Any, used: Any, counts: Any) -> Any:
     """Count how often each high word occurs from index used[1] to used[0] of a buffer, and set used[1] to used[0].
 
-    used[0] is the length of the buffer, and the high words before used[1] have been counted already.
+    used[0] is the length of the buffer, and the high words before index used[1] have already been counted.
     """
     for i in range(used[1], used[0]):
         counts[u8(high[u8(i)])] += 1
@@ -46,7 +46,7 @@ def scatter_codes(high: Any, low: Any, weights: Any, starts: Any, out: Any, out_
 
 @kernel(out=("out",))
 def move_runs(values: Any, first: Any, last: Any, order: Any, to: Any, out: Any) -> Any:
-    """Copy the values of each high word in `order` to `out`, where the values of order[k] begin at index to[k].
+    """Copy the values of each high word in `order` to `out`; those of order[k] begin at index to[k].
 
     The values of the high word h are values[first[h]:last[h]]. A high word beyond the end of `first` has no values.
     """
@@ -61,7 +61,7 @@ def move_runs(values: Any, first: Any, last: Any, order: Any, to: Any, out: Any)
 
 @kernel(out=("low", "weights"))
 def sort_short_runs(low: Any, weights: Any, ends: Any, longest: Any) -> Any:
-    """Sort each run of at most `longest` codes in place by insertion sort, together with the weights if there are any.
+    """Sort each run of at most `longest` codes, and any weights with it, in place by insertion sort.
 
     Run k ends before ends[k], where run k + 1 begins.
     """
@@ -89,7 +89,7 @@ def unite_runs(
 ) -> Any:  # fmt: skip
     """Merge sorted entries (distinct codes with row counts) and sorted codes of single rows, one run at a time.
 
-    Run k of the result has the high word k, and merges two ranges:
+    Run k of the result has the high word k and merges two ranges:
 
     - The entries old[first[h]:last[h]], where h = order[k] is their old high word. `rows` holds their row counts.
       `excess` holds their sums of w - 1, or is empty.
@@ -105,7 +105,7 @@ def unite_runs(
         if h < u8(first.shape[0]):
             i, stop = u8(first[h]), u8(last[h])
         # Each iteration copies the entries below the next code x, then adds the rows with this code. In the last
-        # iteration of a run no code is left, and the remaining entries are copied.
+        # iteration of a run, no code is left, so the remaining entries are copied.
         while True:
             x, begin = u8(0), i
             if j < end:

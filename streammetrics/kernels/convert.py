@@ -13,7 +13,7 @@ f4, i8, u1, u2, u4, u8 = np.float32, np.int64, np.uint8, np.uint16, np.uint32, n
 
 @kernel(out=("out",))
 def convert_labels(labels: Any, out: Any) -> Any:
-    """Convert labels to the integers 0 and 1, and any other value to 2."""
+    """Convert the labels 0 and 1 to integers, and any other value to 2."""
     for i in range(labels.shape[0]):
         v = labels[i]
         out[i] = u1(v == 1) | (u1((v != 0) & (v != 1)) << u1(1))
@@ -22,7 +22,7 @@ def convert_labels(labels: Any, out: Any) -> Any:
 
 @kernel(out=("out",))
 def convert_half_labels(bits: Any, out: Any) -> Any:
-    """Convert labels, given as bits of float16, to the integers 0 and 1, and any other value to 2."""
+    """Convert the labels 0 and 1, given as float16 bits, to integers, and any other value to 2."""
     for i in range(bits.shape[0]):
         v = bits[i]
         # The bits of 1.0 are 0x3C00. The bits of 0.0 and -0.0, except the sign bit, are 0.
@@ -32,12 +32,12 @@ def convert_half_labels(bits: Any, out: Any) -> Any:
 
 @kernel(out=("out",))
 def convert_half_floats(halves: Any, out: Any) -> Any:
-    """Convert float16 values, given as bits, to float32; values that are not finite become NaN."""
+    """Convert float16 values, given as bits, to float32. Values that are not finite become NaN."""
     for i in range(halves.shape[0]):
         h = u4(halves[i])
-        # Shift exponent and fraction to their positions in a float32. Multiplying by 2**112 corrects the bias of the
-        # exponent, which is 15 in a float16 and 127 in a float32. The product is exact even for subnormal numbers, which
-        # therefore need no branch.
+        # Shift the exponent and the fraction to their positions in a float32. Multiplying by 2**112 corrects the
+        # exponent bias, which is 15 in a float16 and 127 in a float32. The product is exact even for subnormal numbers,
+        # so they need no branch.
         size = h & u4(0x7FFF)
         v = f4(u4(size << u4(13)).view(f4) * f4(2.0**112))
         bits = f4(v).view(u4) | ((h & u4(0x8000)) << u4(16))
@@ -47,7 +47,7 @@ def convert_half_floats(halves: Any, out: Any) -> Any:
 
 @kernel(out=("matches", "others"))
 def split_by_flag(flags: Any, matches: Any, others: Any) -> Any:
-    """Write the indices of rows with flag 1 to `matches`, all others to `others`; return the number of matches."""
+    """Write the indices of rows with flag 1 to `matches` and the rest to `others`. Return the number of matches."""
     m = u8(0)
     for i in range(flags.shape[0]):
         # Write every row to both arrays, and advance only one index. A branch would be mispredicted for random flags.

@@ -30,7 +30,7 @@ def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any,
             threshold = thresholds[t]
             if lone:
                 # Separate 32-bit counters for each block allow the compiler to vectorise the loop. Three sums determine
-                # the four counts of a confusion matrix.
+                # the four counts in a confusion matrix.
                 positive, decided, both = u4(0), u4(0), u4(0)
                 for j in range(m):
                     d, p = u4(ss[j] >= threshold), u4(yy[j])
@@ -56,11 +56,11 @@ def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any,
 
 @kernel(out=("counts", "excess"))
 def count_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
-    """Count rows by cell, threshold, label and decision, which is positive if s >= threshold.
+    """Count rows by cell, threshold, label and decision. A decision is positive if s >= threshold.
 
-    `counts` is flat, with four counters for each cell and threshold, and `excess` holds the sum of w - 1 for each counter.
-    Without weights, `w` is empty; with one cell, `at` is empty. With one cell and no weights, rows are also checked: if a
-    label or score is invalid, return 1 and count nothing.
+    `counts` is a flat array with four counters for each cell and threshold. `excess` holds the sum of w - 1 for each
+    counter. Without weights, `w` is empty; with one cell, `at` is empty. In the case of one cell and no weights, rows
+    are also checked: if a label or score is invalid, return 1 and count nothing.
     """
     return add_decisions(y, s, w, at, thresholds, counts, excess)
 

@@ -1,6 +1,6 @@
 """Count concordant pairs of documents in a ranked query.
 
-A pair of documents is concordant if the document with the larger gain ranks above the other one. Pairs are counted by
+A pair of documents is concordant if the document with the larger gain ranks above the other. Pairs are counted by
 merge sort, without comparing every pair.
 """
 
@@ -18,7 +18,7 @@ i8 = np.int64
 
 @outline
 def count_unequal_pairs(worth: Any, a: Any, b: Any) -> Any:
-    """Return the number of pairs of unequal values among worth[a:b], which is sorted."""
+    """Return the number of pairs of unequal values in the sorted array worth[a:b]."""
     total, first = i8(0), a
     for i in range(a + 1, b):
         if worth[i] != worth[i - 1]:
@@ -32,7 +32,7 @@ def count_tied_pairs(worth: Any, end: Any, n: Any) -> Any:
     """Return the number of pairs of documents with equal scores but different gains.
 
     `worth` holds the gains of n documents in rank order. A group of documents with equal scores that starts at `a` ends
-    before end[a], and is sorted by gain.
+    before end[a] and is sorted by gain.
     """
     total, a = i8(0), i8(0)
     while a < n:
@@ -44,7 +44,7 @@ def count_tied_pairs(worth: Any, end: Any, n: Any) -> Any:
 
 @outline
 def count_rising_pairs(worth: Any, n: Any, one: Any, other: Any) -> Any:
-    """Return the number of pairs of documents in the wrong order: the document that ranks lower has the larger gain.
+    """Return the number of document pairs in the wrong order, in which the lower-ranked document has the larger gain.
 
     `worth` holds the gains of n documents in rank order. `one` and `other` are working memory; on return, `one` holds
     the gains sorted in descending order.
@@ -58,7 +58,7 @@ def count_rising_pairs(worth: Any, n: Any, one: Any, other: Any) -> Any:
             m, b = min(a + width, n), min(a + 2 * width, n)
             i, j = a, m
             for at in range(a, b):
-                # If the two gains are equal, take the document of the first half, so that the pair does not count as
+                # If the two gains are equal, take the document from the first half, so that the pair does not count as
                 # wrong.
                 if j == b or (i < m and one[i] >= one[j]):
                     other[at] = one[i]
@@ -66,7 +66,7 @@ def count_rising_pairs(worth: Any, n: Any, one: Any, other: Any) -> Any:
                 else:
                     other[at] = one[j]
                     j += 1
-                    # The remaining documents of the first half rank above this document, but have smaller gains.
+                    # The remaining documents in the first half rank above this document but have smaller gains.
                     total += m - i
             a = b
         for at in range(n):
@@ -79,19 +79,20 @@ def count_rising_pairs(worth: Any, n: Any, one: Any, other: Any) -> Any:
 def count_pairs(worth: Any, end: Any, n: Any, length: Any, one: Any, other: Any, counts: Any) -> None:
     """Count pairs of documents with different gains, and how many of them are in the right order (ties count one half).
 
-    `worth` holds the gains of all `length` documents of a query. The first n were returned, and are in rank order; a group
-    of tied documents that starts at `a` ends before end[a]. All others were not returned, and rank below the first n.
+    `worth` holds the gains of all `length` documents of a query. The first n were returned and are in rank order; a
+    group of tied documents that starts at index `a` ends before index end[a]. The other documents were not returned and
+    rank below the first n.
 
-    Both numbers (of pairs, and of pairs in the right order) are written to `counts` three times: for pairs of returned
-    documents, for pairs with at least one returned document, and for all pairs. A pair of documents that were not
-    returned counts as wrong. `one` and `other` are working memory. On return, worth[n:] is sorted.
+    Both counts are written to `counts` three times: for pairs of returned documents, for pairs with at least one
+    returned document, and for all pairs. A pair of documents that were not returned counts as wrong. `one` and `other`
+    are working memory. On return, worth[n:] is sorted.
     """
     wrong = count_rising_pairs(worth, n, one, other) + count_tied_pairs(worth, end, n) / 2.0
     counts[0] = count_unequal_pairs(one, i8(0), n)
     counts[1] = counts[0] - wrong
     sort_descending(worth, n, length)
     # worth[n:length], the gains of documents that were not returned, is now in descending order. For each returned
-    # document, worth[n:higher] are higher than its own gain, and worth[n:as_high] are at least as high.
+    # document, the gains in worth[n:higher] are higher than its own, and those in worth[n:as_high] at least as high.
     higher, as_high = n, n
     better, worse = i8(0), i8(0)
     for at in range(n):

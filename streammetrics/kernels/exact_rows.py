@@ -1,7 +1,7 @@
 """Count rows by exact score, without buckets, for cells with few rows.
 
 Each row is encoded as two integers. The low word holds 63 bits of the score and, as its last bit, the label. The high
-word holds the cell, the number of the label (if rows have several labels), and the first bit of the score (if scores may
+word holds the cell, the index of the label (if rows have several labels), and the first bit of the score (if scores can
 be negative). A buffer collects these codes until they are sorted and merged into the sorted codes and counts of the
 cells. Cells that count scores in buckets do not use the buffer.
 """
@@ -23,9 +23,9 @@ MULTIPLIER = u8(0x9E3779B97F4A7C15)
 
 @inline
 def encode_score(x: Any, real: Any) -> Any:
-    """Encode a float32 or float64 score as a 64-bit integer that sorts like the score; -0.0 becomes 0.0.
+    """Encode a float32 or float64 score as a 64-bit integer that sorts like the score. -0.0 becomes 0.0.
 
-    Scores may be negative if `real`; otherwise they are probabilities, whose bits already sort like the scores.
+    If `real` is true, scores can be negative. Otherwise, they are probabilities, whose bits already sort like scores.
     """
     word = f8(x + 0.0).view(u8)
     if real:
@@ -39,7 +39,7 @@ def encode_score(x: Any, real: Any) -> Any:
 def decode_score(key: Any, high: Any, real: Any) -> Any:
     """Decode a score from `key`, which holds the lower 63 bits of its encoding.
 
-    If `real` (scores may be negative), the first bit of the encoding is the last bit of the high word.
+    If `real` is true (scores can be negative), the first bit of the encoding is the last bit of the high word.
     """
     if real:
         word = key | (u8(high & u4(1)) << u8(63))
@@ -53,13 +53,13 @@ def buffer_lone_rows(
 ) -> Any:  # fmt: skip
     """Append the rows of a state with one cell to the buffer. If a value is invalid, append nothing and return 1.
 
-    Scores are real numbers if `real`, else probabilities. `high`, `low` and `weights` are the buffer, and used[0] is
-    its length. `folded` is not used; it is a parameter because all kernels that append to the buffer get the same
-    arrays.
+    If `real` is true, scores are real numbers; otherwise, they are probabilities. `high`, `low` and `weights` are the
+    buffer, and used[0] is its length. `folded` is not used; it is a parameter because all kernels that append to the
+    buffer are passed the same arrays.
     """
     m, n = u8(used[0]), u8(s.shape[0])
-    # Write and check rows in one pass. If a row is invalid, the length of the buffer is not increased, so that the
-    # written rows are ignored.
+    # Write and check rows in one pass. If a row is invalid, the length of the buffer is not increased, so the rows just
+    # written are ignored.
     lows, bad, most = low[m : m + n], i4(0), u1(0)
     if real:
         highs = high[m : m + n]
@@ -110,7 +110,7 @@ def buffer_rows(
 ) -> None:
     """Append n valid rows, which start at row `a`, to the buffer `high`, `low` and `weights` of length used[0].
 
-    `at` holds the cell of each row. Scores may be negative if `real`.
+    `at` holds the cell of each row. If `real` is true, scores can be negative.
     """
     m = u8(used[0])
     for j in range(n):
@@ -137,11 +137,11 @@ def scatter_low_words(high: Any, low: Any, starts: Any, out: Any) -> Any:
 
 @kernel(out=("highs", "lows", "counts"))
 def count_few_codes(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> Any:
-    """Count equal codes in a hash table, provided that few codes are distinct; return the number of distinct codes.
+    """Count equal codes in a hash table, provided that few codes are distinct. Return the number of distinct codes.
 
-    A code has a high word, in `high`, and a low word, in `low`; an empty `high` means that all high words are 0. The
-    hash table consists of `highs`, `lows` and `counts`. On return, its first elements are the distinct codes and their
-    counts. Return -1 if more than half of the slots would be used.
+    A code consists of a high word in `high` and a low word in `low`. An empty `high` means that all high words are 0.
+    The hash table consists of `highs`, `lows` and `counts`. On return, its first elements are the distinct codes and
+    their counts. Return -1 if more than half of the slots would be used.
     """
     size, used = u8(lows.shape[0]), u8(0)
     for k in range(size):
@@ -168,10 +168,10 @@ def count_few_codes(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> 
 
 @kernel(out=("high", "lows", "counts"))
 def count_sorted_codes(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, counts: Any) -> Any:
-    """Count equal codes among low words that are sorted within segments; return the number of distinct codes.
+    """Count equal codes among low words that are sorted within segments. Return the number of distinct codes.
 
     Segment k ends before ends[k], and all of its codes have the high word high_of[k]. The distinct codes are written to
-    `high` and `lows`, and how often each occurs to `counts`.
+    `high` and `lows`, and the number of times each occurs to `counts`.
     """
     m, i = u8(0), 0
     for k in range(ends.shape[0]):
@@ -179,8 +179,7 @@ def count_sorted_codes(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, 
         while i < ends[k]:
             x = low[i]
             fresh = first or x != lows[m - u8(1)]
-            # Write the result for every code, but advance the index only when a new code begins, so that no branch is
-            # needed.
+            # To avoid a branch, write the result for every code, but advance the index only when a new code begins.
             m += u8(fresh)
             lows[m - u8(1)], high[m - u8(1)] = x, high_of[k]
             counts[m - u8(1)] = u4(1) if fresh else counts[m - u8(1)] + u4(1)
@@ -191,14 +190,14 @@ def count_sorted_codes(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, 
 
 @kernel(out=("l", "c"))
 def insert_sorted(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  # noqa: E741 - low words, and counts
-    """Merge a long sorted array of codes (`la`) and a short one (`lb`); add the counts (`ca`, `cb`) of equal codes.
+    """Merge a long sorted array of codes (`la`) and a short one (`lb`), and add the counts (`ca`, `cb`) of equal codes.
 
-    The merged codes and counts are written to `l` and `c`; return their number.
+    Write the merged codes and counts to `l` and `c`, and return the number of merged codes.
     """
     i, m, na = 0, 0, la.shape[0]
     for j in range(lb.shape[0]):
         x = lb[j]
-        # Find the position of the next code of the short array by binary search, and copy all codes before it as a block.
+        # Find the position of the next code of the short array by binary search. Copy all codes before it as a block.
         first, last = i, na
         while first < last:
             mid = (first + last) >> 1
@@ -223,8 +222,9 @@ def insert_sorted(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  #
 def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
     """Count the rows and pairs of each cell, for AUC.
 
-    The four numbers of a cell are negatives, positives, twice the concordant pairs (a tie counts one half) and tied pairs.
-    The codes of a cell start at `starts` and are sorted; their last bit is the label. A cell may have up to 2**31 rows.
+    The four counts of a cell are negatives, positives, twice the concordant pairs (a tie counts one half) and tied
+    pairs. The codes of a cell start at `starts` and are sorted; their last bit is the label. A cell can have up to
+    2**31 rows.
     """
     for cell in range(starts.shape[0] - 1):
         negatives, positives, twice, ties, here = i8(0), i8(0), i8(0), i8(0), i8(0)
@@ -233,7 +233,7 @@ def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
             x, n = u8(low[u8(i)]), i8(counts[u8(i)])
             positive = i8(x & u8(1))
             # Codes with the same score differ only in the last bit, the label. A positive is tied only with negatives
-            # whose code is directly before its own code; `here` is the number of these negatives.
+            # whose code directly precedes its own. `here` is the number of these negatives.
             here = here if x == last + u8(1) else i8(0)
             twice += positive * n * (i8(2) * negatives - here)
             ties += positive * n * here
@@ -249,11 +249,11 @@ def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
 def count_pair_wins_without(
     places: Any, starts: Any, counts: Any, firsts: Any, gain: Any, total: Any, rest: Any
 ) -> Any:  # fmt: skip
-    """Count the rows and pairs of each group of cells: with all of its cells, and then without each cell in turn.
+    """Count the rows and pairs in each group of cells: with all of its cells, and then without each cell in turn.
 
-    For AUC, three numbers are computed: the negatives, the positives, and twice the concordant pairs, where a tie
-    counts one half. A group is, for example, a slice, and its cells are shards. `firsts` holds the first cell of each
-    group. `places` holds the place of each count: twice its bucket, plus its label.
+    Three counts are computed for AUC: negatives, positives, and twice the concordant pairs (a tie counts one half). A
+    group is, for example, a slice, and its cells are shards. `firsts` holds the first cell of each group. `places`
+    holds the place of each count, which is twice its bucket plus its label.
 
     Let U(a, b) be the number of concordant pairs of a positive in a and a negative in b. Leaving cell k out of the
     whole group T needs no second pass over the other cells: U(T - k, T - k) = U(T, T) - U(k, T) - U(T, k) + U(k, k).

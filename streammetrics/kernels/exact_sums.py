@@ -3,7 +3,7 @@
 A sum is a superaccumulator: an array of 68 integers ("chunks"), each of which holds 32 bits of one long fixed-point
 number. Adding and subtracting a large constant (a "magic number") rounds a float, so that its leading bits become an
 integer. Doing so twice gives 100 bits of every number in a block as two integers, in loops that vectorise. Numbers with
-bits below these 100 are rare, and the lower bits are added one number at a time.
+bits below these 100 are rare; their lower bits are added one number at a time.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ CHUNK_MASK = i8(0xFFFFFFFF)
 SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
 MANTISSA_MASK = i8(0xFFFFFFFFFFFFF)
 # The fraction bits of 1.5. Together with an exponent, they form a constant 1.5 * 2**k (a magic number). Adding a
-# smaller number of either sign to it leaves the exponent unchanged, so the low bits of the sum are this number as an
-# integer.
+# smaller number of either sign to this constant does not change its exponent, so the low bits of the sum are the
+# smaller number as an integer.
 HALF = i8(1) << i8(51)
 SPLIT = 2.0**27 + 1.0
-# The magic numbers for a block are derived from its largest biased exponent, or from LEAST if this exponent is lower.
-# The exponents of the magic numbers, which are up to 97 lower, are thus always positive.
+# The magic numbers for a block are derived from its largest biased exponent, or from LEAST if that exponent is lower.
+# The exponents of the magic numbers, which are up to 97 lower, are therefore always positive.
 LEAST = i8(120)
-# The position, counted from the lowest bit of a superaccumulator, of the bit that has the value 1 (2**0).
+# The position of the bit with the value 1 (2**0), counted from the lowest bit of a superaccumulator.
 UNITS = i8(1088)
-# The largest number of blocks that may be added before carries are propagated: a chunk can hold the sum of up to 2**29
-# numbers below 2**33.
+# The largest number of blocks that can be added before carries must be propagated: a chunk can hold the sum of up to
+# 2**29 numbers below 2**33.
 FULL = 1 << 18
 
 
@@ -54,11 +54,11 @@ def add_integer(numbers: Any, at: Any, v: Any, place: Any) -> None:
 
 @inline
 def add_exact(numbers: Any, at: Any, v: Any) -> None:
-    """Add a float64 v to the superaccumulator at index `at` of `numbers`; the caller propagates carries."""
+    """Add a float64 v to the superaccumulator at index `at` of `numbers`. The caller propagates carries."""
     bits = f8(v).view(i8)
     exponent = (bits >> i8(52)) & i8(0x7FF)
     mantissa = bits & MANTISSA_MASK
-    # A subnormal number has no implicit leading bit, and the same scale as a number with exponent 1.
+    # A subnormal number has no implicit leading bit. Its scale is that of a number with exponent 1.
     if exponent:
         mantissa |= i8(1) << i8(52)
     add_integer(numbers, at, -mantissa if bits < 0 else mantissa, max(exponent, i8(1)) + i8(13))
@@ -84,11 +84,11 @@ def largest_exponent(v: Any) -> Any:
 
 @inline
 def measure(x: Any, top: Any, least: Any) -> Any:
-    """Update the largest (`top`) and the smallest (`least`) absolute value of a block with a number x, and return both.
+    """Update the largest (`top`) and smallest (`least`) absolute values in a block with a number x, and return both.
 
-    Both are the bits of floats, read as integers, which sort like the floats; infinity and NaN are the largest. The
-    smallest value is stored minus 1, as an unsigned integer. A zero thus becomes the largest integer, 2**64 - 1, and
-    does not count as the smallest value.
+    Both are the bits of floats, read as integers, which sort like the floats; infinity and NaN are the largest. `least`
+    is the smallest value minus 1, as an unsigned integer. A zero thus becomes the largest integer, 2**64 - 1, and does
+    not count as the smallest value.
     """
     size = f8(x).view(i8) & SIZE_MASK
     return max(top, size), min(least, u8(size) - u8(1))
@@ -96,10 +96,11 @@ def measure(x: Any, top: Any, least: Any) -> Any:
 
 @inline
 def exponents_in_range(top: Any, least: Any, smallest: Any, most: Any) -> Any:
-    """Return the biased exponents of the largest and the smallest number of a block, given the results of `measure`.
+    """Return the biased exponents of the largest and smallest numbers in a block, given the results of `measure`.
 
-    The first is at least LEAST, or it is -1 if the absolute value of a number is neither 0 nor between `smallest` and
-    `most`. The second may be too low by 1, because `measure` subtracts 1 from the bits of the smallest number.
+    The first exponent is at least LEAST, or it is -1 if the absolute value of any number is neither 0 nor between
+    `smallest` and `most`. The second may be too low by 1, because `measure` subtracts 1 from the bits of the smallest
+    number.
     """
     valid = top <= f8(most).view(i8) and least >= u8(max(f8(smallest).view(i8), i8(1))) - u8(1)
     return max(top >> i8(52), LEAST) if valid else i8(-1), i8(least >> u8(52))
@@ -107,7 +108,7 @@ def exponents_in_range(top: Any, least: Any, smallest: Any, most: Any) -> Any:
 
 @outline
 def are_all_from(v: Any, low: Any, above: Any) -> Any:
-    """Return whether all numbers of a block are at least `low` or, if `above`, larger than `low`."""
+    """Return whether all numbers in a block are at least `low` or, if `above` is true, greater than `low`."""
     bad = i4(0)
     if above:
         for j in range(v.shape[0]):
@@ -132,7 +133,7 @@ def largest_exponent_in_range(v: Any, smallest: Any, most: Any) -> Any:
 
 @outline
 def copy_in_range(v: Any, out: Any, smallest: Any, most: Any) -> Any:
-    """Copy a block as float64 to `out`; return its largest biased exponent, or -1 if a number is out of range."""
+    """Copy a block to `out` as float64, and return its largest biased exponent, or -1 if a number is out of range."""
     top, least = i8(0), ~u8(0)
     for j in range(v.shape[0]):
         out[j] = f8(v[j])
@@ -150,7 +151,7 @@ def magic_bits(e: Any) -> Any:
 def split_number(x: Any, magic1: Any, magic2: Any) -> Any:
     """Split a number into two integers, each of which includes the bits of a magic number, and a remainder.
 
-    Adding magic1 rounds the number to a multiple of the value of the last bit of magic1; the bits of the sum are the
+    Adding magic1 rounds the number to a multiple of the value of the last bit of magic1; the bits of the result are the
     first integer. Adding magic2 to the rounding error gives the second integer in the same way.
     """
     t = x + magic1
@@ -176,7 +177,7 @@ def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at
     """Add up to 1,024 numbers v, and return the biased exponent of the largest one, or -1 if a number is out of range.
 
     The absolute value of each number must be 0 or lie between `smallest` and `most`; otherwise nothing is added. The
-    argument e is a guess of the result, such as the result for the previous block. If the guess is right, numbers are
+    argument e is a guess at the result, such as the result for the previous block. If the guess is right, numbers are
     checked and added in a single loop. The caller propagates carries.
     """
     bits1, bits2 = magic_bits(e)
@@ -190,8 +191,8 @@ def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at
     largest, low = exponents_in_range(top, least, smallest, most)
     if largest < 0:
         return largest
-    # If the guess is too low, or some numbers may have bits below the last bit of magic2, these sums are wrong. Sum the
-    # block again.
+    # If the guess is too low, or if some numbers may have bits below the last bit of magic2, these sums are wrong. In
+    # that case, sum the block again.
     if largest > e or low < e - i8(47):
         add_bounded_block(v, largest, numbers, at)
         return largest
@@ -201,9 +202,9 @@ def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at
 
 @outline
 def add_bounded_block(v: Any, e: Any, numbers: Any, at: Any) -> None:
-    """Add up to 1,024 numbers whose biased exponents are at most e; the caller propagates carries.
+    """Add up to 1,024 numbers whose biased exponents are at most e. The caller propagates carries.
 
-    The absolute values of all numbers must be below 2**1000, so that the magic numbers are in the range of float64.
+    The absolute values of all numbers must be below 2**1000, so that the magic numbers fit into a float64.
     """
     bits1, bits2 = magic_bits(e)
     magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)
@@ -226,15 +227,15 @@ def add_bounded_block(v: Any, e: Any, numbers: Any, at: Any) -> None:
 
 @inline
 def add_block(v: Any, numbers: Any, at: Any) -> None:
-    """Add up to 1,024 numbers below 2**1000 to the superaccumulator at index `at`; the caller propagates carries."""
+    """Add up to 1,024 numbers below 2**1000 to the superaccumulator at index `at`. The caller propagates carries."""
     add_bounded_block(v, largest_exponent(v), numbers, at)
 
 
 @outline
 def split_halves(v: Any, out: Any, high: Any, low: Any, smallest: Any, most: Any) -> Any:
-    """Copy a block as float64 to `out`, and split each number into two halves of 26 bits, whose products are exact.
+    """Copy a block to `out` as float64, and split each number into two 26-bit halves, whose products are exact.
 
-    This is Veltkamp's split. Return the largest and the smallest biased exponent (see `exponents_in_range`).
+    This is Veltkamp's split. Return the largest and smallest biased exponents (see `exponents_in_range`).
     """
     top, least = i8(0), ~u8(0)
     for j in range(v.shape[0]):
@@ -256,8 +257,8 @@ def halves_product_error(product: Any, a_high: Any, a_low: Any, b_high: Any, b_l
 def split_product(x: Any, x_high: Any, x_low: Any, y: Any, y_high: Any, y_low: Any, magics: Any) -> Any:
     """Split a product into three integers, each of which includes the bits of magic numbers, and two remainders.
 
-    The exact product is the sum of its rounded value and a rounding error, which is at least 2**53 times smaller. The
-    value is split with magic1 and magic2, and the error with magic2 and magic3.
+    The exact product is the sum of its rounded value and a rounding error, which is smaller by a factor of at least
+    2**53. The value is split with magic1 and magic2, and the error with magic2 and magic3.
     """
     magic1, magic2, magic3 = magics
     product = x * y
@@ -269,10 +270,10 @@ def split_product(x: Any, x_high: Any, x_low: Any, y: Any, y_high: Any, y_low: A
 
 @outline
 def add_products(block: Any, x_column: Any, y_column: Any, m: Any, e: Any, low: Any, numbers: Any, at: Any) -> None:
-    """Add the products of two columns of a block of m rows (at most 1,024) to a superaccumulator without rounding.
+    """Add the products of two columns of a block with m rows (at most 1,024) to a superaccumulator without rounding.
 
-    The biased exponents of the products are at most e. `low` is the sum of the smallest exponents of the columns. A block
-    holds three arrays: the columns, their upper halves, and their lower halves.
+    The biased exponents of the products are at most e. `low` is the sum of the smallest exponents of the two columns. A
+    block holds three arrays: the columns, their upper halves and their lower halves.
     """
     x, x_high, x_low = block[0, x_column, :m], block[1, x_column, :m], block[2, x_column, :m]
     y, y_high, y_low = block[0, y_column, :m], block[1, y_column, :m], block[2, y_column, :m]
@@ -280,7 +281,7 @@ def add_products(block: Any, x_column: Any, y_column: Any, m: Any, e: Any, low: 
     bits3 = ((e - i8(97)) << i8(52)) | HALF
     magics = i8(bits1).view(f8), i8(bits2).view(f8), i8(bits3).view(f8)
     first, second, third, rests = i8(0), i8(0), i8(0), i8(0)
-    # The exponents usually show that no product has bits below the last bit of magic3. Then there are no remainders.
+    # Usually, the exponents show that no product has bits below the last bit of magic3, so there are no remainders.
     is_wide = low < e + i8(978)
     for j in range(0 if is_wide else m):
         t, u, v, _, _ = split_product(x[j], x_high[j], x_low[j], y[j], y_high[j], y_low[j], magics)

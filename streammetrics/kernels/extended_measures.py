@@ -1,11 +1,11 @@
 """Less common measures of a ranked query, computed from its documents in rank order.
 
 Documents with equal scores form a tie group, which is sorted by gain. If a measure does not average over ties, every
-document is a group of its own. If a cut-off k lies within a group, the group counts in proportion to the fraction of its
-documents up to rank k. This gives the mean over all orders of the group.
+document is a group of its own. If a cut-off k lies within a group, the group counts in proportion to the fraction of
+its documents up to rank k. This gives the mean over all orders of the group.
 
-In all functions, a tie group that starts at rank `a` ends before end[a], and arrays with one number per group, such as
-`sums` and `hit`, hold the number at index `a`. R is the number of relevant documents, and N the number of documents
+In all functions, a tie group that starts at index `a` ends before index end[a]. Arrays with one number per group, such
+as `sums` and `hit`, hold this number at index `a`. R is the number of relevant documents, and N the number of documents
 judged irrelevant.
 """
 
@@ -43,7 +43,7 @@ FALL_OUT, IRRELEVANT, RELATIVE, FBETA, SET_AP, JUDGED, PLACES, MEAN_PLACE, ANY_G
 FIRST, MEAN_GAIN, SURPRISE, IDCG, IDCG_EXP, PAIRS, RIGHT, OPA, ANY_PAIR, Q, IPREC, ELEVEN, BPREF, INF_AP = range(9, 23)
 R_PRECISION, GAIN_OVER_COST, HITS_BY_MISSES, NDCG_OF_HITS, NDCG_OF_LEVELS, LATE_NDCG, SMOOTHED_AP = range(23, 30)
 
-# The cut-off k that stands for the whole ranking; it is larger than any ranking.
+# The cut-off k that stands for the whole ranking. It exceeds the length of any ranking.
 ALL = 1 << 40
 
 
@@ -51,7 +51,7 @@ ALL = 1 << 40
 def read_worth(key: Any, a: Any, small: Any, values: Any) -> Any:
     """Return the gain of the document with this key, in the query that starts at row `a`.
 
-    If `small` is true, grades are small integers, and `values` holds the gain of each grade. Otherwise `values` holds
+    If `small` is true, grades are small integers, and `values` holds the gain of each grade. Otherwise, `values` holds
     the gain of each row.
     """
     return values[key & u8(255)] if small else values[u8(a) + ((key >> u8(8)) & PLACE)]
@@ -59,10 +59,10 @@ def read_worth(key: Any, a: Any, small: Any, values: Any) -> Any:
 
 @outline
 def sum_within_cutoff(sums: Any, end: Any, n: Any, m: Any) -> Any:
-    """Return the sum of values at the first m ranks, given the sum of the values of each tie group.
+    """Return the sum of values at the first m ranks, given the sum of values in each tie group.
 
-    A group that is cut at rank m counts in proportion to the fraction of its ranks up to m. A group that starts at `a`
-    ends before end[a].
+    A group that is cut off at rank m counts in proportion to the fraction of its ranks up to m. A group that starts at
+    `a` ends before end[a].
     """
     total, a = 0.0, i8(0)
     while a < m:
@@ -74,9 +74,9 @@ def sum_within_cutoff(sums: Any, end: Any, n: Any, m: Any) -> Any:
 
 @outline
 def sum_place_gain(sums: Any, end: Any, n: Any) -> Any:
-    """Return the sum of rank times gain over n documents, given the sum of the gains of each tie group.
+    """Return the sum of rank times gain over n documents, given the sum of gains in each tie group.
 
-    All documents of a group have the mean rank of the group. A group that starts at `a` ends before end[a].
+    Each document in a group has the mean rank of the group. A group that starts at `a` ends before end[a].
     """
     total, a = 0.0, i8(0)
     while a < n:
@@ -88,9 +88,9 @@ def sum_place_gain(sums: Any, end: Any, n: Any) -> Any:
 
 @outline
 def first_relevant_place(hit: Any, end: Any, n: Any) -> Any:
-    """Return the expected rank of the first relevant document over all orders of tied documents; 0 if there is none.
+    """Return the expected rank of the first relevant document over all orders of tied documents, or 0 if there is none.
 
-    The tie group that starts at `a` ends before end[a], and has hit[a] relevant documents.
+    The tie group that starts at `a` ends before end[a] and contains hit[a] relevant documents.
     """
     a = i8(0)
     while a < n:
@@ -107,12 +107,12 @@ def first_relevant_place(hit: Any, end: Any, n: Any) -> Any:
 def count_measure(
     code: Any, k: Any, p: Any, n: Any, R: Any, irrelevant: Any, hit: Any, judged: Any, sums: Any, info: Any, end: Any
 ) -> Any:
-    """Return the measure with the number `code`, one of those that depend only on counts or sums over documents.
+    """Return the measure with this code, which must depend only on counts of documents or sums over documents.
 
     k is the cut-off, n the number of returned documents, R the number of relevant documents, and p the parameter of the
     measure. For each group of documents with tied scores, `hit` holds the number of relevant documents, `judged` the
-    number of judged documents, and `sums` the sum of gains. `info` holds the sum of the information of the group's
-    documents (-log2 of their shares of users).
+    number of judged documents, `sums` the sum of gains, and `info` the sum of self-information (-log2 of a document's
+    share of users).
     """
     m = min(k, n)
     if code == IRRELEVANT:
@@ -142,7 +142,7 @@ def count_measure(
 
 @outline
 def ideal_dcg(best: Any, n: Any, discount: Any) -> Any:
-    """Return the DCG of the first n documents of an ideal order, whose gains are `best`."""
+    """Return the DCG of the first n documents in the ideal order, whose gains are `best`."""
     total = 0.0
     for i in range(n):
         total += best[i] * discount[i]
@@ -151,7 +151,7 @@ def ideal_dcg(best: Any, n: Any, discount: Any) -> Any:
 
 @outline
 def pair_measure(code: Any, pairs: Any, right: Any) -> Any:
-    """Return a measure of pairs of documents with different gains.
+    """Return a measure based on pairs of documents with different gains.
 
     `pairs` is the number of such pairs, and `right` the number of pairs in the right order.
     """
@@ -165,11 +165,11 @@ def position_measure(
     code: Any, k: Any, p: Any, n: Any, R: Any, N: Any, worth: Any, level: Any, un: Any, hit: Any, sums: Any, end: Any,
     best: Any, n_best: Any,
 ) -> Any:  # fmt: skip
-    """Return the measure of module `position_measures` with this code, computed rank by rank.
+    """Return the measure with this code, which is computed rank by rank (module `position_measures`).
 
-    `worth` holds the gains in rank order and `best` in the ideal order; a gain of at least `level` is relevant. `un` marks
-    unjudged documents. k is the cut-off, n the number of returned documents, and p the parameter of the measure. R is
-    the number of relevant documents, and N the number of documents judged irrelevant.
+    `worth` holds the gains in rank order, and `best` those in the ideal order. A document is relevant if its gain is at
+    least `level`. `un` marks unjudged documents. k is the cut-off, n the number of returned documents, and p the
+    parameter of the measure. R is the number of relevant documents, and N the number of documents judged irrelevant.
     """
     if R == 0:
         return 0.0
@@ -193,9 +193,10 @@ def ideal_measure(
     code: Any, k: Any, n: Any, R: Any, worth: Any, level: Any, sums: Any, end: Any, best: Any, n_best: Any,
     discount: Any,
 ) -> Any:  # fmt: skip
-    """Return the measure of module `ideal_measures` with this code, which compares the ranking with the ideal order.
+    """Return the measure with this code, which compares the ranking with the ideal order (module `ideal_measures`).
 
-    `worth` holds the gains in rank order and `best` in the ideal order; a gain of at least `level` is relevant.
+    `worth` holds the gains in rank order, and `best` those in the ideal order. A document is relevant if its gain is at
+    least `level`.
     """
     if R == 0 or n_best == 0:
         return 0.0
@@ -220,15 +221,15 @@ def compute_extended_measures(
 ) -> None:  # fmt: skip
     """Write the requested measures (`codes`) of some queries (`which`).
 
-    `keys` has a row for each of these queries: the sorted keys of its documents (see module `ranking`). The arguments
-    are those of `query_sums.compute_measures`, apart from these:
+    `keys` has a row for each of these queries, which contains the sorted keys of its documents (see module `ranking`).
+    The arguments are those of `query_sums.compute_measures`, apart from these:
 
-    - `infos` holds the information of each document (-log2 of its share of users), by grade or by row like `powers`. It
-      may be empty.
-    - `unjudged` holds a number for each row, or is empty: 0 for a judged document, 1 for an unjudged document of the pool,
-      2 for a document outside the pool.
-    - `numbers` and `places` are working memory: arrays of zeros, with eight and five rows. Each row is longer than any
-      query and longer than `discount`.
+    - `infos` holds the self-information of documents (-log2 of their shares of users), by grade or by row, like
+      `powers`. It may be empty.
+    - `unjudged`, unless it is empty, holds a number for each row: 0 for a judged document, 1 for an unjudged document
+      in the pool, and 2 for a document outside the pool.
+    - `numbers` and `places` are working memory: arrays of zeros with eight and five rows, respectively. Each row is
+      longer than any query and longer than `discount`.
     """
     n_terms = codes.shape[0]
     worth, info, sums, infosum = numbers[0], numbers[1], numbers[2], numbers[3]

@@ -1,4 +1,4 @@
-"""Compute the minimum and maximum of each cell, which are stored as integers that sort like the numbers."""
+"""Compute the minimum and maximum of each cell, stored as integers that sort like the numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
 
 @inline
 def ordered_bits(v: Any) -> Any:
-    """Encode a number as an int64 that sorts like the number; -0.0 becomes 0.0."""
+    """Encode a number as an int64 that sorts like the number. -0.0 becomes 0.0."""
     bits = f8(v + 0.0).view(i8)
     # As integers, negative numbers sort in reverse order, so flip all of their bits but the sign.
     return bits ^ ((bits >> i8(63)) & SIZE_MASK)
@@ -82,9 +82,9 @@ def update_by_values(values: Any, low: Any, high: Any) -> None:
 
 @inline
 def update_by_differences(first: Any, second: Any, low: Any, high: Any) -> None:
-    """Update the minimum `low` and maximum `high` of a state with one cell by the values |second - first| of a batch.
+    """Update the minimum `low` and maximum `high` of a state with one cell, given |second - first| for each row.
 
-    The absolute differences are not negative, so their bits, as integers, sort like the numbers.
+    The absolute differences are nonnegative, so their bits, read as integers, sort like the numbers.
     """
     least, most = low[0], high[0]
     for j in range(first.shape[0]):
@@ -97,10 +97,10 @@ def update_by_differences(first: Any, second: Any, low: Any, high: Any) -> None:
 def update_extremes(
     first: Any, second: Any, w: Any, at: Any, width: Any, pair: Any, rows: Any, low: Any, high: Any
 ) -> Any:  # fmt: skip
-    """Update the minimum and maximum of each output in each cell, and count rows. Rows of weight 0 are ignored.
+    """Update the minimum and maximum of each output in each cell, and count rows. Rows with weight 0 are ignored.
 
-    The values are `first` or, if `pair`, |second - first|. A row has `width` values, one for each output; the columns
-    have one or two dimensions. `low` and `high` are flat arrays of cells x outputs. `rows` is empty if another kernel
+    The values are `first` or, if `pair` is true, |second - first|. A row has `width` values, one for each output, so
+    columns have one or two dimensions. `low` and `high` are flat arrays of cells x outputs. `rows` is empty if another kernel
     counts rows.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)

@@ -1,6 +1,6 @@
 """The AUC of each complete group, such as a user, and sums over groups.
 
-So that each result is rounded only once, weights are integers in units of 2**-60. Such an integer is stored as four
+Weights are integers in units of 2**-60, so that each result is rounded only once. Such an integer is stored as four
 26-bit digits, and the product of two such integers as eight digits.
 """
 
@@ -23,7 +23,7 @@ MASK = i8((1 << 26) - 1)
 
 @inline
 def split_digits(high: Any, low: Any, out: Any) -> None:
-    """Write the nonnegative integer high * 2**40 + low as four digits of 26 bits, the lowest one first."""
+    """Write the nonnegative integer high * 2**40 + low as four 26-bit digits, lowest digit first."""
     out[0] = low & MASK
     out[1] = (low >> DIGIT) | ((high & i8(0xFFF)) << i8(14))
     out[2] = (high >> i8(12)) & MASK
@@ -32,7 +32,7 @@ def split_digits(high: Any, low: Any, out: Any) -> None:
 
 @inline
 def carry_digits(numbers: Any) -> None:
-    """Propagate carries from the lowest digit up, so that all digits but the highest one are below 2**26."""
+    """Propagate carries upward from the lowest digit, so that all digits but the highest are below 2**26."""
     for k in range(numbers.shape[0] - 1):
         numbers[k + 1] += numbers[k] >> DIGIT
         numbers[k] &= MASK
@@ -40,7 +40,7 @@ def carry_digits(numbers: Any) -> None:
 
 @inline
 def add_digit_product(a: Any, b: Any, out: Any) -> None:
-    """Add the product of the numbers a and b, of four digits each, to the number `out`, which has eight digits."""
+    """Add the product of the four-digit numbers a and b to the eight-digit number `out`."""
     for i in range(4):
         for j in range(4):
             out[i + j] += a[i] * b[j]
@@ -49,7 +49,7 @@ def add_digit_product(a: Any, b: Any, out: Any) -> None:
 
 @inline
 def round_digits(numbers: Any, units: Any) -> Any:
-    """Return the float64 nearest to 2**units times the integer with these 26-bit digits, the lowest digit first."""
+    """Return the float64 nearest to 2**units times the integer with these 26-bit digits, lowest digit first."""
     top = numbers.shape[0] - 1
     while top > 0 and numbers[top] == 0:
         top -= 1
@@ -59,8 +59,8 @@ def round_digits(numbers: Any, units: Any) -> Any:
         bits += i8(1)
     taken, place = bits, i8(top) * DIGIT
     k, rest = top - 1, i8(0)
-    # Collect the leading 62 bits in one word. To round the word correctly to 53 bits, it is enough to know whether any
-    # lower bit is set.
+    # Collect the leading 62 bits in one word. To round correctly to 53 bits, it is enough to know whether any lower bit
+    # is set.
     while k >= 0:
         room = min(i8(62) - taken, DIGIT)
         if room > 0:
@@ -80,10 +80,10 @@ def round_digits(numbers: Any, units: Any) -> Any:
 def count_group_wins(
     numbers: Any, keys: Any, labels: Any, counts: Any, negatives: Any, positives: Any, wins: Any
 ) -> Any:  # fmt: skip
-    """Write the numbers of negatives, positives and concordant pairs (ties count one half) of each group.
+    """Write the numbers of negatives, positives and concordant pairs (ties count one half) in each group.
 
-    Element j of the inputs is a group number (`numbers`), a score as an integer (`keys`), a label, and the number of
-    rows that have these (`counts`). The elements are sorted by group, score and label.
+    Element j of the inputs consists of a group number (`numbers`), a score as an integer (`keys`), a label, and the
+    number of rows with this combination (`counts`). The elements are sorted by group, score and label.
     """
     n, j = numbers.shape[0], i8(0)
     while j < n:
@@ -107,10 +107,10 @@ def count_group_wins(
 def sum_group_wins(
     numbers: Any, keys: Any, labels: Any, high: Any, low: Any, negatives: Any, positives: Any, wins: Any, pairs: Any
 ) -> Any:  # fmt: skip
-    """Write the total weights of the negatives, positives, concordant pairs and all pairs of each group.
+    """Write the total weights of negatives, positives, concordant pairs and all pairs in each group.
 
     A tied pair counts one half. The elements of the inputs are those of `count_group_wins`, but with the total weight
-    of their rows instead of the number of rows. The weight of element j is high[j] * 2**-20 + low[j] * 2**-60. Each of
+    of the rows instead of their number. The weight of element j is high[j] * 2**-20 + low[j] * 2**-60. Each of
     the four results is rounded once.
     """
     neg, pos, here, tied = scratch(4, i8), scratch(4, i8), scratch(4, i8), scratch(4, i8)
@@ -157,10 +157,10 @@ def add_groups(
     A group has four kinds of weights: its number of rows, the constant 1, its number of positives, and its number of
     pairs. All arrays except `counts` hold a sum for each kind:
 
-    - `counts` holds the numbers of groups with both classes, with one class, and without rows.
+    - `counts` holds the numbers of groups with both classes, with one class and with no rows.
     - `sums` holds the sums of v * AUC over groups with both classes, and `weights` the sums of v over the same groups.
     - `lone` holds the sums of v over groups with one class, whose AUC is undefined.
-    - `moments` holds the sums of (v * AUC)**2, of v**2 * AUC and of v**2 over groups with both classes, and of v**2
+    - `moments` holds the sums of (v * AUC)**2, v**2 * AUC and v**2 over groups with both classes, and the sum of v**2
       over groups with one class.
     """
     n = negatives.shape[0]
@@ -192,7 +192,7 @@ def add_groups(
             add_rounded_products(x[:m], x[:m], moments, at)
             add_rounded_products(x[:m], w[:m], moments, at + u8(4) * CHUNKS)
             add_rounded_products(w[:m], w[:m], moments, at + u8(8) * CHUNKS)
-        # Propagate carries before any integer in a sum could overflow, and after the last block.
+        # Propagate carries before any integer in a sum can overflow, and after the last block.
         if a + m == n or (a // BLOCK) % FULL == FULL - 1:
             carry_all(sums)
             carry_all(weights)
@@ -204,9 +204,9 @@ def add_groups(
 
 @kernel(out=("counts",))
 def count_leading_zeros(a: Any, b: Any, salt: Any, counts: Any) -> Any:
-    """Count IDs by the number of leading zero bits of their salted hash, which decides which IDs a sample keeps.
+    """Count IDs by the number of leading zero bits in their salted hash, which determines the IDs that a sample keeps.
 
-    An ID is the integer a[j], with the second integer b[j] unless `b` is empty.
+    An ID consists of the integer a[j] and, unless `b` is empty, the integer b[j].
     """
     two = b.shape[0] > 0
     for j in range(a.shape[0]):

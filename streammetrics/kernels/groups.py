@@ -1,7 +1,7 @@
 """AUC by group, such as by user: partition rows by the hash of their group, number the groups, and count pairs.
 
-Hashes only distribute groups over partitions and over slots of hash tables. Whole IDs are compared, so two groups with the
-same hash stay separate.
+Hashes only distribute groups over partitions and over the slots of hash tables. Whole IDs are compared, so two groups
+with the same hash stay separate.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, 
 
 # Rows are prefetched in blocks of this size.
 FETCH_ROWS = 256
-# A group with at most this many positives, or at most this many negatives, is not sorted: all pairs of rows are compared.
+# A group with at most this many positives or at most this many negatives is not sorted. Instead, all pairs of rows are
+# compared.
 MAX_RARE = 64
-# The length of the array for the rows of the rarer label. It has one element more than MAX_RARE, because a loop without
+# The length of the array for the rows with the rarer label. It is one more than MAX_RARE, because a loop without
 # branches also writes after the last of these rows.
 RARE_SIZE = MAX_RARE + 1
 # Rows are prefetched this many rows ahead. Hashing this many rows takes longer than loading a row from memory.
 AHEAD = 1024
-# A salt that makes the hash independent of the hashes that choose samples and shards of users.
+# A salt that makes the hash independent of the hashes that determine samples and shards of users.
 HASH_SALT = u8(0x9E3779B97F4A7C15)
 
 
 @inline
 def hash_id(a: Any, b: Any) -> Any:
-    """Hash an ID of two integers. Different IDs whose second integers are 0 always have different hashes."""
+    """Hash an ID that consists of two integers. If the second integer is 0, different IDs always have different hashes."""
     return finalize_hash(u8(a) ^ HASH_SALT ^ finalize_hash(u8(b)))
 
 
 @kernel(out=("hashes",))
 def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
-    """Write the salted hash of each ID, which is the integer a[j], with the second integer b[j] unless `b` is empty."""
+    """Write the salted hash of each ID, which consists of the integer a[j] and, unless `b` is empty, the integer b[j]."""
     two = b.shape[0] > 0
     for j in range(a.shape[0]):
         hashes[j] = hash_id(i8(u8(a[j]) ^ u8(salt)), b[j] if two else i8(0))
@@ -47,9 +48,9 @@ def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
 
 @inline
 def accumulate_counts(counts: Any) -> None:
-    """Replace the number of rows of each partition (or group), in place, by the position after its last row.
+    """Replace the number of rows in each partition (or group), in place, with the position after its last row.
 
-    The caller fills each partition from its end, and decreases this position with every row. In the end, the position is
+    The caller fills each partition from its end, and decreases this position with every row. At the end, the position is
     therefore the start of the partition.
     """
     for p in range(1, counts.shape[0]):
@@ -58,7 +59,7 @@ def accumulate_counts(counts: Any) -> None:
 
 @kernel(out=("places", "starts"))
 def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
-    """Write the position of each row when sorted by partition to `places`, and the start of each partition to `starts`.
+    """Write the position of each row in partition order to `places`, and the start of each partition to `starts`.
 
     The partition of a row is the number in the first `bits` bits of its hash. On entry, `starts` holds zeros.
     """
@@ -75,14 +76,14 @@ def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
 
 @inline
 def ordered_bits32(x: Any) -> Any:
-    """Encode a float32 as a 32-bit integer that sorts like the number; -0.0 becomes 0.0."""
+    """Encode a float32 as a 32-bit integer that sorts like the number. -0.0 becomes 0.0."""
     bits = f4(x + f4(0)).view(i4)
     return u4(bits) ^ (u4(0x80000000) if bits >= i4(0) else u4(0xFFFFFFFF))
 
 
 @kernel(out=("where", "counts"))
 def find_partitions(ids: Any, bits: Any, where: Any, counts: Any) -> Any:
-    """Write the partition of each row to `where`, and count the rows of each partition.
+    """Write the partition of each row to `where`, and count the rows in each partition.
 
     The partition is the number in the first `bits` bits of the hash of the ID. `ids` is a matrix with one or two
     integers (the ID) in each row.
@@ -104,7 +105,7 @@ def scatter_rows(where: Any, ids: Any, s: Any, y: Any, ends: Any, out_a: Any, ou
     """Copy rows into their partitions: the ID to `out_a` and `out_b`, and a key of score and label to `out_keys`.
 
     `where` holds the partition of each row, and `ends` the position after the last row of each partition. Partitions are
-    filled from the end, so in the end `ends` contains their starts. `out_b` is empty if IDs have one integer.
+    filled from the end, so on return, `ends` contains their starts. If IDs have one integer, `out_b` is empty.
     """
     n, width = ids.shape[0], ids.shape[1]
     for start in range(0, n, FETCH_ROWS):
@@ -123,11 +124,11 @@ def scatter_rows(where: Any, ids: Any, s: Any, y: Any, ends: Any, out_a: Any, ou
 
 @kernel(out=("slots", "ids", "numbers"))
 def number_groups(a: Any, b: Any, bits: Any, n_known: Any, slots: Any, ids: Any, numbers: Any) -> Any:
-    """Number the groups in order of appearance, write the number of each row's group, and return the count of groups.
+    """Number the groups in order of appearance, write the group number of each row, and return the number of groups.
 
-    An ID is the integer a[j], with the second integer b[j] unless `b` is empty. `slots` is a hash table of group
-    numbers, with -1 in free slots; its length is a power of two. `ids` holds both integers of the ID of each group;
-    `n_known` groups exist already. The first `bits` bits of all hashes are equal. If more than half of the slots would
+    An ID consists of the integer a[j] and, unless `b` is empty, the integer b[j]. `slots` is a hash table of group
+    numbers, with -1 in free slots; its length is a power of two. `ids` holds both integers of each group ID, and
+    `n_known` groups already exist. The first `bits` bits of all hashes are equal. If more than half of the slots would
     be used, return -1.
     """
     two, mask, count = b.shape[0] > 0, u8(slots.shape[0] - 1), i4(n_known)
@@ -155,7 +156,7 @@ def number_groups(a: Any, b: Any, bits: Any, n_known: Any, slots: Any, ids: Any,
 
 @kernel(out=("keys",))
 def pack_scores(s: Any, y: Any, keys: Any) -> Any:
-    """Write a key for each row: an integer made of its score and label. Keys sort by score, then by label."""
+    """Write a key for each row: an integer that encodes its score and label. Keys sort by score, then by label."""
     for j in range(s.shape[0]):
         keys[j] = (u8(ordered_bits32(s[j])) << u8(1)) | u8(y[j])
     return s.shape[0]
@@ -163,7 +164,7 @@ def pack_scores(s: Any, y: Any, keys: Any) -> Any:
 
 @kernel(out=("starts", "out"))
 def sort_by_group(numbers: Any, keys: Any, starts: Any, out: Any) -> Any:
-    """Write the keys of the rows to `out`, sorted by group number, and the start of each group to `starts`."""
+    """Write the row keys, sorted by group number, to `out`, and the start of each group to `starts`."""
     for j in range(keys.shape[0]):
         starts[numbers[j]] += 1
     accumulate_counts(starts)
@@ -178,7 +179,7 @@ def count_twice_won(keys: Any, rare: Any, n_rare: Any, label: Any) -> Any:
     """Return twice the number of pairs in which the row with the rarer label has the higher score.
 
     A tie counts one half. `label` is the rarer label, and `rare` holds the scores of the rows with this label. Each of
-    them forms a pair with every row of the other label in `keys`.
+    these rows forms a pair with every row with the other label in `keys`.
     """
     twice = i8(0)
     for j in range(keys.shape[0]):
@@ -192,10 +193,10 @@ def count_twice_won(keys: Any, rare: Any, n_rare: Any, label: Any) -> Any:
 
 @kernel(out=("negatives", "positives", "wins"))
 def compare_rows(keys: Any, starts: Any, negatives: Any, positives: Any, wins: Any) -> Any:
-    """Write the numbers of negatives, positives and concordant pairs (ties count one half) of every group.
+    """Write the numbers of negatives, positives and concordant pairs (ties count one half) in each group.
 
-    Rows are sorted by group; `keys` holds their scores and labels. If a group has few positives or few negatives,
-    comparing all pairs is faster than sorting. Otherwise the function sets the `wins` of the group to -1, and
+    Rows are sorted by group, and `keys` holds their scores and labels. If a group has few positives or few negatives,
+    comparing all pairs is faster than sorting. Otherwise, the function sets the `wins` of the group to -1, and
     `scan_sorted_rows` counts its pairs later.
     """
     rare = scratch(RARE_SIZE, u4)
@@ -222,10 +223,10 @@ def compare_rows(keys: Any, starts: Any, negatives: Any, positives: Any, wins: A
 
 @kernel(out=("wins",))
 def scan_sorted_rows(keys: Any, starts: Any, which: Any, wins: Any) -> Any:
-    """Write the number of concordant pairs (ties count one half) of the groups `which`, whose rows are sorted by key.
+    """Write the number of concordant pairs (ties count one half) in the groups `which`, whose rows are sorted by key.
 
-    Negatives come before positives of the same score. A positive therefore forms a concordant pair with every negative
-    before it; the `tied` negatives of the same score count one half.
+    Negatives come before positives with the same score. A positive therefore forms a concordant pair with every negative
+    before it; the `tied` negatives, which have the same score, count one half.
     """
     for i in range(which.shape[0]):
         mine = keys[starts[which[i]] : starts[which[i] + 1]]
@@ -242,7 +243,7 @@ def scan_sorted_rows(keys: Any, starts: Any, which: Any, wins: Any) -> Any:
 
 @outline
 def add_rounded_products(v: Any, factor: Any, numbers: Any, at: Any) -> None:
-    """Add up to 1,024 products of v and `factor` to the exact sum at index `at`. Each product is rounded to float64."""
+    """Add up to 1,024 products of v and `factor`, each rounded to float64, to the exact sum at index `at`."""
     product = scratch(BLOCK, f8)
     for j in range(v.shape[0]):
         product[j] = v[j] * factor[j]

@@ -44,9 +44,9 @@ def read_bytes(data: Any, at: Any, size: Any) -> Any:
 
 @inline
 def read_word(data: Any, at: Any, stop: Any) -> Any:
-    """Read the bytes from `at` to `stop`, but at most eight, as a little-endian 64-bit integer; `stop` is exclusive."""
+    """Read at most eight bytes from `at` to `stop` (exclusive) as a little-endian 64-bit integer."""
     size = min(stop - at, 8)
-    # Loading eight bytes at once, and clearing those from `stop` on, is much faster than a loop over the bytes.
+    # Loading eight bytes at once and clearing those from `stop` on is much faster than a loop over the bytes.
     return (
         load_word(data, at) & (ALL_BITS >> u8(64 - 8 * size)) if at + 8 <= data.shape[0] else read_bytes(data, at, size)
     )
