@@ -100,8 +100,8 @@ def update_extremes(
     """Update the minimum and maximum of each output in each cell, and count rows. Rows with weight 0 are ignored.
 
     The values are `first` or, if `pair` is true, |second - first|. A row has `width` values, one for each output, so
-    columns have one or two dimensions. `low` and `high` are flat arrays of cells x outputs. `rows` is empty if another kernel
-    counts rows.
+    columns have one or two dimensions. `low` and `high` are flat arrays of cells x outputs. `rows` is empty if another
+    kernel counts rows.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, lone, weighted = ff.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0

@@ -33,13 +33,13 @@ HASH_SALT = u8(0x9E3779B97F4A7C15)
 
 @inline
 def hash_id(a: Any, b: Any) -> Any:
-    """Hash an ID that consists of two integers. If the second integer is 0, different IDs always have different hashes."""
+    """Hash an ID of two integers. If the second integer is 0, different IDs always have different hashes."""
     return finalize_hash(u8(a) ^ HASH_SALT ^ finalize_hash(u8(b)))
 
 
 @kernel(out=("hashes",))
 def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
-    """Write the salted hash of each ID, which consists of the integer a[j] and, unless `b` is empty, the integer b[j]."""
+    """Write the salted hash of each ID, which consists of the integers a[j] and (unless `b` is empty) b[j]."""
     two = b.shape[0] > 0
     for j in range(a.shape[0]):
         hashes[j] = hash_id(i8(u8(a[j]) ^ u8(salt)), b[j] if two else i8(0))
@@ -50,8 +50,8 @@ def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
 def accumulate_counts(counts: Any) -> None:
     """Replace the number of rows in each partition (or group), in place, with the position after its last row.
 
-    The caller fills each partition from its end, and decreases this position with every row. At the end, the position is
-    therefore the start of the partition.
+    The caller fills each partition from its end, and decreases this position with every row. Finally, the position is
+    the start of the partition.
     """
     for p in range(1, counts.shape[0]):
         counts[p] += counts[p - 1]
@@ -225,8 +225,8 @@ def compare_rows(keys: Any, starts: Any, negatives: Any, positives: Any, wins: A
 def scan_sorted_rows(keys: Any, starts: Any, which: Any, wins: Any) -> Any:
     """Write the number of concordant pairs (ties count one half) in the groups `which`, whose rows are sorted by key.
 
-    Negatives come before positives with the same score. A positive therefore forms a concordant pair with every negative
-    before it; the `tied` negatives, which have the same score, count one half.
+    Negatives come before positives with the same score. A positive therefore forms a concordant pair with every
+    negative before it; the `tied` negatives, which have the same score, count one half.
     """
     for i in range(which.shape[0]):
         mine = keys[starts[which[i]] : starts[which[i] + 1]]

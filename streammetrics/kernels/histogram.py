@@ -1,12 +1,12 @@
 """Count rows by score bucket and label. AUC, average precision and KS are computed from such a histogram.
 
-A bucket is the leading bits of the score. The other bits are dropped, never rounded, so a higher score never has a
-lower bucket, and equal scores of float32 and float64 have the same bucket. The place of a row is the index of its
-counter: twice its bucket, plus its label. A score is called off the grid if its bucket drops bits that are not 0. A
-histogram with such scores is inexact: it gives only bounds of the metrics.
+A bucket consists of the leading bits of the score. The other bits are dropped, never rounded, so a higher score never
+has a lower bucket, and equal scores have the same bucket in float32 and float64. The place of a row is the index of its
+counter: twice its bucket plus its label. A score is called off the grid if its bucket drops bits that are not 0. A
+histogram with such scores is inexact: it gives only bounds on the metrics.
 
-Each block of rows is converted to places first, in a loop that vectorises, and counted afterwards. Rows of a single cell
-are checked while they are counted. If a value is invalid, all counts are undone.
+Each block of rows is first converted to places, in a loop that vectorises, and then counted. Rows of a single cell are
+checked while they are counted. If a value is invalid, all counts are undone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .tally_codes import add_rows
 f4, f8, i4, i8 = np.float32, np.float64, np.int32, np.int64
 u1, u4, u8 = np.uint8, np.uint32, np.uint64
 
-# Blocks are short, so that the processor can overlap the scalar loop that counts one block with the vector loop that
+# Blocks are short so that the processor can overlap the scalar loop that counts one block with the vector loop that
 # converts the next block.
 BLOCK = 128
 # Rows are prefetched this many rows ahead. Counting this many rows takes longer than loading a row from memory.
@@ -38,7 +38,7 @@ LARGEST = i4(0x7F7FFFFF)
 
 
 def _half_word32(z: Any) -> Any:
-    """Return the bits of the float32 z, and 0, which means that no bits were dropped."""
+    """Return the bits of the float32 z and 0, which means that no bits were dropped."""
     return f4(z).view(i4), i4(0)
 
 
@@ -46,15 +46,15 @@ def _half_word64(z: Any) -> Any:
     """Return the bits of the float64 z truncated to float32, and whether this drops bits that are not 0."""
     bits = f8(z).view(i8)
     top = (bits >> i8(29)) - i8(896 << 23)
-    # A number below the normal range of float32 is in the lowest bucket, like 0. Unless it is 0, the bucket drops its
-    # bits.
+    # A number below the normal range of float32 belongs to the lowest bucket, like 0. If it is not 0, its bits are
+    # dropped.
     tiny = top <= i8(0)
     lost = i4((bits & i8(0x1FFFFFFF)) != 0) | i4(tiny & (bits != 0))
     return i4(i8(0) if tiny else top), lost
 
 
 def _real_word32(z: Any) -> Any:
-    """Return the bits of the absolute value of a float32, and 0, which means that no bits were dropped."""
+    """Return the bits of the absolute value of a float32 and 0, which means that no bits were dropped."""
     return f4(z).view(i4) & i4(0x7FFFFFFF), i4(0)
 
 
@@ -80,7 +80,7 @@ half_word = choose_by_dtype(float32=_half_word32, float64=_half_word64)
 
 @inline
 def smaller_probability(p: Any) -> Any:
-    """Return the smaller of a probability p and 1 - p, and whether p is above 1/2. The result of 1 - p is exact."""
+    """Return the smaller of a probability p and 1 - p, and whether p is above 1/2. In that case, 1 - p is exact."""
     up = p > f4(0.5)
     # Adding 0 turns -0.0 into 0.0.
     return (f4(1) - p if up else p) + f4(0), up
@@ -90,7 +90,7 @@ def smaller_probability(p: Any) -> Any:
 def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
     """Write the places (twice the bucket plus the label) of n rows from row a, whose scores are probabilities.
 
-    If the bucket of a score, which has `bits` bits, drops bits that are not 0, the score is off the grid, and `mark` is
+    A bucket has `bits` bits. If it drops bits of the score that are not 0, the score is off the grid, and `mark` is
     added to its place. Return whether any value is invalid, and whether any score is off the grid.
     """
     shift = i4(23 - (bits - 6))
@@ -113,7 +113,7 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
         most = max(most, score_bits(z))
         b = (w >> shift) - base
         low = b <= i4(0)
-        # All numbers in the lowest bucket count as 0. Unless a number is 0, its bits are dropped.
+        # All numbers in the lowest bucket count as 0. If a number is not 0, its bits are dropped.
         lost |= (w & mask) | (w if low else i4(0))
         off |= lost
         b = i4(0) if low else b
@@ -126,7 +126,7 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
 def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
     """Write the places (twice the bucket plus the label) of n rows from row a, whose scores are real numbers.
 
-    The parameters and the result are those of `find_probability_places`. A score is invalid if it is not finite.
+    The parameters and the result are the same as for `find_probability_places`. A score is invalid if it is not finite.
     """
     shift = i4(32 - bits)
     half = i4(1) << i4(bits - 1)
@@ -152,8 +152,8 @@ def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place
 def find_probability_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
     """Call `find_probability_places` with the mark 0, in a separate function that is not inlined.
 
-    A kernel inlines `find_probability_places` where speed matters, and calls this function elsewhere, so that the
-    kernel compiles faster.
+    To compile faster, a kernel inlines `find_probability_places` only where speed matters, and calls this function
+    elsewhere.
     """
     return find_probability_places(y, s, a, n, bits, u4(0), place)
 
@@ -168,8 +168,8 @@ def find_real_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: 
 def find_places(y: Any, s: Any, a: Any, n: Any, real: Any, bits: Any, mark: Any, place: Any) -> Any:
     """Write the places (twice the bucket plus the label) of n rows from row a.
 
-    Scores are real numbers if `real`, else probabilities. See `find_probability_places` for the other arguments and the
-    result.
+    If `real` is true, scores are real numbers; otherwise, they are probabilities. See `find_probability_places` for the
+    other arguments and the result.
     """
     if real:
         return find_real_places(y, s, a, n, bits, mark, place)
@@ -178,8 +178,8 @@ def find_places(y: Any, s: Any, a: Any, n: Any, real: Any, bits: Any, mark: Any,
 
 @inline
 def count_places(place: Any, n: Any, rows: Any) -> None:
-    """Add 1 to the counter of the place (bucket and label) of each of n rows."""
-    # Eight increments per iteration reduce the overhead of the loop.
+    """Increment the counter of each row's place (bucket and label), for n rows."""
+    # Eight increments per iteration reduce the loop overhead.
     j, whole = u8(0), u8(n) & u8(0xFFFFFFFFFFFFFFF8)
     while j < whole:
         rows[place[j]] += 1
@@ -198,16 +198,16 @@ def count_places(place: Any, n: Any, rows: Any) -> None:
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count rows of a single cell by place (bucket and label); scores are probabilities.
+    """Count rows of a single cell by place (bucket and label). Scores are probabilities.
 
-    If a value is invalid, undo the counts of all earlier blocks and return 1. off_grid[0] becomes 1 if a bucket of `bits`
-    bits drops bits of a score. `excess` is not used, because rows have no weights.
+    If a value is invalid, undo the counts of all earlier blocks and return 1. Buckets have `bits` bits. If any score is
+    off the grid, off_grid[0] is set to 1. `excess` is not used, because rows have no weights.
     """
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
-        # Once off_grid[0] is set, which is usual after one block, ignore `off`, so that the compiler removes its
-        # computation from this call.
+        # Once off_grid[0] is set, usually after one block, ignore `off`, so that the compiler removes its computation
+        # from this call.
         if off_grid[0]:
             bad, _ = find_probability_places(y, s, a, n, bits, u4(0), place)
         else:
@@ -227,7 +227,7 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count rows of a single cell by place (bucket and label), like `count_probabilities`; scores are real numbers."""
+    """Count rows of a single cell by place (bucket and label), like `count_probabilities`, but for real scores."""
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
@@ -249,9 +249,9 @@ def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 
 @outline
 def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> None:
-    """Count valid rows of one cell by place (bucket and label), and add w - 1 of each row to `excess`.
+    """Count valid rows of one cell by place (bucket and label), and add w - 1 for each row to `excess`.
 
-    off_grid[0] becomes 1 if a bucket drops bits of a score, unless the weight of the row is 0.
+    If any row with a weight other than 0 has a score off the grid, off_grid[0] is set to 1.
     """
     place, highs, lows = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, i8)
     for a in range(0, s.shape[0], BLOCK):
@@ -260,7 +260,7 @@ def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any,
         prefetch(w, a + AHEAD, n)
         mark = u4(0) if off_grid[0] else OFF_GRID
         _, off = find_places(y, s, a, n, real, bits, mark, place)
-        # Mark the cell as inexact if a score is off the grid, except in rows of weight 0, which do not matter.
+        # Mark the cell as inexact if a score is off the grid. Rows with weight 0 do not matter.
         for j in range(n if mark and off else 0):
             off_grid[0] |= u1(place[j] >> u4(31)) & u1(ww[j] != 0)
             place[j] &= ~OFF_GRID
@@ -275,7 +275,7 @@ def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any,
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_weighted_scores(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count valid rows of a single cell by place (bucket and label); `excess` holds the sum of w - 1 for each place."""
+    """Count valid rows of a single cell by place (bucket and label). `excess` holds the sum of w - 1 for each place."""
     count_weighted_rows(y, s, w, real, bits, rows, excess, off_grid)
     return 0
 
@@ -317,8 +317,8 @@ def count_scores_multilabel(
 def are_all_marked(last: Any, rows: Any, marks: Any) -> Any:
     """Return whether `marks`, which holds a flag for each cell, is set for all cells from 0 to `last`.
 
-    If so, which is usual after some batches, the caller need not access the flags for each row. If there are more cells
-    than rows (`rows`), checking them takes longer than it saves, so the result is False.
+    If so, as usual after some batches, the caller need not access the flags for each row. If there are more cells than
+    `rows`, checking the flags would take longer than it saves, so the result is False.
     """
     sure = last < rows
     for i in range(last + 1 if sure else 0):
@@ -334,8 +334,8 @@ def count_scores(
 ) -> Any:  # fmt: skip
     """Count valid rows of several cells, by score bucket or by exact score.
 
-    If a cell is folded, its rows are counted by bucket, in the tally that consists of the arguments from `shift` to
-    `waiting` (see module `tally_codes`). Otherwise its exact scores are appended to the buffer that consists of the
+    If a cell is folded, its rows are counted by bucket in the tally that consists of the arguments from `shift` to
+    `waiting` (see module `tally_codes`). Otherwise, its exact scores are appended to the buffer that consists of the
     arguments from `high` to `used` (see module `exact_rows`). An empty `folded` means that all cells are folded.
     """
     place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, f8)
@@ -344,7 +344,7 @@ def count_scores(
         last = max(last, at[j])
     all_folded = folded.shape[0] == 0 or (not lone and are_all_marked(last, s.shape[0], folded))
     simple = all_folded and not lone
-    # Do not mark rows that are off the grid if all cells are already marked as inexact, because marking takes time.
+    # Marking rows that are off the grid takes time, so do not mark them if all cells are already marked as inexact.
     mark = u4(0) if simple and are_all_marked(last, s.shape[0], off_grid) else OFF_GRID
     for a in range(0, s.shape[0], BLOCK):
         n, sealed = min(BLOCK, s.shape[0] - a), i8(0)
@@ -367,11 +367,11 @@ def count_scores(
                 counted = all_folded or folded[i] != 0
                 if counted and not off_grid[i] and (not weighted or w[a + j] != 0):
                     off_grid[i] = u1(1)
-        # Usually either all cells of a block are folded (have buckets), or none are. Such a block need not be split.
+        # Usually, either all cells in a block are folded (have buckets) or none are. Such a block need not be split.
         if all_folded or sealed == n:
             add_rows(place, a, n, at, w, shift, stride, bytes_, excess, codes, ws, waiting)
             continue
-        # Only some cells are folded. Collect the rows of these cells, and append the other rows to the buffer.
+        # Only some cells are folded. Collect the rows of these cells and append all other rows to the buffer.
         k = u8(0)
         for j in range(n):
             i = at[a + j]
@@ -395,7 +395,7 @@ def count_scores(
 def find_coarse_places(
     place: Any, n: Any, at: Any, a: Any, real: Any, bits: Any, down: Any, stride: Any, here: Any
 ) -> Any:
-    """Convert places (buckets and labels) to those of a histogram with `down` fewer bits per bucket.
+    """Convert places (buckets and labels) to those in a histogram with `down` fewer bits per bucket.
 
     The result, `here`, includes the offset of the row's cell, which is `stride` times the cell number. The cells of the n
     rows start at at[a]. Return the largest cell number.
@@ -414,7 +414,7 @@ def find_coarse_places(
 
 @outline
 def mark_off_grid(y: Any, s: Any, at: Any, real: Any, bits: Any, off_grid: Any) -> None:
-    """Mark the cells that have a score off the grid (its bucket drops bits that are not 0) as inexact."""
+    """Mark cells as inexact if they contain a score off the grid (its bucket drops bits that are not 0)."""
     place = scratch(BLOCK, u4)
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
@@ -427,7 +427,7 @@ def mark_off_grid(y: Any, s: Any, at: Any, real: Any, bits: Any, off_grid: Any) 
 def undo_counts(
     y: Any, s: Any, at: Any, stop: Any, real: Any, bits: Any, down: Any, rows: Any, stride: Any, low: Any
 ) -> None:
-    """Subtract the counts of the rows before `stop` from `rows` and from `low`, the byte counters of the shards.
+    """Subtract the rows before `stop` from the counts in `rows` and in `low`, the byte counters of the shards.
 
     Codes that were appended to the buffer need not be removed: the caller sets the length of the buffer only if all rows
     are valid.
@@ -471,8 +471,8 @@ def count_with_shards(
             count = u1(low[here[j]] + u1(1))
             low[here[j]] = count
             full[k] = j
-            # Collect the rows at which a byte counter overflows; their codes are appended to `codes` below. The index
-            # advances only at an overflow, so that no branch is needed.
+            # Collect the rows at which a byte counter overflows; their codes are appended to `codes` below. To avoid a
+            # branch, write every row but advance the index only at an overflow.
             k += u8(count == u1(0))
         for j in range(0 if low.shape[0] else n):
             rows[place[j]] += 1
@@ -491,7 +491,7 @@ def count_with_shards(
 
 @inline
 def count_label_bits(width: Any) -> Any:
-    """Return how many bits are needed to store a label number below `width`."""
+    """Return how many bits a label number below `width` takes."""
     count, rest = u4(0), u4(width - 1)
     while rest:
         count += u4(1)
@@ -508,8 +508,8 @@ def count_label_scores(
     """Count valid rows of each label, by score bucket or by exact score, as `count_scores` does for one label.
 
     For each score, `at` holds the cell number times `width` (the number of labels) plus the label number. The counters
-    of all labels of a cell are consecutive. An empty `folded` means that all cells are folded, that is, count scores by
-    bucket.
+    for all labels of a cell are contiguous. An empty `folded` means that all cells are folded, that is, they count
+    scores by bucket.
     """
     here, place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, u8), scratch(BLOCK, i8), scratch(BLOCK, f8)
     places_per_label, weighted, all_folded = u8(stride) // u8(width), w.shape[0] != 0, folded.shape[0] == 0

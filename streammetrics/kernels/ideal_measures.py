@@ -1,7 +1,7 @@
 """Measures that compare a ranked query with its ideal order: trec_eval's variants of NDCG and average precision.
 
-In all functions, `worth` holds the gains of the n documents in rank order, and `best` the gains in the ideal order. A gain
-of at least `level` is relevant.
+In all functions, `worth` holds the gains of the n documents in rank order, and `best` the gains in the ideal order. A
+document is relevant if its gain is at least `level`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ f8, i8 = np.float64, np.int64
 def gain_over_cost(worth: Any, n: Any, best: Any, n_best: Any) -> Any:
     """Return the sum over documents of gain / log2(2 + I - A), which discounts gains by the gain missed so far.
 
-    I and A are the sums of the gains up to the document's rank, in the ideal order (`best`) and in the actual one
-    (`worth`). An ideal gain below 1 counts as 1.
+    I and A are the sums of the gains up to the document's rank in the ideal order (`best`) and in the actual order
+    (`worth`), respectively. An ideal gain below 1 counts as 1.
     """
     total, missed = 0.0, 2.0
     for i in range(n):
@@ -35,7 +35,8 @@ def gain_over_cost(worth: Any, n: Any, best: Any, n_best: Any) -> Any:
 def hits_by_misses(worth: Any, level: Any, n: Any, discount: Any) -> Any:
     """Return the sum over relevant documents of 1 / log2(2 + number of irrelevant documents ranked above).
 
-    `worth` holds the gains in rank order; a gain of at least `level` is relevant. discount[i] is 1 / log2(2 + i).
+    `worth` holds the gains in rank order. A document is relevant if its gain is at least `level`. discount[i] is
+    1 / log2(2 + i).
     """
     total, missed = 0.0, i8(0)
     for i in range(n):
@@ -50,7 +51,7 @@ def hits_by_misses(worth: Any, level: Any, n: Any, discount: Any) -> Any:
 def ndcg_of_hits(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> Any:
     """Return the mean of NDCG@k over the ranks k of all documents with a gain above 0.
 
-    A document that was not returned counts with the NDCG of the whole ranking. `worth` holds the gains of the n
+    For a document that was not returned, the NDCG of the whole ranking counts. `worth` holds the gains of the n
     returned documents in rank order, and `best` the gains in the ideal order.
     """
     total, found, ideal, hits = 0.0, 0.0, 0.0, i8(0)
@@ -61,7 +62,7 @@ def ndcg_of_hits(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> A
             found += worth[i] * discount[i]
             total += found / ideal
             hits += 1
-    # Add the NDCG of the whole ranking for each document that has a gain but was not returned.
+    # Add the NDCG of the whole ranking for each document that has a positive gain but was not returned.
     return (total + (n_best - hits) * (found / ideal)) / n_best
 
 
@@ -89,10 +90,10 @@ def ndcg_of_levels(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) ->
 
 @outline
 def late_gain(sums: Any, end: Any, m: Any, discount: Any) -> Any:
-    """Return the sum of the gains at the first m ranks; after rank 1, each gain is divided by log2(rank).
+    """Return the sum of the gains at the first m ranks. After rank 1, each gain is divided by log2(rank).
 
-    Tied documents count with the mean gain of their group. The group that starts at `a` ends before end[a], and has the
-    total gain sums[a].
+    Each tied document has the mean gain of its group. The group that starts at `a` ends before end[a], and its total
+    gain is sums[a].
     """
     total, a = 0.0, i8(0)
     while a < m:
@@ -105,7 +106,7 @@ def late_gain(sums: Any, end: Any, m: Any, discount: Any) -> Any:
 
 @outline
 def late_ideal(best: Any, m: Any, discount: Any) -> Any:
-    """Return the sum of the gains at the first m ranks of the ideal order `best`, discounted as in `late_gain`."""
+    """Return the sum of the gains at the first m ranks in the ideal order `best`, discounted as in `late_gain`."""
     total = 0.0
     for i in range(m):
         total += best[i] * discount[max(i - 1, 0)]
@@ -114,9 +115,9 @@ def late_ideal(best: Any, m: Any, discount: Any) -> Any:
 
 @outline
 def smoothed_precision(worth: Any, level: Any, n: Any, R: Any) -> Any:
-    """Return log((1 + P) / (1 + max(R - P, 0))), where P is the sum of the precisions at ranks of relevant documents.
+    """Return log((1 + P) / (1 + max(R - P, 0))), where P is the sum of precision at the ranks of relevant documents.
 
-    R is the number of relevant documents. A gain in `worth` of at least `level` is relevant.
+    R is the number of relevant documents. A document is relevant if its gain in `worth` is at least `level`.
     """
     total, hits = 0.0, 0.0
     for i in range(n):

@@ -1,6 +1,6 @@
-"""Collect rows of two numbers in one of two buffers: as exact codes in cells with few rows, else as pairs of numbers.
+"""Collect rows of two numbers in one of two buffers: as exact codes for cells with few rows, else as number pairs.
 
-So that equal rows can be counted, an exact row is stored as four codes: the first number, the second number, and two
+An exact row is stored as four codes, so that equal rows can be counted: the first number, the second number, and two
 different hashes of both. Module `statistics.joint` explains their use.
 """
 
@@ -43,9 +43,9 @@ def buffer_pairs(
 ) -> Any:  # fmt: skip
     """Append valid rows of the numbers x and y to one of two buffers.
 
-    Rows of cells that count in buckets (folded) are appended as pairs of numbers to the buffer with the arguments from
-    `xs` to `waiting`. Rows of other cells are appended as exact codes to the buffer with the arguments from `high` to
-    `used`. An empty `folded` means that all cells are folded.
+    Rows of folded cells, which count in buckets, are appended as pairs of numbers to the buffer that consists of the
+    arguments from `xs` to `waiting`. Rows of other cells are appended as exact codes to the buffer that consists of the
+    arguments from `high` to `used`. An empty `folded` means that all cells are folded.
     """
     lone, weighted, all_folded = at.shape[0] == 0, w.shape[0] != 0, folded.shape[0] == 0
     m, k = u8(used[0]), u8(waiting[0])

@@ -1,6 +1,6 @@
-"""Find the code (number) of each key, such as a slice value, with a hash table of integers or of strings.
+"""Find the code (number) of each key, such as a slice value, with a hash table of integers or strings.
 
-The strings of a numpy array have a fixed width: each row is padded with zeros.
+Strings in a numpy array have a fixed width: each string is padded with zeros.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from .hashes import read_word, rotate_left
 
 i4, i8, u1, u8 = np.int32, np.int64, np.uint8, np.uint64
 
-# The last Unicode code point, and the first and the last of the surrogates, which UTF-8 cannot encode.
+# The last Unicode code point, and the first and last surrogates, which UTF-8 cannot encode.
 LAST_POINT, FIRST_SURROGATE, LAST_SURROGATE = u8(0x10FFFF), u8(0xD800), u8(0xDFFF)
-# An odd number with random bits, so that a multiplication by it spreads the bits of a word.
+# An odd number with random bits. Multiplying a word by this number spreads its bits.
 FACTOR = u8(0x9E3779B97F4A7C15)
-# A mask that selects all bits of each byte of a word except the highest bit.
+# A mask that selects all bits except the highest in each byte of a word.
 LOW_BITS = u8(0x7F7F7F7F7F7F7F7F)
 BYTE_NUMBERS = u8(0x0001020304050607)
 
@@ -46,9 +46,9 @@ def find_slot(value: Any, stored: Any, slots: Any) -> Any:
 def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, learn: Any) -> Any:
     """Write the code of each value, and return the number of codes.
 
-    A value without a code gets -1 or, if `learn`, the next code. `stored` holds the value of each of the `count` codes
-    so far. `slots` is a hash table of codes, with -1 in free slots; its length is a power of two. A call with `learn`
-    may pass only new, distinct values, and the table must have enough free slots.
+    A value without a code gets -1 or, if `learn` is true, the next code. `stored` holds the values of the `count` codes
+    so far. `slots` is a hash table of codes, with -1 in free slots; its length is a power of two. If `learn` is true,
+    all values must be new and distinct, and the table must have enough free slots.
     """
     for j in range(values.shape[0]):
         at = find_slot(values[j], stored, slots)
@@ -63,16 +63,16 @@ def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, 
 
 @inline
 def hash_text(data: Any, start: Any, stop: Any) -> Any:
-    """Return a hash of data[start:stop]. It is used only in memory and never saved, so later versions may change it."""
+    """Return a hash of data[start:stop]. It is never saved, so a later version can change the hash function."""
     size = stop - start
     if size < 8:
         return mix_bits(u8(size) ^ (read_word(data, start, stop) * FACTOR if size else u8(0)))
-    # Two hashes, each of every other word, take half the time of one, because the processor computes them in parallel.
+    # Two hashes of every other word take half the time of one hash, because the processor computes them in parallel.
     g, h = u8(size), load_word(data, stop - 8)
     for at in range(start, stop - 15, 16):
         g = (rotate_left(g, 5) ^ load_word(data, at)) * FACTOR
         h = (rotate_left(h, 5) ^ load_word(data, at + 8)) * FACTOR
-    # The last two words may overlap words that the loop has read, so that no word is shorter than eight bytes.
+    # The last two words may overlap words that the loop has already read, so that every word has eight bytes.
     return mix_bits((rotate_left(g, 5) ^ load_word(data, max(start, stop - 16))) * FACTOR + h)
 
 
@@ -82,7 +82,7 @@ def are_equal(data: Any, start: Any, stop: Any, others: Any, other: Any) -> Any:
     size = stop - start
     if size < 8:
         return size == 0 or read_word(data, start, stop) == read_word(others, other, other + size)
-    # Most compared strings are equal, so a loop that vectorises is faster than one that ends at the first difference.
+    # Usually the strings are equal, so a loop that vectorises is faster than one that ends at the first difference.
     differ = load_word(data, stop - 8) ^ load_word(others, other + size - 8)
     for k in range(0, size - 8, 8):
         differ |= load_word(data, start + k) ^ load_word(others, other + k)
@@ -96,8 +96,8 @@ def encode_texts(
 ) -> Any:  # fmt: skip
     """Write the code of each string, `data[starts[j]:stops[j]]`, and return the number of codes.
 
-    A string without a code gets -1 or, if `learn`, the next code. The string of code i is the part of `stored` from
-    `stored_starts[i]` to `stored_stops[i]`; for a new code, these are set to where the string begins and ends in `data`.
+    A string without a code gets -1 or, if `learn` is true, the next code. The string of code i is the part of `stored`
+    from `stored_starts[i]` to `stored_stops[i]`; for a new code, these are set to the bounds of the string in `data`.
     `slots` is a hash table as in `encode_ints`. If more than half of its slots would be used, return -1.
     """
     mask = u8(slots.shape[0] - 1)
@@ -132,7 +132,7 @@ def find_size(texts: Any, row: Any) -> Any:
 
 @kernel(out=("data", "offsets"))
 def write_texts(texts: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
-    """Write strings of fixed width one after another, without their padding; return 1 if one is invalid, else 0.
+    """Write fixed-width strings one after another, without their padding. Return 1 if one is invalid, else 0.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def write_texts(texts: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
     is_unicode : bool
         Whether `texts` contains Unicode code points, which are written as UTF-8, rather than bytes.
     data, offsets : uint8 array, int64 array
-        The written bytes, and the position where each string begins, followed by the end of the last one.
+        The output: the bytes of all strings, and the start position of each string, followed by the end of the last.
     """
     end = i8(0)
     offsets[0] = 0
@@ -154,8 +154,8 @@ def write_texts(texts: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
                 continue
             if c > LAST_POINT or FIRST_SURROGATE <= c <= LAST_SURROGATE:
                 return 1
-            # In UTF-8, the first byte of a character says how many bytes follow. Each of these has six bits of the code
-            # point.
+            # In UTF-8, the first byte of a character says how many bytes follow. Each of these holds six bits of the
+            # code point.
             more = i8(1) + i8(c >= u8(0x800)) + i8(c >= u8(0x10000))
             data[end] = u1((u8(0xF00) >> u8(more + 1)) & u8(0xFF)) | u1(c >> u8(6 * more))
             for m in range(more):
@@ -175,13 +175,13 @@ def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
     starts[0] = 0
     for at in range(0, size, 8):
         word = read_word(data, at, size)
-        # The highest bit of each byte of `zeros` is 1 if the same byte of `word` is 0. Bytes after the end of the data
-        # are also read as 0.
+        # The highest bit of each byte in `zeros` is 1 if the corresponding byte in `word` is 0. Bytes after the end of
+        # the data are also read as 0.
         zeros = ~(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS)
         while zeros:
-            # Find the position k of the byte that contains the lowest bit of `zeros` that is 1. Move this bit to the
-            # start of its byte, and multiply by BYTE_NUMBERS. The highest byte of the product is then the number of the
-            # byte (0 to 7).
+            # Find the position k of the byte that contains the lowest set bit of `zeros`. If this bit is moved to the
+            # lowest position in its byte and multiplied by BYTE_NUMBERS, the highest byte of the product is the index
+            # of the byte (0 to 7).
             k = at + i8((((zeros & (~zeros + u8(1))) >> u8(7)) * BYTE_NUMBERS) >> u8(56))
             if k >= size:
                 break
@@ -196,11 +196,11 @@ def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
 
 @kernel(out=("starts", "stops"))
 def find_view_bounds(sizes: Any, first: Any, step: Any, starts: Any, stops: Any) -> Any:
-    """Write where the string in each Arrow string view begins and ends; return the size of the longest string.
+    """Write where the string in each Arrow string view begins and ends. Return the size of the longest string.
 
     Each row of `sizes` is a view, and its first column is the size of the string. A view contains its string only if
     the string is short, so the caller must check the returned size. The string of the first view begins at `first`, and
-    each other string `step` bytes after the one before.
+    each subsequent string begins `step` bytes after the previous one.
     """
     at, longest = i8(first), i8(0)
     for j in range(starts.shape[0]):

@@ -1,4 +1,4 @@
-"""The terms of regression losses for each row, such as |d|, where d = y_pred - y_true.
+"""Per-row terms of regression losses, such as |d|, where d = y_pred - y_true.
 
 Terms are computed in float64, and each operation is rounded once. Module `row_sums` adds the terms without rounding.
 """
@@ -18,7 +18,7 @@ f8, i8, u8 = np.float64, np.int64, np.uint64
 (ABSOLUTE, SQUARED, TARGET, NONZERO, RELATIVE, GUARDED, SYMMETRIC, LOG_SQUARED, PINBALL, HUBER, TWEEDIE) = range(11)
 LOG_COSH, SIGNED_RELATIVE, MINKOWSKI, HIT, EITHER, BELOW = range(11, 17)
 LOG_2 = 0.6931471805599453
-# The code of the square of a term is the code of the term plus this number.
+# Add this number to the code of a term to get the code of its square.
 SQUARE = 32
 EPSILON = 2.0**-52
 
@@ -28,7 +28,7 @@ def poisson(y: Any, p: Any) -> Any:
     """Return y * log(y / p) - y + p, half the Poisson unit deviance, without cancellation if y is close to p."""
     if y == 0.0:
         return p
-    # Unless y is much larger than p, use the function s - log(1 + s) for a suitable s >= 0, which is computed without
+    # Unless y is much larger than p, use the function s - log(1 + s) for a suitable s >= 0. It is computed without
     # cancellation.
     if p >= y:
         return y * x_minus_log1p((p - y) / y)
@@ -52,7 +52,7 @@ def gamma(y: Any, p: Any) -> Any:
 @inline
 def tweedie(y: Any, p: Any, k: Any) -> Any:
     """Return half the Tweedie unit deviance of a target y and a prediction p, for a power k that is not 0, 1 or 2."""
-    # If y is close to p, the terms of the usual formula would cancel, so use another formula.
+    # If y is close to p, the terms in the usual formula would cancel, so use another formula.
     if abs(y - p) * 32.0 <= p:
         return near_deviance((y - p) / p, k) * power(p, 2.0 - k)
     first = power(y, 2.0 - k) / ((1.0 - k) * (2.0 - k)) if y > 0.0 else 0.0
@@ -90,7 +90,7 @@ def log_cosh(d: Any) -> Any:
 
 @outline
 def fill_rare_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write one of the less common terms for every row of a block; k is its parameter, such as the exponent.
+    """Write one of the less common terms for every row in a block. k is its parameter, such as an exponent.
 
     y holds the targets and p the predictions. Three terms are 1 or 0: HIT is 1 if the target and the prediction are
     both at least k, EITHER is 1 if at least one of them is, and BELOW is 1 if the target is at most the prediction.
@@ -119,7 +119,7 @@ def fill_rare_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
 
 @outline
 def fill_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
-    """Write the term with the code `term`, such as |p - y|, for every row of a block; k is the parameter of the term.
+    """Write the term with the code `term`, such as |p - y|, for every row in a block. k is the parameter of the term.
 
     Return the biased exponent of the largest value, which is needed to add the values without rounding.
     """
@@ -146,7 +146,7 @@ def fill_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
 
 @outline
 def fill_other_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write a term other than |p - y| and (p - y)**2 for every row of a block; k is the parameter of the term."""
+    """Write a term other than |p - y| and (p - y)**2 for every row in a block. k is the parameter of the term."""
     n = out.shape[0]
     if term == TARGET:
         for j in range(n):
@@ -185,7 +185,7 @@ def fill_other_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
 
 @outline
 def fill_squared_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
-    """Write the square of a term for every row of a block; return the biased exponent of the largest value."""
+    """Write the square of a term for every row in a block. Return the biased exponent of the largest value."""
     fill_term(term - SQUARE, k, y, p, out)
     top = i8(0)
     for j in range(out.shape[0]):
@@ -198,7 +198,7 @@ def fill_squared_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
 
 @outline
 def gather_column(values: Any, first: Any, width: Any, c: Any, out: Any) -> None:
-    """Copy column c of a block of rows, which starts at row `first`, as float64. Rows have `width` values each."""
+    """Copy column c of a block of rows that starts at row `first`, as float64. Each row has `width` values."""
     if width == 1:
         block = values[first : first + out.shape[0]]
         for j in range(out.shape[0]):

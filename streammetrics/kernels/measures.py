@@ -1,9 +1,9 @@
 """Measures of one ranked query, computed from the documents with a gain above 0, in rank order.
 
-`place` holds the ranks of these documents, counted from 0, and c is their number. For each of them, `rel` is 1 if the
-document is relevant, and `worth` is its gain. `discount` holds the discount of each rank, and `ideal` the gains in the
-ideal (descending) order. In a ranking with ties, every document is given the mean gain of the documents that have its
-score. This is enough for some measures. All other measures are averaged over all orders of tied documents (module `ties`).
+`place` holds the ranks of these documents, counted from 0, and c is their number. For each document, `rel` is 1 if it
+is relevant, and `worth` is its gain. `discount` holds the discount for each rank, and `ideal` the gains in the ideal
+(descending) order. In a ranking with ties, every document is given the mean gain of the documents with the same score.
+This is enough for some measures. All other measures are averaged over all orders of tied documents (module `ties`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ MEASURES = (
 )  # fmt: skip
 CG, DCG, NDCG, CG_EXP, DCG_EXP, NDCG_EXP, PRECISION, RECALL, R_PRECISION, HITS, RELEVANT = range(11)
 HIT, MRR, AP_MIN, AP_RELEVANT, AP_HITS, ERR, RBP = range(11, 18)
-# These measures may exceed 1. All others are between 0 and 1.
+# These measures can exceed 1. All others are between 0 and 1.
 UNBOUNDED = (CG, DCG, CG_EXP, DCG_EXP, HITS, RELEVANT)
 
-# The cut-off k that stands for the whole ranking; it is larger than any ranking.
+# The cut-off k that stands for the whole ranking. It exceeds the length of any ranking.
 ALL = 1 << 40
 
 probability_of_no_hit = outline(ties.probability_of_no_hit)
@@ -38,7 +38,7 @@ mean_reciprocal_stop = outline(ties.mean_reciprocal_stop)
 
 @inline
 def count_before(place: Any, c: Any, m: Any) -> Any:
-    """Return how many of c documents are at the first m ranks; `place` holds the c ranks, counted from 0, in order."""
+    """Return how many of c documents are at the first m ranks. `place` holds their ranks, counted from 0, in order."""
     # Search from the end, because most documents with a gain are usually within the cut-off.
     while c > 0 and place[c - 1] >= m:
         c -= 1
@@ -65,7 +65,7 @@ def sum_first(worth: Any, c: Any) -> Any:
 
 @outline
 def sum_precisions(rel: Any, place: Any, c: Any) -> Any:
-    """Return the sum of the precisions at the ranks of relevant documents, in a ranking without ties.
+    """Return the sum of precision at the ranks of relevant documents, in a ranking without ties.
 
     A document with rel[j] > 0 is relevant, and place[j] is its rank, counted from 0.
     """
@@ -93,7 +93,8 @@ def reciprocal_rank(rel: Any, place: Any, c: Any) -> Any:
 def expected_reciprocal_rank(stop: Any, top: Any, place: Any, c: Any) -> Any:
     """Return the expected reciprocal rank: the mean of 1 / (rank at which a user stops).
 
-    The rank of document j is place[j] + 1, and a user who looks at it stops there with probability stop[j] / top.
+    The rank of document j is place[j] + 1. A user who looks at this document stops there with probability
+    stop[j] / top.
     """
     total, going = 0.0, 1.0
     for j in range(c):
@@ -105,7 +106,7 @@ def expected_reciprocal_rank(stop: Any, top: Any, place: Any, c: Any) -> Any:
 
 @outline
 def rank_biased_precision(rel: Any, place: Any, c: Any, persistence: Any) -> Any:
-    """Return the rank-biased precision of c documents with the relevance `rel` at the ranks `place`.
+    """Return the rank-biased precision of c documents with relevance `rel` at the ranks `place`.
 
     `persistence` is the probability that a user goes on to the next document.
     """
@@ -120,7 +121,7 @@ def rank_biased_precision(rel: Any, place: Any, c: Any, persistence: Any) -> Any
 
 @inline
 def bounded_ratio(a: Any, b: Any) -> Any:
-    """Return a / b, but at most 1; return 0 if b is 0."""
+    """Return a / b, but at most 1, or 0 if b is 0."""
     return min(a / b, 1.0) if b > 0 else 0.0
 
 
@@ -178,8 +179,8 @@ def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any,
     """Return a measure that depends on the order of tied documents, such as MRR, averaged over all of their orders.
 
     `code` is the measure, k its cut-off, n the number of returned documents, and `everything` the number of relevant
-    documents. The tie group that starts at `a` ends before end[a], and has hit[a] relevant documents. For ERR, a user who
-    looks at document j stops there with probability stop[j] / top. `mean` is working memory.
+    documents. The tie group that starts at `a` ends before end[a] and contains hit[a] relevant documents. For ERR, a
+    user who looks at document j stops there with probability stop[j] / top. `mean` is working memory.
     """
     cut = min(k, n)
     total, hits, going, a = 0.0, i8(0), 1.0, i8(0)

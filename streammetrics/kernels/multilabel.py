@@ -1,8 +1,9 @@
-"""Functions for multilabel kernels, which count rows that have several labels and scores each.
+"""Functions for multilabel kernels, which count rows with several labels and scores.
 
-A kernel that counts the rows of a single cell, such as `count_bins`, has a variant, such as `count_bins_multilabel`, whose
-first argument is the number of labels. Its columns hold all rows of the first label, then all rows of the second label,
-and so on. Counters are stored in the same order. There is one weight per row, or one per label and row.
+A kernel that counts the rows of a single cell, such as `count_bins`, has a multilabel variant, such as
+`count_bins_multilabel`, whose first argument is the number of labels. Its columns hold all rows for the first label,
+then all rows for the second label, and so on. Counters are stored in the same order. There is one weight per row, or
+one per label and row.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ._jit import inline
 
 @inline
 def slice_label(array: Any, i: Any, width: Any) -> Any:
-    """Return the part of a flat array that belongs to label i of `width` labels. An empty array stays empty."""
+    """Return the part of a flat array that belongs to label i of `width` labels. It is empty if the array is."""
     size = array.shape[0] // width
     return array[i * size : (i + 1) * size]
 

@@ -1,7 +1,7 @@
 """Measures of a ranked query that depend on unjudged documents, or on the rank at which a given recall is reached.
 
-In all functions, `worth` holds the gains of the n documents in rank order, and a gain of at least `level` is relevant. R
-is the number of relevant documents, and N the number of documents judged irrelevant.
+In all functions, `worth` holds the gains of the n documents in rank order, and a document is relevant if its gain is at
+least `level`. R is the number of relevant documents, and N the number of documents judged irrelevant.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def q_measure(hit: Any, sums: Any, end: Any, n: Any, m: Any, beta: Any, best: An
 
     The blended ratio at rank i is (relevant documents + beta * gain) / (i + beta * ideal gain). The number of relevant
     documents and both gains are totals over the first i ranks. The result is the mean over all orders of tied
-    documents. The tie group that starts at `a` ends before end[a], and has hit[a] relevant documents and the total gain
-    sums[a]. `best` holds the gains in the ideal order.
+    documents. The tie group that starts at `a` ends before end[a] and contains hit[a] relevant documents, with a total
+    gain of sums[a]. `best` holds the gains in the ideal order.
 
-    In a tie group of s documents with r relevant ones and total gain G, the document at a rank is relevant with
-    probability r / s. If it is, the document at any other rank of the group is relevant with probability
+    Suppose that a tie group of s documents contains r relevant documents. Then the document at a given rank is relevant
+    with probability r / s. If it is, the document at any other rank in the group is relevant with probability
     (r - 1) / (s - 1).
     """
     total, hits, gained, ideal, a = 0.0, i8(0), 0.0, 0.0, i8(0)
@@ -67,9 +67,9 @@ def interpolated_precision(worth: Any, level: Any, n: Any, need: Any) -> Any:
 
 @outline
 def eleven_points(worth: Any, level: Any, n: Any, R: Any) -> Any:
-    """Return the mean of the interpolated precision at recall 0, 0.1, ..., 1; R is the number of relevant documents.
+    """Return the mean of the interpolated precision at recall 0, 0.1, ..., 1. R is the number of relevant documents.
 
-    The other parameters are those of `interpolated_precision`.
+    The other parameters are the same as for `interpolated_precision`.
     """
     total = 0.0
     for j in range(11):
@@ -81,9 +81,9 @@ def eleven_points(worth: Any, level: Any, n: Any, R: Any) -> Any:
 def bpref(worth: Any, level: Any, un: Any, n: Any, R: Any, N: Any) -> Any:
     """Return the sum over relevant documents of 1 - min(a, R) / min(N, R), the numerator of bpref.
 
-    Here, a is the number of documents judged irrelevant above the document; R is the number of relevant documents, and
-    N the number of documents judged irrelevant. `worth` holds gains in rank order; a document is relevant if its gain
-    is at least `level`. `un` is 0 for judged documents.
+    Here, R is the number of relevant documents, N the number of documents judged irrelevant, and a the number of the
+    latter that rank above the document. `worth` holds gains in rank order; a document is relevant if its gain is at
+    least `level`. `un` is 0 for judged documents.
     """
     total, above = 0.0, i8(0)
     for i in range(n):
@@ -96,10 +96,10 @@ def bpref(worth: Any, level: Any, un: Any, n: Any, R: Any, N: Any) -> Any:
 
 @outline
 def inferred_precision(worth: Any, level: Any, un: Any, n: Any) -> Any:
-    """Return the sum of the inferred precisions at the ranks of relevant documents, the numerator of inferred AP.
+    """Return the sum of inferred precision at the ranks of relevant documents, the numerator of inferred AP.
 
-    At each rank, the fraction of relevant documents among the unjudged documents of the pool is estimated from the
-    judged documents above this rank. `un` is 0 for a judged document, 1 for an unjudged document of the pool, and 2 for
+    At each rank, the fraction of relevant documents among the unjudged documents in the pool is estimated from the
+    judged documents above this rank. `un` is 0 for a judged document, 1 for an unjudged document in the pool, and 2 for
     any other document.
     """
     total, rel, non, blank = 0.0, i8(0), i8(0), i8(0)

@@ -1,7 +1,8 @@
 """Compute all measures of each query, and sum the measures and their squares over queries.
 
-A query is one row of uint64 keys, one key for each document. A key has 32 bits for the score, 24 bits for the number of
-the document in the query, and 8 bits for its grade. Sorting the keys gives the ranking (see `ranking.pack_keys`).
+A query is one row of uint64 keys, one key for each document. A key consists of 32 bits for the score, 24 bits for the
+index of the document in the query, and 8 bits for its grade. Sorting the keys yields the ranking (see
+`ranking.pack_keys`).
 """
 
 from __future__ import annotations
@@ -52,19 +53,21 @@ def compute_measures(
 ) -> None:  # fmt: skip
     """Write the requested measures of some queries (`which`), whose rows of keys are sorted.
 
-    Measures are given by `codes`, cut-offs `ks` and `parameters`, and are written to `out`. The other arguments:
+    Measures are specified by `codes`, cut-offs `ks` and `parameters`, and are written to `out`. The other arguments:
 
     - `values` holds the gain of each grade if all grades are `small` integers, otherwise the gain of each row. `powers`
-      has the corresponding 2**g - 1 for each gain g; it may be empty. A gain of at least `level` is relevant.
-    - `average` tells whether measures are averaged over the orders of tied documents.
-    - `relevant` holds the number of relevant documents of each query, or is empty. The number includes documents without a
-      row, whose gain is `extra_gain`; `extra_power` is 2**extra_gain - 1. `discount` holds the discount of each rank.
-    - If `halves`, a key has only the upper half of the bits of the score; `s` holds the full scores.
-    - `facts` gets five numbers for each query: the numbers of returned irrelevant, returned relevant, missing irrelevant
-      and missing relevant documents (missing means judged but not returned), and whether the query has no relevant
-      document.
-    - `numbers` and `places` are working memory: arrays of zeros, with eight and three rows. Each row is longer than any
-      query and longer than `discount`.
+      holds the corresponding 2**g - 1 for each gain g; it may be empty. A document is relevant if its gain is at least
+      `level`.
+    - `average` says whether measures are averaged over the orders of tied documents.
+    - `relevant`, unless it is empty, holds the number of relevant documents for each query. This number includes
+      documents without a row, whose gain is `extra_gain`; `extra_power` is 2**extra_gain - 1.
+    - `discount` holds the discount for each rank.
+    - If `halves` is true, a key contains only the upper half of the bits of the score; `s` holds the full scores.
+    - Five numbers are written to `facts` for each query: the numbers of returned irrelevant, returned relevant, missing
+      irrelevant and missing relevant documents (missing means judged but not returned), and whether the query has no
+      relevant document.
+    - `numbers` and `places` are working memory: arrays of zeros with eight and three rows, respectively. Each row is
+      longer than any query and longer than `discount`.
     """
     n_terms, exponential = codes.shape[0], powers.shape[0] > 0
     gain, power, rel, stop = numbers[0], numbers[1], numbers[2], numbers[3]
@@ -112,8 +115,8 @@ def compute_measures(
         elif wants_most:
             n_most = build_ideal_order(power, c, extra, extra_power, small, pool, count, most)
         c, mixed = count_before(place, c, n), False
-        # If there are ties, write the gain of every rank, even where it is 0, so that ties can get the mean gain.
-        # Averaging is needed only if some tied documents have different gains (`mixed`).
+        # If there are ties, write the gain at every rank, even where it is 0, so that tied documents can be assigned
+        # their mean gain. Averaging is needed only if some tied documents have different gains (`mixed`).
         if average and has_ties:
             for worth in (gain, rel, power, stop):
                 scatter_worth(worth, place, c, n)
@@ -155,9 +158,9 @@ def add_queries(
 
     `values` holds the measures of each query, and `facts` its five numbers from `compute_measures`. `at` holds the cell
     of each document and `w` the weight of each query; both may be empty. For a measure x between 0 and 1, w * x is
-    added to `sums`, and (w * x)**2 to `squares`. For a measure that may exceed 1 (`unbounded`), these are added to
+    added to `sums`, and (w * x)**2 to `squares`. For a measure that can exceed 1 (`unbounded`), these are added to
     `large` and `large_squares`. For standard errors, `w2` and `w2x` hold the sums of w**2 and w**2 * x, or are empty
-    while all weights are 1. `more` holds the sum of w**2 * x - w * x of measures that may exceed 1.
+    while all weights are 1. `more` holds the sum of w**2 * x - w * x for measures that can exceed 1.
     """
     n_terms = unbounded.shape[0]
     heavy, lone = w2.shape[0] > 0, at.shape[0] == 0
@@ -182,8 +185,8 @@ def add_queries(
                 if w.shape[0]:
                     add_exact(more, cell * CHUNKS, v * weight)
                     add_exact(more, cell * CHUNKS, -v)
-                # With several cells, propagate carries after each addition, in the changed sums only. With one cell, it is
-                # enough to do so at the end.
+                # With several cells, propagate carries after each addition, but only in the changed sums. With one
+                # cell, it is enough to do so at the end.
                 if not lone:
                     carry(large, cell * CHUNKS)
                     carry(large_squares, cell * CHUNKS)

@@ -1,10 +1,10 @@
 """Sort the documents of each query by score, and find the ideal order and the groups of tied documents.
 
-A query is one row of uint64 keys, one key for each document. From the highest bit on, a key has 32 bits that sort by
-descending score, 24 bits for the number of the document in the query, and 8 bits for its grade. numpy sorts the keys,
-so documents with equal scores stay in the order of their rows. For float64 scores, keys have only the upper half of the
-bits, and `sort_by_full_score` completes the sort. Documents that were judged but not returned come last in a row,
-followed by padding.
+A query is one row of uint64 keys, one key for each document. Starting at the highest bit, a key consists of 32 bits
+that sort by descending score, 24 bits for the index of the document in the query, and 8 bits for its grade. numpy sorts
+the keys, so documents with equal scores stay in row order. For float64 scores, keys contain only the upper half of the
+bits, and `sort_by_full_score` completes the sort. Documents that were judged but not returned come last, followed by
+padding.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from ._jit import choose_by_dtype, inline, kernel, outline
 f4, f8, i4, i8, u4, u8 = np.float32, np.float64, np.int32, np.int64, np.uint32, np.uint64
 
 PADDING = u8(0xFFFFFFFFFFFFFFFF)
-# The upper 32 bits of the key of a document that was judged but not returned. They exceed the bits of every finite
-# score.
+# The upper 32 bits of the key of a document that was judged but not returned. They exceed those of every finite score.
 ABSENT = u8(0xFFFFFFFF)
 PLACE = u8(0xFFFFFF)
 
@@ -69,9 +68,9 @@ def pack_keys(grades: Any, s: Any, returned: Any, which: Any, starts: Any, keys:
 
 @inline
 def is_tied(row: Any, i: Any, score: Any) -> Any:
-    """Return whether the documents at positions i and i + 1 of a ranking have the same score.
+    """Return whether the documents at positions i and i + 1 in a ranking have the same score.
 
-    `row` holds the sorted keys of the documents of a query, and `score` the scores of these documents before sorting.
+    `row` holds the sorted keys of the documents in a query, and `score` their scores before sorting.
     """
     same = (row[i] >> u8(32)) == (row[i + 1] >> u8(32))
     return same and score[(row[i] >> u8(8)) & PLACE] == score[(row[i + 1] >> u8(8)) & PLACE]
@@ -81,7 +80,7 @@ def is_tied(row: Any, i: Any, score: Any) -> Any:
 def sort_by_full_score(row: Any, n: Any, score: Any) -> None:
     """Sort documents whose scores have equal upper halves by their full scores.
 
-    `row` holds the sorted keys of the documents of a query, and `score` the scores of these documents before sorting.
+    `row` holds the sorted keys of the documents in a query, and `score` their scores before sorting.
     The algorithm is Shellsort, which needs no extra memory.
     """
     a = 0
@@ -133,9 +132,9 @@ def find_gains(row: Any, length: Any, small: Any, values: Any, place: Any, gain:
 def build_ideal_order(
     gain: Any, n: Any, extra: Any, extra_gain: Any, small: Any, pool: Any, count: Any, best: Any
 ) -> Any:
-    """Write the gains in the ideal (descending) order to `best`, as many as fit, and return their number.
+    """Write as many gains as fit in `best`, in the ideal (descending) order, and return their number.
 
-    There are n documents with a `gain` above 0, and `extra` further documents with the gain `extra_gain`. If gains are
+    There are n documents with a `gain` above 0, and `extra` more documents with the gain `extra_gain`. If gains are
     `small` integers, they are sorted by counting. `pool` and `count` are working memory.
     """
     room, m = best.shape[0], i8(0)
@@ -170,7 +169,7 @@ def build_ideal_order(
 
 @outline
 def scatter_worth(worth: Any, place: Any, c: Any, n: Any) -> None:
-    """Move the gain of each of c documents within `worth` to the index of its rank, and set all other elements to 0."""
+    """Move the gains of c documents within `worth` to the indices of their ranks, and set all other elements to 0."""
     # Start with the last gain, because gains move only to higher indices.
     j = c - 1
     for i in range(n - 1, -1, -1):
@@ -185,8 +184,8 @@ def scatter_worth(worth: Any, place: Any, c: Any, n: Any) -> None:
 def find_tie_groups(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) -> None:
     """Find the groups of documents with equal scores in a ranking of n documents.
 
-    If a group starts at position `a`, write the position after its last document to end[a], and the number of its relevant
-    documents to hit[a].
+    For a group that starts at position `a`, write the position after its last document to end[a], and the number of its
+    relevant documents to hit[a].
     """
     a = 0
     while a < n:
@@ -200,7 +199,7 @@ def find_tie_groups(row: Any, n: Any, score: Any, rel: Any, end: Any, hit: Any) 
 
 @outline
 def average_groups(worth: Any, n: Any, end: Any) -> None:
-    """Replace the value of every document by the mean of its tie group; a group that starts at `a` ends before end[a]."""
+    """Replace each document's value with the mean of its tie group. A group that starts at `a` ends before end[a]."""
     a = i8(0)
     while a < n:
         average_group(worth, a, end[a])

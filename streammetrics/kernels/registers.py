@@ -1,7 +1,7 @@
 """HyperLogLog registers, from which the number of distinct keys is estimated.
 
-The first bits of a key's hash choose a register. For each key, the leading zeros in the other bits of its hash are
-counted. A register holds 1 plus the largest of these counts over its keys.
+The first bits of a key's hash select a register, and the leading zeros in the remaining bits are counted. A register
+holds 1 plus the largest of these counts over its keys.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ f8, i8, u1, u8 = np.float64, np.int64, np.uint8, np.uint64
 
 # Rows are hashed in blocks of this size, in a loop that vectorises. Their registers are then updated one by one.
 BLOCK = 256
-# Never change the salt. With a different salt, registers would differ, and could not be merged with saved ones.
+# Never change the salt. With a different salt, registers would differ and could not be merged with saved ones.
 SALT = u8(0x5D1A3C7E9B2F4861)
 
 
@@ -33,8 +33,8 @@ def leading_run_of_top(top: Any) -> Any:
 def leading_run(rest: Any, precision: Any) -> Any:
     """Return 1 plus the number of leading zeros in `rest`, the bits of a hash that follow its register number.
 
-    The first `precision` bits of the hash are the register number. The other bits are the upper 64 - `precision` bits
-    of `rest`.
+    The first `precision` bits of the hash are the register number. The remaining bits are the upper 64 - `precision`
+    bits of `rest`.
     """
     top = i8(rest >> u8(11))
     if top:
@@ -49,10 +49,10 @@ def leading_run(rest: Any, precision: Any) -> Any:
 
 @kernel(out=("rows", "registers"))
 def update_registers(words: Any, at: Any, precision: Any, rows: Any, registers: Any) -> Any:
-    """Update the register of the key of each row, and count rows.
+    """Update the register for the key of each row, and count rows.
 
-    `words` is a matrix with one or two integers (the key) in each row. `registers` is flat, with 2**precision registers
-    for each cell.
+    `words` is a matrix with one or two integers (the key) in each row. `registers` is a flat array with 2**precision
+    registers for each cell.
     """
     n, width, known = words.shape[0], words.shape[1], at.shape[0] > 0
     hashes, runs = scratch((BLOCK,), u8), scratch((BLOCK,), u1)
@@ -67,8 +67,8 @@ def update_registers(words: Any, at: Any, precision: Any, rows: Any, registers: 
         for k in range(1, width):
             for j in range(count):
                 hashes[j] = finalize_hash(hashes[j] + u8(words[start + j, k]))
-        # This loop vectorises, but needs a 1 among the upper 53 bits, which nearly every hash has. If a hash has none, the
-        # whole block is computed again below.
+        # This loop vectorises, but it requires a 1 among the upper 53 bits, which nearly every hash has. If any hash has
+        # none, the whole block is computed again below.
         long = i8(0)
         for j in range(count):
             top = i8((hashes[j] << bits) >> u8(11))

@@ -1,9 +1,9 @@
-"""Sum weights, loss terms, products of columns, and values over rows, without rounding.
+"""Sum weights, loss terms, column products and values over rows, without rounding.
 
 Every sum is a superaccumulator: an array of 68 integers, each of which holds 32 bits of one long number (see
-`exact_sums`). With one cell, a block of rows is added at a time. With several cells, rows are added one by one. If there
-are more sums than rows, carries are propagated after each row, because propagating them in all sums at the end would
-take longer.
+`exact_sums`). With one cell, rows are added block by block; with several cells, they are added one by one. If there are
+more sums than rows, carries are propagated after each row, because propagating them in all sums at the end would take
+longer.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ from .loss_terms import RELATIVE, SIGNED_RELATIVE, SQUARE, fill_squared_term, fi
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
-# Columns of a block in `sum_products`: WEIGHT holds the weights; BOTH holds a product, and the next column its rounding
-# error; SPARE is working memory. COLUMNS is the number of columns.
+# Columns of a block in `sum_products`: WEIGHT holds the weights, BOTH holds a product, the next column holds its rounding
+# error, and SPARE is working memory. COLUMNS is the number of columns.
 WEIGHT, BOTH, SPARE, COLUMNS = 6, 7, 9, 11
-# With at most this many sums, rows are checked while they are added. The sums are copied first, which is fast for few
-# sums, and restored if a row is invalid.
+# With at most this many sums, rows are checked while they are added. The sums are copied beforehand, which is fast for
+# a few sums, and are restored if a row is invalid.
 MOST_CHECKED = 16
 CHECKED_CHUNKS = MOST_CHECKED * 68
-# The number of rows in a block. It is not a power of two, because otherwise all columns of a block would compete for
-# the same sets of the processor's cache.
+# The number of rows in a block. It is not a power of two, because then all columns of a block would compete for the same
+# sets of the CPU cache.
 PART = 384
 # The factor by which values are multiplied before their fourth power is computed. Without it, products with weights
-# could have bits below 2**-1074, the smallest positive float64.
+# could have bits below 2**-1074, the smallest positive float64 number.
 SCALE = 2.0**25
 
 
@@ -62,7 +62,7 @@ def carry_from(numbers: Any, at: Any, first: Any) -> None:
     `first` is the position of the first of these integers in the superaccumulator.
     """
     k, end, over = at + u8(first), at + CHUNKS - u8(1), i8(0)
-    # After these three integers, continue only while the carry is not 0. The carry usually becomes 0 soon.
+    # After these three integers, continue only while the carry is not 0. It usually becomes 0 soon.
     near = min(k + u8(3), end)
     while k < near or (over != 0 and k < end):
         over = numbers[k] >> i8(32)
@@ -73,9 +73,10 @@ def carry_from(numbers: Any, at: Any, first: Any) -> None:
 
 @outline
 def add_to_cells(v: Any, here: Any, stride: Any, offset: Any, numbers: Any, often: Any) -> None:
-    """Add every number of v to the superaccumulator of its cell; if `often`, propagate carries after each addition.
+    """Add every number in v to a superaccumulator of its cell. If `often` is true, propagate carries each time.
 
-    `here` holds the cell of each number. A cell has `stride` superaccumulators, of which number `offset` is used.
+    `here` holds the cell of each number. A cell has `stride` superaccumulators, of which the one at index `offset` is
+    used.
     """
     for j in range(v.shape[0]):
         at = (u8(here[j]) * u8(stride) + u8(offset)) * CHUNKS
@@ -89,20 +90,21 @@ def add_to_cells(v: Any, here: Any, stride: Any, offset: Any, numbers: Any, ofte
 def is_carry_due(a: Any, n: Any) -> Any:
     """Return whether to propagate carries after the block that starts at row `a` of n rows.
 
-    Carries are due after the last block and after every FULL blocks, before a sum could overflow.
+    Carries are due after the last block and after every FULL blocks, before a sum can overflow.
     """
     return a + BLOCK >= n or (a // BLOCK) % FULL == FULL - 1
 
 
 @outline
 def count_rows(n: Any, w: Any, at: Any, rows: Any, excess: Any) -> None:
-    """Count n rows in their cells, and add w - 1 of each row to the superaccumulators `excess`."""
+    """Count n rows by cell, and add w - 1 for each row to the superaccumulators `excess`."""
     lone = at.shape[0] == 0
     if lone:
         rows[0] += n
     for j in range(at.shape[0]):
         rows[u8(at[j])] += 1
-    # If there are more cells than rows, propagating carries after each row takes less time than in all cells at the end.
+    # If there are more cells than rows, propagating carries after each row takes less time than propagating them in all
+    # cells at the end.
     often = not lone and n < u8(excess.shape[0]) // CHUNKS
     for a in range(0, w.shape[0], BLOCK):
         b = min(a + BLOCK, n)
@@ -138,8 +140,8 @@ def sum_losses(
     are flat arrays of cells x terms x outputs.
 
     If `limits` is not empty, which requires one cell, one output and few terms, values are checked while they are
-    added. The two rows of `limits` are the bounds of targets and of predictions (see `gather_in_range`). If a value is
-    out of bounds, nothing is added, and 1 is returned.
+    added. The two rows of `limits` are the bounds for targets and predictions (see `gather_in_range`). If a value is
+    out of bounds, add nothing and return 1.
     """
     yy, pp = y.reshape(y.size), p.reshape(p.size)
     n, n_terms = yy.shape[0] // width, terms.shape[0]
@@ -147,7 +149,7 @@ def sum_losses(
     often = not lone and n * 68 < sums.shape[0]
     target, guess, out = scratch(PART, f8), scratch(PART, f8), scratch(PART, f8)
     checks, before, skipped_before = limits.shape[0] != 0, scratch(CHECKED_CHUNKS, i8), scratch(MOST_CHECKED, i8)
-    # Values are checked while they are added. Copy the sums, which are restored if a value turns out to be invalid.
+    # Values are checked while they are added. Copy the sums, so that they can be restored if a value is invalid.
     if checks:
         copy_numbers(sums, before, sums.shape[0])
         copy_numbers(skipped, skipped_before, skipped.shape[0])
@@ -191,8 +193,8 @@ def sum_products(
 ) -> Any:  # fmt: skip
     """Add products of columns, such as x * y or x**4, over rows to the sums of their terms, and count rows.
 
-    Each row of `products` holds three numbers: two columns to multiply, and the term to which the product is added. The
-    rows are in ascending order of the term. A second column of -1 means no second factor. The columns are:
+    Each row of `products` holds three numbers: two columns to multiply, and the term to which the product is added.
+    These rows are sorted by term. If the second column is -1, there is no second factor. The columns are:
 
     - 0 is `first`, and 1 is `second`.
     - 2 is `first` times SCALE. Its square is column 3 (rounded) plus column 4 (the rounding error), and column 5 is twice
@@ -262,8 +264,8 @@ def sum_products(
 def load_column(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any, q: Any, m: Any, limits: Any) -> None:
     """Copy column c of m rows, which start at row `a`, to column q of a block, and split the numbers into halves.
 
-    Store the largest and the smallest exponent of the column in sizes[:, q]. `limits` holds the bounds of the column
-    (see `gather_in_range`), or is empty. If a value is out of bounds, store -1 as the largest exponent.
+    Store the largest and smallest exponents of the column in sizes[:, q]. `limits`, unless it is empty, holds the bounds
+    for the column (see `gather_in_range`). If a value is out of bounds, store -1 as the largest exponent.
     """
     out, high, low = block[0, q], block[1, q], block[2, q]
     if limits.shape[0]:
@@ -286,10 +288,10 @@ def split_column(block: Any, sizes: Any, q: Any, m: Any) -> None:
 
 @outline
 def gather_in_range(values: Any, a: Any, out: Any, limits: Any) -> Any:
-    """Copy rows, starting at row `a`, as float64 to `out`, and return whether all values are within `limits`.
+    """Copy rows, starting at row `a`, to `out` as float64, and return whether all values are within `limits`.
 
-    `limits` holds four numbers: the smallest and the largest absolute value of numbers other than 0, the lowest value, and
-    whether the lowest value itself is excluded.
+    `limits` holds four numbers: the smallest and largest absolute values allowed for numbers other than 0, the lowest
+    value allowed, and whether this lowest value itself is excluded.
     """
     size = copy_in_range(values[a : a + out.shape[0]], out, limits[0], limits[1])
     return size >= 0 and are_all_from(out, limits[2], limits[3] != 0.0)
@@ -310,7 +312,7 @@ def fill_powers(block: Any, sizes: Any, m: Any) -> None:
 
 @outline
 def multiply_columns(block: Any, x_column: Any, y_column: Any, m: Any, to: Any) -> None:
-    """Multiply two columns of a block. Write the products to column `to`, and their rounding errors to the next one."""
+    """Multiply two columns of a block. Write the products to column `to` and their rounding errors to the next column."""
     x, x_high, x_low = block[0, x_column], block[1, x_column], block[2, x_column]
     y, y_high, y_low = block[0, y_column], block[1, y_column], block[2, y_column]
     for j in range(m):
@@ -321,9 +323,9 @@ def multiply_columns(block: Any, x_column: Any, y_column: Any, m: Any, to: Any) 
 
 @outline
 def add_column(v: Any, limits: Any, sums: Any) -> Any:
-    """Add all numbers of a column to one superaccumulator; return False if a value is outside `limits`, else True.
+    """Add all numbers in a column to one superaccumulator. Return False if a value is outside `limits`, else True.
 
-    If it returns False, the caller must restore the sums, to which earlier blocks have been added.
+    If the result is False, the caller must restore the sums, because earlier blocks have already been added.
     """
     n, size = v.shape[0], LEAST
     for a in range(0, n, BLOCK):
@@ -343,8 +345,8 @@ def add_column_products(
 ) -> None:  # fmt: skip
     """Multiply two columns of a block of m rows, and add each product to the sum of its cell.
 
-    `at` holds the cell of each row, and the block starts at its element `a`; if `at` is empty, there is one cell. A
-    cell has `stride` sums, of which number `cell` is used. `sizes` holds the largest and the smallest exponent of each
+    `at` holds the cell of each row, starting at index `a` for this block; if it is empty, there is one cell. A cell has
+    `stride` sums, of which the one at index `cell` is used. `sizes` holds the largest and smallest exponents of each
     column.
     """
     if at.shape[0] == 0:
@@ -359,10 +361,10 @@ def add_column_products(
 
 @outline
 def add_values(v: Any, at: Any, a: Any, stride: Any, cell: Any, numbers: Any, often: Any) -> None:
-    """Add the numbers v, one for each row of a block, to the sums of their cells.
+    """Add the numbers v, one for each row in a block, to the sums of their cells.
 
-    `at` holds the cell of each row, and the block starts at its element `a`; if `at` is empty, there is one cell. A cell
-    has `stride` sums, of which number `cell` is used.
+    `at` holds the cell of each row, starting at index `a` for this block; if it is empty, there is one cell. A cell has
+    `stride` sums, of which the one at index `cell` is used.
     """
     if at.shape[0]:
         add_to_cells(v, at[a : a + v.shape[0]], stride, cell, numbers, often)
