@@ -67,8 +67,8 @@ def update_registers(words: Any, at: Any, precision: Any, rows: Any, registers: 
         for k in range(1, width):
             for j in range(count):
                 hashes[j] = finalize_hash(hashes[j] + u8(words[start + j, k]))
-        # This loop vectorises, but it requires a 1 among the upper 53 bits, which nearly every hash has. If any hash has
-        # none, the whole block is computed again below.
+        # This loop vectorises, but it requires a 1 among the upper 53 bits, which nearly every hash has. If any hash
+        # has none, the whole block is computed again below.
         long = i8(0)
         for j in range(count):
             top = i8((hashes[j] << bits) >> u8(11))

@@ -40,15 +40,15 @@ from .loss_terms import RELATIVE, SIGNED_RELATIVE, SQUARE, fill_squared_term, fi
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
-# Columns of a block in `sum_products`: WEIGHT holds the weights, BOTH holds a product, the next column holds its rounding
-# error, and SPARE is working memory. COLUMNS is the number of columns.
+# Columns of a block in `sum_products`. WEIGHT holds weights, BOTH holds a product, and the next column its rounding
+# error. SPARE is working memory. COLUMNS is the number of columns.
 WEIGHT, BOTH, SPARE, COLUMNS = 6, 7, 9, 11
 # With at most this many sums, rows are checked while they are added. The sums are copied beforehand, which is fast for
 # a few sums, and are restored if a row is invalid.
 MOST_CHECKED = 16
 CHECKED_CHUNKS = MOST_CHECKED * 68
-# The number of rows in a block. It is not a power of two, because then all columns of a block would compete for the same
-# sets of the CPU cache.
+# The number of rows in a block. It is not a power of two, because then all columns of a block would compete for the
+# same sets of the CPU cache.
 PART = 384
 # The factor by which values are multiplied before their fourth power is computed. Without it, products with weights
 # could have bits below 2**-1074, the smallest positive float64 number.
@@ -264,8 +264,8 @@ def sum_products(
 def load_column(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any, q: Any, m: Any, limits: Any) -> None:
     """Copy column c of m rows, which start at row `a`, to column q of a block, and split the numbers into halves.
 
-    Store the largest and smallest exponents of the column in sizes[:, q]. `limits`, unless it is empty, holds the bounds
-    for the column (see `gather_in_range`). If a value is out of bounds, store -1 as the largest exponent.
+    Store the largest and smallest exponents of the column in sizes[:, q]. `limits`, unless it is empty, holds the
+    bounds for the column (see `gather_in_range`). If a value is out of bounds, store -1 as the largest exponent.
     """
     out, high, low = block[0, q], block[1, q], block[2, q]
     if limits.shape[0]:
@@ -312,7 +312,7 @@ def fill_powers(block: Any, sizes: Any, m: Any) -> None:
 
 @outline
 def multiply_columns(block: Any, x_column: Any, y_column: Any, m: Any, to: Any) -> None:
-    """Multiply two columns of a block. Write the products to column `to` and their rounding errors to the next column."""
+    """Multiply two columns of a block. Write the products to column `to`, and the rounding errors to the next one."""
     x, x_high, x_low = block[0, x_column], block[1, x_column], block[2, x_column]
     y, y_high, y_low = block[0, y_column], block[1, y_column], block[2, y_column]
     for j in range(m):
@@ -396,11 +396,11 @@ def sum_values(
     values: Any, w: Any, at: Any, width: Any,
     rows: Any, excess: Any, sums: Any, squares: Any, more_w2: Any, more_w2x: Any,
 ) -> Any:  # fmt: skip
-    """Add the `width` values x of each row, and the squares for standard errors, to the sums of its cell; count rows.
+    """Count rows, and add the `width` values x of each row, and squares for standard errors, to the sums of its cell.
 
     `sums` holds the sums of w * x without rounding. For standard errors, `squares` holds the sums of (w * x)**2,
-    `more_w2` those of w**2 - 1 and `more_w2x` those of w**2 * x - w * x; each number is rounded to 26 bits before it is
-    added. The last two are 0 if all weights are 1. `more_w2` holds one sum per cell, and the other arrays are flat
+    `more_w2` those of w**2 - 1, and `more_w2x` those of w**2 * x - w * x; each number is rounded to 26 bits before it
+    is added. The last two are 0 if all weights are 1. `more_w2` holds one sum per cell, and the other arrays are flat
     arrays of cells x width.
     """
     n, lone, weighted = values.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0

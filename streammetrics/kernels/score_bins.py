@@ -1,6 +1,6 @@
 """Count scores in bins of equal width, with exact bin edges.
 
-Bin i of n holds the scores with i/n <= p < (i + 1)/n; the last bin also holds the score 1.
+Bin i of n contains the scores p with i/n <= p < (i + 1)/n. The last bin also contains the score 1.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ HIGH_HALF = i8(-(1 << 29))
 
 @inline
 def find_bin(p: Any, n: Any) -> Any:
-    """Return the bin of the probability p among n bins of equal width. The bin and n are float64."""
+    """Return the bin of the probability p among n bins of equal width. Both the bin number and n are float64."""
     high = i8(f8(p).view(i8) & HIGH_HALF).view(f8)
-    # If p is slightly below k / n, the product p * n may round up to k, but the true bin is k - 1. To decide this exactly,
-    # split p into two halves, whose products with n are exact. The difference high * n - k is also exact, because the
-    # two numbers are close to each other.
+    # If p is slightly below k / n, the product p * n may be rounded up to k, although the correct bin is k - 1. To
+    # decide this exactly, split p into two halves, whose products with n are exact. The difference high * n - k is also
+    # exact, because the two numbers are close to each other.
     k = f8(i8(p * n))
     below = (high * n - k) < -((p - high) * n)
     return min(k - f8(below), n - f8(1))
@@ -38,7 +38,7 @@ def find_bin(p: Any, n: Any) -> Any:
 def add_to_bins(
     y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
 ) -> Any:  # fmt: skip
-    """Count each row in its bin, and add its score to the sum of the bin. `count_bins` describes the parameters."""
+    """Count each row in its bin, and add its score to the sum for the bin. `count_bins` describes the parameters."""
     n, width = f8(n_bins), u8(n_bins)
     weighted, apart, summed = w.shape[0] != 0, at.shape[0] != 0, sums.shape[0] != 0
     if (not apart) and (not weighted) and has_bad_value(logit, y, s):
@@ -74,12 +74,12 @@ def add_to_bins(
 def count_bins(
     y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
 ) -> Any:  # fmt: skip
-    """Count each row in the bin of its score, and add the score to the sum of the bin.
+    """Count each row in the bin of its score, and add the score to the sum for the bin.
 
-    If `logit`, scores are logits, and their sigmoid is used. `rows` and `excess` (sums of w - 1) are flat arrays of cells
-    x labels x bins. `sums` is a flat array of cells x bins, or empty if no sums are needed. Without weights, `w` is empty;
-    with one cell, `at` is empty. With one cell and no weights, rows are also checked: if a label or score is invalid,
-    return 1 and count nothing.
+    If `logit` is true, scores are logits, and their sigmoid is used. `rows` and `excess` (sums of w - 1) are flat
+    arrays of cells x labels x bins. `sums` is a flat array of cells x bins, or empty if no sums are needed. Without
+    weights, `w` is empty; with one cell, `at` is empty. In the case of one cell and no weights, rows are also checked:
+    if a label or score is invalid, return 1 and count nothing.
     """
     return add_to_bins(y, s, w, at, logit, n_bins, rows, excess, sums)
 

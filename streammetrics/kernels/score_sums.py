@@ -1,4 +1,4 @@
-"""Exact sums over scored rows of terms such as log-loss, and of the squares that standard errors need.
+"""Exact sums, over scored rows, of terms such as log-loss and of the squares that standard errors need.
 
 There are kernels for one cell, for rows with several labels, and for many cells, each with and without weights. Module
 `block_sums` sums a block of rows.
@@ -58,14 +58,14 @@ from .score_terms import (
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 LANES = 4
-# With few cells, consecutive rows are added to separate sets of sums ("lanes"), so that an addition need not wait for
-# the previous one. Lanes are used if they have at most this many numbers in total. More numbers would not stay in the
-# cache, and with so many cells, consecutive rows are rarely in the same cell.
+# If there are few cells, consecutive rows are added to separate sets of sums ("lanes"), so that an addition need not
+# wait for the previous one. Lanes are used if they have at most this many numbers in total. More numbers would not stay
+# in the cache, and with so many cells, consecutive rows are rarely in the same cell.
 LANE_CELLS = 4096
 # The largest number of counters that stay in the cache. If there are more, the counters for the next rows are
 # prefetched.
 CACHED_NUMBERS = 1 << 16
-# The number of blocks of rows after which lanes are added to the final sums. A lane then has at most 2**11 rows, whose
+# The number of blocks after which lanes are added to the final sums. Up to then, a lane sums at most 2**11 rows, whose
 # sum fits into an int64.
 FLUSH_PARTS = 18
 
@@ -73,7 +73,7 @@ FLUSH_PARTS = 18
 @outline
 def add_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
     """Count rows by cell and label. `count_labels` describes the parameters."""
-    # With one cell, the number of positives is the sum of the labels, in a loop that vectorises.
+    # With one cell, the number of positives is the sum of the labels, which a vectorised loop computes.
     if at.shape[0] == 0:
         positives, bad = count_positives(y)
         if bad:
@@ -93,7 +93,7 @@ def add_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
 def count_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
     """Count rows by cell and label (0 or 1), and add their weights minus 1 to `excess`.
 
-    With one cell, labels are checked: if a label is invalid, return 1 and count nothing.
+    With one cell, labels are also checked: if a label is invalid, return 1 and count nothing.
     """
     return add_labels(y, w, at, rows, excess)
 
@@ -111,12 +111,12 @@ def count_labels_multilabel(width: Any, y: Any, w: Any, at: Any, rows: Any, exce
 
 @outline
 def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any) -> Any:
-    """Add the terms of unweighted rows of one cell. `sum_scores` describes the parameters."""
+    """Add the terms of unweighted rows in one cell. `sum_scores` describes the parameters."""
     n_terms, n = terms.shape[0], s.shape[0]
     k, f, out = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8)
     total, square, counts, hits = scratch(12, i8), scratch(6, i8), scratch(2, i8), scratch(MOST, i8)
-    # Collect all sums in local arrays, and add them to the cell at the end, so that the cell is unchanged if a later block
-    # has an invalid value.
+    # Collect all sums in local arrays and add them to the cell at the end, so that the cell is unchanged if a later
+    # block contains an invalid value.
     for so_far in (total, square, counts, hits):
         so_far[:] = 0
     for a in range(0, n, BLOCK):
@@ -132,7 +132,7 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
         clip = may_clip(eps, least, most)
         for t in range(n_terms):
             loss, at = terms[t] == LOG_LOSS, u8(4 * t)
-            # Float32 scores that are not tiny are multiples of 2**-52, for which there is a faster function.
+            # Unless they are tiny, float32 scores are multiples of 2**-52, for which there is a faster function.
             if terms[t] == SCORE and is_coarse(least):
                 prefetch(y, a + AHEAD, m)
                 prefetch(s, a + AHEAD, m)
@@ -162,7 +162,7 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def add_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add terms, which may have any size, for unweighted rows of one cell. `sum_unbounded` describes the parameters."""
+    """Add terms of any size for unweighted rows in one cell. `sum_unbounded` describes the parameters."""
     if has_bad_value(logit, y, s):  # check all rows first: large terms are added immediately and cannot be undone
         return 1
     k, f, out, v = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
@@ -188,7 +188,7 @@ def add_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add weighted terms of the rows of one cell. `sum_weighted` describes the parameters."""
+    """Add the weighted terms of rows in one cell. `sum_weighted` describes the parameters."""
     k, f, out, parts = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(10, i8)
     for a in range(0, y.shape[0], BLOCK):
         m = min(BLOCK, y.shape[0] - a)
@@ -210,11 +210,11 @@ def add_weighted(
 
 @kernel(out=("rows", "sums", "squares", "clipped"))
 def sum_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any) -> Any:
-    """Add the terms (such as log-loss) of unweighted rows of one cell, and count the rows.
+    """Add the terms (such as log-loss) of unweighted rows in one cell, and count the rows.
 
     `terms` holds the codes of the terms: SCORE, LOG_LOSS or BRIER. Scores are probabilities, which are clipped to
-    [eps, 1 - eps] for log-loss; no log-loss may exceed 45. `sums` holds the sums of each term by label, `squares` the sums
-    of squares, and `clipped` the number of clipped rows. If a value is invalid, the function adds nothing and returns 1.
+    [eps, 1 - eps] for log-loss; no log-loss may exceed 45. `sums` holds the sum of each term by label, `squares` the
+    sums of squares, and `clipped` the number of clipped rows. If a value is invalid, add nothing and return 1.
     """
     return add_scores(y, s, terms, eps, rows, sums, squares, clipped)
 
@@ -223,7 +223,7 @@ def sum_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def sum_scores_multilabel(
     width: Any, y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add the terms of unweighted rows of one cell, like `sum_scores`, separately for each of `width` labels."""
+    """Add the terms of unweighted rows in one cell, like `sum_scores`, separately for each of `width` labels."""
     for i in range(width):
         yy, ss = slice_label(y, i, width), slice_label(s, i, width)
         counts, total, square = slice_label(rows, i, width), slice_label(sums, i, width), slice_label(squares, i, width)
@@ -235,10 +235,10 @@ def sum_scores_multilabel(
 def sum_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add terms of any size (such as the log-loss of logits), for unweighted rows of one cell, and count the rows.
+    """Add terms of any size, such as the log-loss of logits, for unweighted rows in one cell, and count the rows.
 
-    The parameters are those of `sum_scores`, with two additions: scores are logits if `logit`, and values of 2**31 or
-    more are added to `large`. If a value is invalid, return 1 and add nothing.
+    The parameters are those of `sum_scores`, with two additions: scores are logits if `logit` is true, and values of
+    2**31 or more are added to `large`. If a value is invalid, add nothing and return 1.
     """
     return add_unbounded(y, s, terms, logit, eps, rows, sums, large, squares, clipped)
 
@@ -248,7 +248,7 @@ def sum_unbounded_multilabel(
     width: Any, y: Any, s: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, sums: Any, large: Any, squares: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add terms of any size for unweighted rows of one cell, like `sum_unbounded`, for each of `width` labels."""
+    """Add terms of any size for unweighted rows in one cell, like `sum_unbounded`, for each of `width` labels."""
     for i in range(width):
         yy, ss, counts, total = (
             slice_label(y, i, width),
@@ -270,10 +270,10 @@ def sum_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add weighted terms of any size for the rows of one cell, and count the rows; the caller has checked all values.
+    """Add weighted terms of any size for rows in one cell, and count the rows. The caller has checked all values.
 
     The other parameters are those of `sum_unbounded`. For a term x and a weight w, the sums of w * x, (w * x)**2, w**2
-    and w**2 * x are added to `sums`, `squares`, `w2` and `w2x`.
+    and w**2 * x are added to `sums`, `squares`, `w2` and `w2x`, respectively.
     """
     return add_weighted(y, s, w, terms, logit, eps, rows, excess, sums, large, squares, w2, w2x, clipped)
 
@@ -283,7 +283,7 @@ def sum_weighted_multilabel(
     width: Any, y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add terms of weighted rows of one cell, like `sum_weighted`, separately for each of `width` labels."""
+    """Add the weighted terms of rows in one cell, like `sum_weighted`, separately for each of `width` labels."""
     for i in range(width):
         yy, ss, counts, weights = (
             slice_label(y, i, width),
@@ -300,7 +300,7 @@ def sum_weighted_multilabel(
 
 @outline
 def flush_lanes(lanes: Any, cells: Any, terms: Any, rows: Any, sums: Any, squares: Any) -> None:
-    """Add the lanes, which are partial sums of unweighted rows, to rows, sums and squares, and set the lanes to 0.
+    """Add the lanes (partial sums over unweighted rows) to `rows`, `sums` and `squares`, and set the lanes to 0.
 
     There are LANES sets of partial sums. Each set has a row count and the sums of all terms for every cell and label.
     """
@@ -319,7 +319,7 @@ def flush_lanes(lanes: Any, cells: Any, terms: Any, rows: Any, sums: Any, square
 
 @inline
 def prefetch_cells(here: Any, n_terms: Any, rows: Any, sums: Any, squares: Any) -> None:
-    """Prefetch the counters of the cells `here`, to which a block of rows will be added, if they are not in the cache."""
+    """Prefetch the counters and sums of the cells `here`, unless all counters fit into the cache."""
     if rows.shape[0] > CACHED_NUMBERS:
         for j in range(here.shape[0]):
             prefetch(rows, u8(2) * u8(here[j]), 1)
@@ -332,16 +332,17 @@ def sum_cells(
     y: Any, s: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, sums: Any, large: Any, squares: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the terms (such as log-loss) of unweighted rows to the sums of their cells; the caller has checked all values.
+    """Add the terms (such as log-loss) of unweighted rows to the sums of their cells.
 
-    `at` holds the cell of each row. Sums are flat arrays whose first axis is the cell. Values of 2**31 or more are added
-    to `large`, which is empty if no term can be that large. With few cells, consecutive rows are added to four separate
-    sets of sums ("lanes"), because an addition to the same address would have to wait for the previous one.
+    The caller has checked all values. `at` holds the cell of each row. Sums are stored in flat arrays, cell by cell.
+    Values of 2**31 or more are added to `large`, which is empty if no term can be that large. If there are few cells,
+    consecutive rows are added to four separate sets of sums ("lanes"), because an addition to the same address would
+    have to wait for the previous one.
     """
     n_terms, n, cells = terms.shape[0], y.shape[0], rows.shape[0] // 2
     width = 1 + 3 * n_terms
     lanes = scratch(LANE_CELLS, i8)
-    # Use lanes only if there are many rows per cell, because the lanes of all cells must be added to the sums in the end.
+    # Use lanes only if there are many rows per cell, because the lanes of all cells must finally be added to the sums.
     laned = n >= 8 * cells and 2 * LANES * cells * width <= LANE_CELLS
     lanes[: 2 * LANES * cells * width if laned else 0] = 0
     k, f, out, place = scratch(PART, f8), scratch(PART, f8), scratch(PART, f8), scratch(PART, u8)
@@ -371,7 +372,7 @@ def sum_cells(
             split_block(out[:m], highs, lows)
             count_square_units(out[:m], loss, units)
             # A loss above 45 occurs only with logits or a tiny eps. Its square may be 2**11 or more, which is too large
-            # for `count_square_units`, so add such squares separately.
+            # for `count_square_units`, so it is added separately.
             if loss and (logit or eps < 2.0**-52) and is_any_from(out[:m], 45.0):
                 move_wild_squares(out[:m], here, n_terms, t, squares, units)
             if laned:
@@ -398,7 +399,7 @@ def sum_cells(
 def flush_weighted_lanes(
     lanes: Any, cells: Any, n_terms: Any, rows: Any, excess: Any, sums: Any, squares: Any, w2: Any, w2x: Any
 ) -> None:
-    """Add the lanes, partial sums of weighted rows, to the sums and counts; set the lanes to 0 (see `flush_lanes`)."""
+    """Add the lanes (partial sums over weighted rows) to the sums and counts, and set the lanes to 0."""
     width = 5 + 6 * n_terms
     for k in range(2 * LANES * cells):
         # i is twice the cell plus the label.
@@ -422,10 +423,10 @@ def sum_weighted_cells(
     y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add weighted terms to the sums of their cells; the caller has checked all values.
+    """Add weighted terms to the sums of their cells. The caller has checked all values.
 
-    For a term x, the sums of w * x, (w * x)**2, w**2 and w**2 * x are added to `sums`, `squares`, `w2` and `w2x`. `at`
-    holds the cell of each row.
+    For a term x and a weight w, the sums of w * x, (w * x)**2, w**2 and w**2 * x are added to `sums`, `squares`, `w2`
+    and `w2x`, respectively. `at` holds the cell of each row.
     """
     n_terms, n, cells = terms.shape[0], y.shape[0], rows.shape[0] // 2
     width = 5 + 6 * n_terms

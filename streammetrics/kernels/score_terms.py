@@ -3,8 +3,8 @@
 A term is computed once per row in float64, in loops that vectorise. It is added to a sum as a multiple of 2**-60,
 stored as two integers ("limbs"): high * 2**-20 + low * 2**-60. To get such an integer, a large constant (a "magic
 number") is added to a float: the sum is rounded so that its low bits are the integer. Integer sums do not depend on the
-order of rows. A term of 2**31 or more, from a large weight or an extreme logit, is added to an exact sum of any size
-(see `exact_sums`).
+order of rows. A term of 2**31 or more, from a large weight or an extreme logit, is added to an exact sum of unlimited
+range (see `exact_sums`).
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ AHEAD = 5 * PART
 SCORE, LOG_LOSS, BRIER = 0, 1, 2
 # A call computes at most MOST terms.
 MOST = 3
-# A term of this size or more is too large for a fixed-point sum.
+# A term of this value or more is too large for a fixed-point sum.
 LARGE = 2.0**31
 
 # The last bit of the float64 1.5 * 2**32 has the value 2**-20, and that of 1.5 * 2**-8 has the value 2**-60. Adding one
 # of these constants (magic numbers) to a number of either sign rounds the number to a multiple of 2**-20 or 2**-60.
 HIGH, LOW = 1.5 * 2.0**32, 1.5 * 2.0**-8
 HIGH_BITS, LOW_BITS = i8(0x41F8000000000000), i8(0x3F78000000000000)
-# A mask that selects the 40 bits of the second integer (the low limb) of a fixed-point number.
+# A mask that selects the 40 bits of the second integer (the low limb) in a fixed-point number.
 LOW_MASK = i8((1 << 40) - 1)
 
 
@@ -93,7 +93,7 @@ def split_limbs(v: Any) -> Any:
 def add_fixed(numbers: Any, at: Any, high: Any, low: Any) -> None:
     """Add `high` and `low` to the two integers of the fixed-point number at index `at`, and propagate the carry.
 
-    Afterwards, the second integer is from 0 to 2**40 - 1.
+    Afterwards, the second integer lies between 0 and 2**40 - 1.
     """
     add_limbs(numbers, at, high, low)
 
@@ -114,7 +114,7 @@ def is_clipped(eps: Any, y: Any, s: Any) -> Any:
 
 @inline
 def may_clip(eps: Any, least: Any, most: Any) -> Any:
-    """Return whether a probability may be clipped to [eps, 1 - eps], given the lowest and the highest score of the rows.
+    """Return whether any probability may have to be clipped to [eps, 1 - eps], given the lowest and highest scores.
 
     The probability of the outcome is monotonic in the score, so the two extremes are enough.
     """
@@ -126,15 +126,15 @@ def may_clip(eps: Any, least: Any, most: Any) -> Any:
 
 @outline
 def fill_probability_term(term: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
-    """Write one term (score, log-loss or squared error) of rows whose scores are probabilities.
+    """Write one term (score, log-loss or squared error) for rows whose scores are probabilities.
 
-    Probabilities are clipped to [eps, 1 - eps] for log-loss if `clip`. `k` and `f` are working memory.
+    If `clip` is true, probabilities are clipped to [eps, 1 - eps] for log-loss. `k` and `f` are working memory.
     """
     n = s.shape[0]
     if term == LOG_LOSS:
         top = 1.0 - eps
-        # Compute the logarithm in two loops. In one loop, its chain of operations would be too long for the processor to
-        # compute several rows at the same time.
+        # Compute the logarithm in two loops. In a single loop, the chain of operations would be too long for the
+        # processor to compute several rows at the same time.
         for j in range(n if clip else 0):
             q = outcome_probability(y[j], s[j])
             q = q if q > eps else eps
@@ -152,7 +152,7 @@ def fill_probability_term(term: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any
 
 @outline
 def fill_logit_term(term: Any, y: Any, s: Any, out: Any) -> None:
-    """Write one term (score, log-loss or squared error) of rows whose scores are logits."""
+    """Write one term (score, log-loss or squared error) for rows whose scores are logits."""
     n = s.shape[0]
     if term == LOG_LOSS:
         for j in range(n):
@@ -167,7 +167,7 @@ def fill_logit_term(term: Any, y: Any, s: Any, out: Any) -> None:
 
 @outline
 def replace_by_squared_errors(y: Any, out: Any) -> None:
-    """Replace predicted probabilities by their squared differences from the labels y, in place."""
+    """Replace predicted probabilities, in place, with their squared differences from the labels y."""
     for j in range(out.shape[0]):
         d = out[j] - f8(i4(y[j]))
         out[j] = d * d
@@ -175,9 +175,10 @@ def replace_by_squared_errors(y: Any, out: Any) -> None:
 
 @inline
 def fill_term(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
-    """Write one term (score, log-loss or squared error) of some rows, whose scores are logits if `logit`.
+    """Write one term (score, log-loss or squared error) for some rows.
 
-    Otherwise scores are probabilities, which are clipped to [eps, 1 - eps] if `clip`. `k` and `f` are working memory.
+    If `logit` is true, scores are logits. Otherwise, they are probabilities, which are clipped to [eps, 1 - eps] for
+    log-loss if `clip` is true. `k` and `f` are working memory.
     """
     if logit:
         fill_logit_term(term, y, s, out)
@@ -187,7 +188,7 @@ def fill_term(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any
 
 @outline
 def fill_block(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
-    """Write one term of every row of a block, as `fill_term` does, and prefetch the same number of later rows."""
+    """Write one term for every row in a block, as `fill_term` does, and prefetch the same number of later rows."""
     for b in range(0, s.shape[0], PART):
         part = slice(b, min(b + PART, s.shape[0]))
         prefetch(y, b + AHEAD, PART)
@@ -198,7 +199,7 @@ def fill_block(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: An
 @outline
 def count_positives(y: Any) -> Any:
     """Return the number of positives in a block of labels, and whether any label is neither 0 nor 1."""
-    # An invalid label is larger than 1. Check the maximum of the labels, which needs no branch in the loop.
+    # An invalid label is larger than 1. To avoid a branch in the loop, check only the maximum of the labels.
     total, most = i4(0), u1(0)
     for j in range(y.shape[0]):
         total += i4(y[j])
@@ -208,9 +209,9 @@ def count_positives(y: Any) -> Any:
 
 @outline
 def score_extremes(s: Any) -> Any:
-    """Return the two scores of a block whose bits, as unsigned integers, are the smallest and the largest.
+    """Return the two scores in a block whose bits, as unsigned integers, are the smallest and the largest.
 
-    As unsigned integers, the bits of numbers from 0 to 1 sort like the numbers. The bits of all other numbers are larger:
+    As unsigned integers, the bits of numbers from 0 to 1 sort like the numbers. All other values have larger bits:
     numbers above 1, infinity, NaN, negative numbers and -0.0.
     """
     least = most = score_bits(s[0])
@@ -221,7 +222,7 @@ def score_extremes(s: Any) -> Any:
 
 @inline
 def may_be_bad(most: Any) -> Any:
-    """Return whether a block may have an invalid score, given the score with the largest bits, `most`.
+    """Return whether a block may contain an invalid score, given `most`, the score with the largest bits.
 
     If this score is -0.0, which is valid, other scores may be invalid. For example, 1.5 has smaller bits than -0.0.
     """
@@ -230,14 +231,14 @@ def may_be_bad(most: Any) -> Any:
 
 @outline
 def has_bad_score(logit: Any, s: Any) -> Any:
-    """Return whether a score is invalid: not finite or, unless scores are logits (`logit`), not a probability."""
+    """Return whether any score is invalid: not finite or, unless scores are logits (`logit`), not a probability."""
     bad = i4(0)
     if logit:
         for j in range(s.shape[0]):
             bad |= i4(not (abs(s[j]) < np.inf))
     else:
         for j in range(s.shape[0]):
-            # Negate the comparisons, so that NaN, for which both are false, is invalid.
+            # Negate the comparisons so that NaN, for which both are false, is invalid.
             bad |= i4(not (s[j] >= 0)) | i4(not (s[j] <= 1))
     return bad != 0
 

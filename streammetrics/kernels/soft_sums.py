@@ -1,8 +1,8 @@
-"""Exact sums over rows whose target is a number between 0 and 1 (a soft label): the same terms as in `score_sums`.
+"""Exact sums over rows whose target is a number between 0 and 1 (a soft label), for the terms in `score_sums`.
 
 The log-loss of target t is t * L(1) + (1 - t) * L(0), where L(y) is the loss for the label y. A target of 0 or 1
-therefore gives the same terms as the label 0 or 1, bit for bit. Rows are added block by block if there is one cell,
-otherwise one by one.
+therefore gives the same terms as the label 0 or 1, bit for bit. If there is one cell, rows are added block by block;
+otherwise, they are added one by one.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ TARGET = 3
 def fill_soft_term(
     term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, labels: Any, k: Any, f: Any, other: Any, out: Any
 ) -> None:  # fmt: skip
-    """Write one term (target, score, log-loss or squared error) of some rows with targets y from 0 to 1.
+    """Write one term (target, score, log-loss or squared error) for some rows with targets y from 0 to 1.
 
-    `labels` holds a row of ones and a row of zeros: the labels for which log-loss is computed. Probabilities are clipped
-    for log-loss if `clip`. `k`, `f` and `other` are working memory.
+    `labels` holds a row of ones and a row of zeros: the labels for which log-loss is computed. If `clip` is true,
+    probabilities are clipped for log-loss. `k`, `f` and `other` are working memory.
     """
     n = s.shape[0]
     if term == TARGET:
@@ -61,7 +61,7 @@ def fill_soft_term(
             out[j] = y[j]
     elif term == LOG_LOSS:
         # Compute the losses for both labels in every row, even if the target is 0 or 1. In that case, one of the losses
-        # has the factor 0. This loss is finite, so it adds exactly 0.
+        # is multiplied by 0. This loss is finite, so it adds exactly 0.
         fill_term(term, logit, eps, clip, labels[0, :n], s, k, f, out)
         fill_term(term, logit, eps, clip, labels[1, :n], s, k, f, other)
         for j in range(n):
@@ -76,7 +76,7 @@ def fill_soft_term(
 
 @inline
 def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
-    """Add `high` and `low` to the sum at index `at`. If `stops`, a sum that reaches CEILING stays there."""
+    """Add `high` and `low` to the sum at index `at`. If `stops` is true, a sum that reaches CEILING stays there."""
     if stops:
         add_saturating(numbers, at, high, low)
     else:
@@ -87,9 +87,9 @@ def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
 def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any, stops: Any, numbers: Any) -> None:
     """Round numbers below 2**31, and add each to the fixed-point sum at its index `at`.
 
-    Adding the constant `magic`, which has the bits `magic_bits`, rounds a number to a multiple of the value of the
-    constant's last bit. Shifting such a multiple left by `shift` converts it to units of 2**-60. If `lone`, there is
-    one sum. If `stops`, a sum that reaches CEILING stays there.
+    Adding the constant `magic`, whose bits are `magic_bits`, rounds a number to a multiple of the value of the
+    constant's last bit. Shifting such a multiple left by `shift` converts it to units of 2**-60. If `lone` is true,
+    there is only one sum. If `stops` is true, a sum that reaches CEILING stays there.
     """
     # With one cell, sum the block as integers first, and add the result once.
     if lone:
@@ -104,9 +104,9 @@ def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any
 
 @outline
 def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
-    """Add products v, rounded to multiples of 2**-60, to the sums at indices `at`; a sum at CEILING stays there.
+    """Add products v, rounded to multiples of 2**-60, to the sums at indices `at`. A sum at CEILING stays there.
 
-    Products of 2**31 or more are added one by one, and set to 0 in `v`. If `lone`, there is one sum.
+    Products of 2**31 or more are added one by one and set to 0 in `v`. If `lone` is true, there is only one sum.
     """
     if is_any_from(v, LARGE):
         move_heavy_rows(v, at, numbers)
@@ -117,8 +117,8 @@ def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
 def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None:
     """Add squares v, rounded to multiples of 2**-41 (if `loss`, for log-loss) or 2**-52, to the sums at indices `at`.
 
-    A sum that reaches CEILING stays there. Squares of 2**31 or more are added one by one, and set to 0 in `v`. If `lone`,
-    there is one sum.
+    A sum that reaches CEILING stays there. Squares of 2**31 or more are added one by one and set to 0 in `v`. If `lone`
+    is true, there is only one sum.
     """
     if is_any_from(v, LARGE):
         move_heavy_rows(v, at, numbers)
@@ -130,9 +130,9 @@ def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None
 
 @outline
 def count_rows(w: Any, at: Any, lone: Any, v: Any, rows: Any, excess: Any, w2: Any) -> None:
-    """Count rows in their cells `at`; with weights, also add w - 1 to `excess` and w**2 to `w2`.
+    """Count rows in their cells `at`. If there are weights, also add w - 1 to `excess` and w**2 to `w2`.
 
-    If `lone`, there is one cell. `v` is working memory.
+    If `lone` is true, there is only one cell. `v` is working memory.
     """
     n = at.shape[0]
     for j in range(0 if lone else n):
@@ -186,7 +186,7 @@ def add_soft(
             if weighted:
                 add_product_rows(xx, to, lone, w2x)
             for j in range(m if loss and clip else 0):
-                # The log-loss of target t gives label 1 the weight t, and label 0 the weight 1 - t. A row counts as
+                # The log-loss of target t gives label 1 the weight t and label 0 the weight 1 - t. A row counts as
                 # clipped if the probability of a label with a weight above 0 is clipped.
                 is_outside = is_clipped(eps, 1, ss[j]) if yy[j] > 0.0 else i8(0)
                 is_outside |= is_clipped(eps, 0, ss[j]) if yy[j] < 1.0 else i8(0)
@@ -203,8 +203,8 @@ def sum_soft(
 
     The caller has checked all values. Without weights, `w` is empty; with one cell, `at` is empty. For a term x and a
     target t, the sums of w * x, (w * x)**2, w**2 * x * t, w**2 and w**2 * x are added to `sums`, `squares`, `crossed`,
-    `w2` and `w2x`. Values of 2**31 or more are added to `large`, which is empty if no term can be that large. Arrays
-    are flat, and their first axis is the cell.
+    `w2` and `w2x`, respectively. Values of 2**31 or more are added to `large`, which is empty if no term can be that
+    large. Sums are stored in flat arrays, cell by cell.
     """
     return add_soft(y, s, w, at, terms, logit, eps, rows, excess, sums, large, squares, crossed, w2, w2x, clipped)
 

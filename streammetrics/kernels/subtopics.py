@@ -1,7 +1,7 @@
 """Measures of rankings whose documents cover subtopics of a query, such as alpha-NDCG and ERR-IA.
 
-Every subtopic starts with the value 1. Each document that covers a subtopic reduces the value of the subtopic for the
-documents ranked below.
+Every subtopic starts with the value 1. Each document that covers a subtopic reduces its value for the documents ranked
+below.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ALPHA_NDCG, ALPHA_DCG, ERR_IA, ERR_IDEAL, ERR_PLAIN, RECALL, DIVERSITY = range(7
 def take_worth(topic: Any, a: Any, b: Any, remaining: Any, alpha: Any) -> Any:
     """Return the sum of the remaining values of a document's subtopics, and multiply these values by 1 - alpha.
 
-    topic[a:b] are the subtopics of the document, and `remaining` holds the value of each subtopic.
+    topic[a:b] are the subtopics of the document, and `remaining` holds the remaining value of each subtopic.
     """
     total = 0.0
     for i in range(a, b):
@@ -63,7 +63,7 @@ def greedy_ideal_gain(
     """Return the discounted gain of a greedy ideal ranking of m documents.
 
     At each rank, the greedy ranking takes the document with the largest gain. Among documents with equal gains, it takes
-    the first one in `by_name`, the order of the `docs` documents by name. `remaining` and `used` are working memory.
+    the first in `by_name`, which lists the `docs` documents in name order. `remaining` and `used` are working memory.
     """
     remaining[:] = 1.0
     used[:] = 0
@@ -88,7 +88,7 @@ def greedy_ideal_gain(
 def subtopic_recall(topic: Any, end: Any, topics: Any, is_covered: Any) -> Any:
     """Return subtopic recall: the fraction of all subtopics that the rows before row `end` cover.
 
-    `topics` is the total number of subtopics of the query. `is_covered` is working memory.
+    `topics` is the total number of subtopics in the query. `is_covered` is working memory.
     """
     is_covered[:] = 0.0
     found = 0
@@ -136,12 +136,12 @@ def compute_subtopic_measures(
 ) -> None:  # fmt: skip
     """Write the requested subtopic measures of some queries.
 
-    Measures are given by `codes`, cut-offs `ks` and `alphas`, and are written to `out`. The other arguments:
+    Measures are specified by `codes`, cut-offs `ks` and `alphas`, and are written to `out`. The other arguments:
 
-    - `topic` holds the subtopic of each row as a number within its query, or -1 for none.
+    - `topic` holds the subtopic of each row as an index within its query, or -1 for none.
     - The rows of document d are bounds[d] to bounds[d + 1] - 1; documents are in rank order.
     - The documents of query q are starts[q] to starts[q + 1] - 1. The first returned[q] of these were returned, and all
-      of them together cover topics[q] subtopics. `by_name` holds the numbers of these documents within the query,
+      of them together cover topics[q] subtopics. `by_name` holds the indices of these documents within the query,
       sorted by name.
     - `logs` and `places` are discounts by rank; `remaining` and `used` are working memory.
     """

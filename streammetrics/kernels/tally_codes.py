@@ -1,10 +1,10 @@
 """Kernels for tallies, which count rows by code. A code encodes a cell and a place (bucket and label).
 
-A tally keeps sorted distinct codes with their counts (its entries). New rows are first counted in one byte for each
-place of each cell. When a byte overflows, its code is appended to a buffer, where it stands for 256 rows. In a tally
-without bytes, the code of every row is appended to the buffer.
+A tally keeps sorted distinct codes with their counts (its entries). New rows are first counted in byte counters, one
+for each place in each cell. When a byte overflows, its code is appended to a buffer, where it stands for 256 rows. In a
+tally without byte counters, the code of every row is appended to the buffer.
 
-A kernel that counts rows in a tally has seven arguments for the tally. `shift` is the number of bits of a place, and
+A kernel that counts rows in a tally takes seven arguments for the tally. `shift` is the number of bits in a place, and
 `stride` the number of places in a cell. The others are the byte counters (or an empty array), the sums of w - 1, and
 the codes, weights and length of the buffer.
 """
@@ -21,19 +21,19 @@ from .score_terms import add_fixed, split_limbs
 
 f4, f8, i8, u1, u4, u8 = np.float32, np.float64, np.int64, np.uint8, np.uint32, np.uint64
 
-# The largest number of bits of a digit of the radix sort. The sort writes to as many memory locations in turn as a
-# digit has values. With 11 bits these are too many for the fastest cache, and the sort takes 1.5 times as long.
+# The largest number of bits in a digit of the radix sort. The sort writes to one memory location for each value of a
+# digit. With 11 bits, there are too many locations for the fastest cache, and the sort takes 1.5 times as long.
 DIGIT = 10
 DIGITS = 1 << DIGIT
-# The largest number of bits of a digit for codes with weights. Codes and weights go to different arrays, so the sort
-# writes to twice as many memory locations. With 11 bits they are on more memory pages than the processor can look up
+# The largest number of bits in a digit for codes with weights. Codes and weights go to different arrays, so the sort
+# writes to twice as many memory locations. With 11 bits, these are on more memory pages than the processor can look up
 # quickly, and the sort takes twice as long.
 WEIGHTED_DIGIT = 8
-# Codes are converted to 32 bits in blocks of this many codes. If a code does not fit into 32 bits, the conversion ends
-# after its block.
+# Codes are converted to 32 bits in blocks of this size. If a code does not fit into 32 bits, the conversion ends after
+# its block.
 BLOCK = 1024
 
-# Counters are loaded into the cache this many rows before they are changed.
+# Counters are prefetched this many rows before they are changed.
 SOON = i8(16)
 
 
@@ -105,9 +105,9 @@ def add_places(
 
 @kernel(out=("codes", "counts"))
 def collect_bytes(low: Any, stride: Any, shift: Any, cells: Any, codes: Any, counts: Any) -> Any:
-    """Write the code and the count of each byte counter that is not 0, and return how many there are.
+    """Write the code and count of each byte counter that is not 0, and return how many there are.
 
-    If `codes` is empty, only return the number.
+    If `codes` is empty, only return this number.
     """
     m = u8(0)
     write = codes.shape[0] > 0
@@ -123,12 +123,12 @@ def collect_bytes(low: Any, stride: Any, shift: Any, cells: Any, codes: Any, cou
 
 @kernel(out=("codes", "counts"))
 def collect_counters(rows: Any, codes: Any, counts: Any) -> Any:
-    """Write the index and the count of each counter that is not 0, and return how many there are.
+    """Write the index and count of each counter that is not 0, and return how many there are.
 
     If a count has more than 32 bits, return -1.
     """
     m, most = u8(0), i8(0)
-    # Write every counter. If it is 0, the next one overwrites it. A branch would often be mispredicted.
+    # Write every counter, but overwrite it with the next one if it is 0. A branch would often be mispredicted.
     for i in range(rows.shape[0]):
         x = rows[i]
         codes[m], counts[m] = i, x
@@ -139,14 +139,13 @@ def collect_counters(rows: Any, codes: Any, counts: Any) -> Any:
 
 @kernel(out=("codes", "counts"))
 def count_runs(fresh: Any, codes: Any, counts: Any) -> Any:
-    """Count equal codes in a sorted array with at least one code; return the number of distinct codes."""
+    """Count equal codes in a sorted, nonempty array. Return the number of distinct codes."""
     m, first = u8(0), 0
     last = fresh[0]
     for i in range(fresh.shape[0]):
         c = fresh[i]
         new = c != last
-        # Write the count so far at every code, so that no branch is needed. The last count written in a run of equal
-        # codes remains.
+        # To avoid a branch, write the count so far at every code. In a run of equal codes, the last count remains.
         counts[m] = i - first
         first = i if new else first
         m += u8(new)
@@ -158,14 +157,14 @@ def count_runs(fresh: Any, codes: Any, counts: Any) -> Any:
 
 @kernel(out=("codes", "counts"))
 def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
-    """Merge sorted codes with counts and sorted codes of single rows; return the number of merged codes.
+    """Merge sorted codes that have counts with sorted codes of single rows. Return the number of merged codes.
 
-    `old` and `rows` are the codes and their counts, and `fresh` holds the codes of single rows, which may repeat.
+    `old` and `rows` are the codes and their counts. `fresh` holds the codes of single rows, which may repeat.
     Neither `old` nor `fresh` may be empty. The result is written to `codes` and `counts`.
     """
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(old.shape[0]), u8(fresh.shape[0])
     last, run = min(old[0], fresh[0]), u4(0)
-    # Take the smaller of the two next codes. `ours` is 1 if the code comes from `old`, else 0; multiplying by it avoids
+    # Take the smaller of the next two codes. `ours` is 1 if the code comes from `old`, else 0. Multiplying by it avoids
     # a branch.
     while i < na and j < nb:
         x, y = old[i], fresh[j]
@@ -192,7 +191,7 @@ def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
 def merge_codes(a: Any, b: Any, out: Any, in_a: Any, in_b: Any) -> Any:
     """Write the union of two sorted arrays of distinct codes, and return its length.
 
-    The index in the union of each code of `a` and of `b` is written to `in_a` and `in_b`.
+    The indices of the codes of `a` and `b` in the union are written to `in_a` and `in_b`, respectively.
     """
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(a.shape[0]), u8(b.shape[0])
     while i < na and j < nb:
@@ -218,8 +217,8 @@ def merge_codes(a: Any, b: Any, out: Any, in_a: Any, in_b: Any) -> Any:
 def merge_two_word_codes(ha: Any, la: Any, hb: Any, lb: Any, high: Any, low: Any, in_a: Any, in_b: Any) -> Any:
     """Write the union of two sorted arrays of distinct two-word codes, and return its length.
 
-    Codes are sorted by the high word (`ha`, `hb`), then by the low word (`la`, `lb`). The index in the union of each
-    code of a and of b is written to `in_a` and `in_b`.
+    Codes are sorted by the high word (`ha`, `hb`), then by the low word (`la`, `lb`). The indices of the codes of a and
+    b in the union are written to `in_a` and `in_b`, respectively.
     """
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(la.shape[0]), u8(lb.shape[0])
     while i < na and j < nb:
@@ -227,8 +226,8 @@ def merge_two_word_codes(ha: Any, la: Any, hb: Any, lb: Any, high: Any, low: Any
         ours = u8(p < q) | (u8(p == q) & u8(x <= y))
         theirs = u8(q < p) | (u8(p == q) & u8(y <= x))
         in_a[i], in_b[j] = m, m
-        # The number `0 - ours` has all bits set or no bits set. It serves as a mask that selects x or y without a
-        # branch.
+        # In the number `0 - ours`, either all bits are set or none are. It serves as a mask that selects x or y without
+        # a branch.
         high[m], low[m] = min(p, q), y ^ ((x ^ y) & (u8(0) - ours))
         i += ours
         j += theirs
@@ -246,7 +245,7 @@ def merge_two_word_codes(ha: Any, la: Any, hb: Any, lb: Any, high: Any, low: Any
 
 @kernel(out=("out",))
 def scatter_add(at: Any, values: Any, out: Any) -> Any:
-    """Add each value to the element of `out` at its index; indices may repeat."""
+    """Add each value to the element of `out` at its index. Indices may repeat."""
     for i in range(at.shape[0]):
         out[at[i]] += values[i]
     return 0
@@ -254,11 +253,11 @@ def scatter_add(at: Any, values: Any, out: Any) -> Any:
 
 @kernel(out=("out",))
 def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> Any:
-    """Copy the elements of each cell to `out`, in a new order of cells.
+    """Copy the elements of each cell to `out`, with the cells in a new order.
 
     The elements of cell c are source[starts[c]:starts[c + 1]], and `order` holds the old number of each new cell. If
-    `shift` is not 0, elements are codes, whose bits above the lowest `shift` bits are the number of the cell; in the
-    copy, this is the new number.
+    `shift` is not 0, elements are codes, in which the bits above the lowest `shift` bits are the cell number. In the
+    copy, they are the new cell number.
     """
     k = u8(0)
     for cell in range(order.shape[0]):
@@ -270,9 +269,9 @@ def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> A
 
 @outline
 def move_by_digit(codes: Any, weights: Any, to: Any, to_weights: Any, starts: Any, shift: Any, width: Any) -> None:
-    """Copy codes, and their weights if there are any, sorted by the digit of `width` bits at bit `shift`.
+    """Copy codes, and any weights, sorted by the digit of `width` bits that starts at bit `shift`.
 
-    Codes with equal digits keep their order. On return, starts[d] is the end of the codes with the digit d.
+    Codes with equal digits keep their order. On return, starts[d] is the end of the codes with digit d.
     """
     mask, n, weighted = (u8(1) << width) - u8(1), codes.shape[0], weights.shape[0] > 0
     for k in range(mask + u8(1)):
@@ -295,7 +294,7 @@ def move_by_digit(codes: Any, weights: Any, to: Any, to_weights: Any, starts: An
 
 @kernel(out=("codes", "weights", "other", "other_weights"))
 def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
-    """Sort codes in place, and their weights if there are any, by a radix sort.
+    """Sort codes, and any weights with them, in place by radix sort.
 
     The sort skips low and high bits that are equal in all codes. No loop has a branch that depends on a code. `other`
     and `other_weights` are working memory of the same lengths.
@@ -308,7 +307,7 @@ def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
         end += u8(1)
     while shift < end and not (differ >> shift) & u8(1):
         shift += u8(1)
-    # Use as few digits as possible, and make their widths about equal.
+    # Use as few digits as possible, of about equal width.
     digits = (end - shift + most - u8(1)) // most
     width = (end - shift + digits - u8(1)) // max(digits, u8(1))
     # Each pass moves the codes to the other array. After an odd number of passes, copy them back.
@@ -331,10 +330,10 @@ def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
 
 @inline
 def inverted_bits(code: Any) -> Any:
-    """Return the mask of the bits that are inverted in the code of a score: all if the score is negative, else none.
+    """Return a mask of the bits that are inverted in the code of a score: all if the score is negative, else none.
 
-    If the score is a float32, the 29 bits of its code above the label are all 0 or, if they are inverted, all 1. It is
-    therefore enough to look at one of these bits.
+    If the score is a float32, the 29 bits above the label in its code are all 0 or, if inverted, all 1. It is therefore
+    enough to look at one of these bits.
     """
     return u8(0) - ((u8(code) >> u8(29)) & u8(1))
 
@@ -343,8 +342,8 @@ def inverted_bits(code: Any) -> Any:
 def narrow_codes(codes: Any, words: Any) -> Any:
     """Convert the codes of rows with float32 scores to 32-bit integers that sort like the codes.
 
-    All codes must have the same sign. The integers hold the score as a float32 without its sign, and the label as the last
-    bit. If a score is not a float32, return 1.
+    All scores must have the same sign. An integer holds the score as a float32 without its sign, and the label as the
+    last bit. If a score cannot be represented as a float32, return 1.
     """
     inverted = inverted_bits(codes[0])
     for a in range(0, codes.shape[0], BLOCK):
@@ -361,7 +360,7 @@ def narrow_codes(codes: Any, words: Any) -> Any:
 
 @kernel(out=("codes",))
 def widen_codes(words: Any, like: Any, codes: Any) -> Any:
-    """Convert 32-bit integers back to codes; the inverse of `narrow_codes`. `like` is any one of the original codes."""
+    """Convert 32-bit integers back to codes (the inverse of `narrow_codes`). `like` is any of the original codes."""
     inverted = inverted_bits(like)
     for i in range(words.shape[0]):
         short = u4((words[i] ^ u4(inverted)) >> u4(1)) & u4(0x7FFFFFFF)

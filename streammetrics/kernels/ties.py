@@ -1,9 +1,9 @@
 """Averages of ranking measures over all possible orders of tied documents.
 
-In all functions, a group has `n` tied documents, of which `r` are relevant. `c` documents rank above the group, and `h` of
-these are relevant. The first `m` places of the group are within the cut-off of the measure. Every mean is computed exactly
-from a formula or from a sum of positive terms; no orders are sampled. See McSherry and Najork, "Computing information
-retrieval performance measures efficiently in the presence of tied scores" (2008).
+In all functions, a group consists of `n` tied documents, of which `r` are relevant. `c` documents rank above the group,
+and `h` of these are relevant. The first `m` places in the group are within the cut-off of the measure. Every mean is
+computed exactly, from a formula or a sum of positive terms; no orders are sampled. See McSherry and Najork, "Computing
+information retrieval performance measures efficiently in the presence of tied scores" (2008).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def sort_descending(values: Any, a: Any, b: Any) -> None:
 
 
 def average_group(values: Any, a: Any, b: Any) -> None:
-    """Replace the value of every document of a tie group by the mean of the group.
+    """Replace the value of every document in a tie group with the mean of the group.
 
-    The values are sorted first, so that the sum does not depend on the order of the rows.
+    The values are sorted first, so that the sum does not depend on the row order.
     """
     sort_descending(values, a, b)
     total = 0.0
@@ -48,8 +48,8 @@ def probability_of_no_hit(n: Any, r: Any, m: Any) -> Any:
 def mean_reciprocal_rank(c: Any, n: Any, r: Any, m: Any) -> Any:
     """Return the expected reciprocal rank of the first relevant document, which is in a group of n tied documents.
 
-    The group has r relevant documents, and c documents rank above it. If no relevant document is at the first m places of
-    the group, the reciprocal rank is 0.
+    The group contains r relevant documents, and c documents rank above it. If there is no relevant document among the
+    first m places in the group, the reciprocal rank is 0.
     """
     total, none = 0.0, 1.0
     for i in range(m):
@@ -61,11 +61,11 @@ def mean_reciprocal_rank(c: Any, n: Any, r: Any, m: Any) -> Any:
 
 
 def mean_precision_sum(c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
-    """Return the expected sum of the precisions at relevant documents among the first m places of a group.
+    """Return the expected sum of precision at relevant documents among the first m places in a group.
 
     The group has n documents, of which r are relevant; c documents, of which h are relevant, rank above it. The document
-    at a place is relevant with probability r / n. If it is, each document at an earlier place of the group is relevant
-    with probability (r - 1) / (n - 1).
+    at a given place is relevant with probability r / n. If it is, each document at an earlier place in the group is
+    relevant with probability (r - 1) / (n - 1).
     """
     before = (r - 1.0) / (n - 1.0) if n > 1 else 0.0
     total = 0.0
@@ -75,17 +75,17 @@ def mean_precision_sum(c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
 
 
 def mean_precision_per_hit(sums: Any, c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
-    """Return the expected mean of the precisions at the relevant documents found, for a cut-off within a tie group.
+    """Return the expected mean of precision at the relevant documents found, for a cut-off within a tie group.
 
-    `sums` is the sum of precisions above the group; the other parameters are those of `mean_precision_sum`. For each
-    possible number x of relevant documents among the first m places of the group, the average precision is
-    (sums + expected sum of precisions in the group) / (h + x). The result is its mean over x, which has a
+    `sums` is the sum of precision above the group; the other parameters are those of `mean_precision_sum`. For each
+    possible number x of relevant documents among the first m places in the group, the average precision is
+    (sums + expected sum of precision in the group) / (h + x). The result is its mean over x, which has a
     hypergeometric distribution. Probabilities are computed relative to that of the most probable x, so that the
     probabilities that matter do not underflow, and are normalised at the end.
     """
     low, high = max(0, m - (n - r)), min(m, r)
-    # Start at the most probable x, and go upwards, then downwards. Each probability is computed from that of its
-    # neighbour.
+    # Start at the most probable x and go up, then start there again and go down. Each probability is computed from that
+    # of the preceding x.
     mode = min(max(((m + 1) * (r + 1)) // (n + 2), low), high)
     total, weight = 0.0, 0.0
     for side in range(2):
@@ -105,12 +105,12 @@ def mean_precision_per_hit(sums: Any, c: Any, h: Any, n: Any, r: Any, m: Any) ->
 
 
 def mean_reciprocal_stop(stop: Any, top: Any, a: Any, b: Any, m: Any, mean: Any) -> Any:
-    """Return the expected reciprocal of the rank at which a user stops, if it is among the first m places of a tie group.
+    """Return the expected reciprocal of the rank at which a user stops, if it is in the first m places of a tie group.
 
-    The group has the documents `a` to `b` - 1, and a user who looks at document i stops there with probability
-    stop[i] / top. The function sets mean[i] to the probability that a user continues after i documents of the group,
-    averaged over all choices of i documents. If m is b - a, mean[b - a] is the probability that the user continues after
-    the group.
+    The group consists of the documents `a` to `b` - 1. A user who looks at document i stops there with probability
+    stop[i] / top. The function sets mean[i] to the probability that a user continues after i documents in the group,
+    averaged over all choices of i documents. If m is b - a, mean[b - a] is the probability that the user continues
+    after the group.
     """
     sort_descending(stop, a, b)
     n = b - a

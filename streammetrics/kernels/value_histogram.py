@@ -1,9 +1,9 @@
-"""Count numbers in buckets whose width adapts to the numbers of a cell.
+"""Count numbers in buckets whose width adapts to the numbers in a cell.
 
-The level of a cell, an integer L, gives the width of its buckets, 2**(L - 512). Buckets close to 0 are narrower, because
-no bucket may be wider than 2**-bits times its numbers. A state with one cell has a counter for each bucket in a range (a
-window). The buckets of other numbers, and of states with several cells, are appended to a buffer. The numbers of one
-column of a block of rows are converted to buckets first, in a loop that vectorises, and counted afterwards.
+The level of a cell, an integer L, determines the width of its buckets, 2**(L - 512). Buckets close to 0 are narrower,
+because no bucket may be wider than 2**-bits times its numbers. A state with one cell has a counter for each bucket in a
+range (a window). The buckets of other numbers, and those in states with several cells, are appended to a buffer. In
+each block of rows, the numbers in a column are first converted to buckets, in a loop that vectorises, and then counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ f8, i8, u4, u8 = np.float64, np.int64, np.uint32, np.uint64
 
 BLOCK = 256
 # ZERO is the bucket of the number 0. The bucket of a positive number is ZERO plus a number of steps, and that of a
-# negative number is ZERO minus a number of steps. Close to 0 the number of steps would be negative; OFFSET is added to
+# negative number is ZERO minus a number of steps. Close to 0, the number of steps would be negative. OFFSET is added to
 # it, so that it is always positive.
 ZERO = i8(1 << 62)
 OFFSET = i8(1 << 53)
@@ -33,7 +33,7 @@ HIDDEN = i8(1 << 52)
 SIZE = i8((1 << 63) - 1)
 TOP = i8(-(1 << 63))
 LEVELS = 1024
-# If this magic number is added to a float that is an integer below 2**51, the last bits of the sum are the integer.
+# If this magic number is added to a float that is an integer below 2**51, the last bits of the sum are this integer.
 MAGIC = f8(1.5 * 2.0**52)
 MAGIC_BITS = i8(0x4338000000000000)
 FAR = f8(2.0**51)
@@ -46,7 +46,7 @@ HIGHEST, NEVER = i8(914), i8(1023)
 
 @inline
 def find_bucket(v: Any, level: Any, bits: Any) -> Any:
-    """Return the bucket of a number v at a level; a higher level has wider buckets.
+    """Return the bucket of a number v at a given level. A higher level has wider buckets.
 
     A bucket is never wider than 2**-bits times its numbers.
     """
@@ -64,7 +64,7 @@ def find_bucket(v: Any, level: Any, bits: Any) -> Any:
 
 @inline
 def edge_bits(place: Any, level: Any, bits: Any) -> Any:
-    """Return the edge closer to 0 of the bucket `place`, as the bits of a float64."""
+    """Return that edge of the bucket `place` which is closer to 0, as the bits of a float64."""
     signed = i8(place) - ZERO
     if signed == 0:
         return i8(0)
@@ -84,9 +84,9 @@ def edge_bits(place: Any, level: Any, bits: Any) -> Any:
 
 @inline
 def lost_bits(word: Any, level: Any, bits: Any) -> Any:
-    """Return the bits of a number that its bucket drops, as an integer.
+    """Return, as an integer, the bits of a number that its bucket drops.
 
-    `word` holds the bits of the number. The result is 0 if the number is the edge closer to 0 of its bucket.
+    `word` holds the bits of the number. If the number is the edge of its bucket closer to 0, the result is 0.
     """
     size = i8(word) & SIZE
     kept = min(max((size >> FRACTION) - FIRST - level, bits), FRACTION)
@@ -99,7 +99,7 @@ def read_values(
 ) -> None:  # fmt: skip
     """Copy the values in column c of n rows, which start at row `a`, to `value`.
 
-    The values are `first` or, if `pair`, |second - first| (second - first if `signed`).
+    The values are `first` or, if `pair` is true, |second - first| (second - first if `signed` is true).
     """
     for j in range(n):
         k = u8(a + j) * u8(width) + u8(c)
@@ -114,9 +114,9 @@ def read_values(
 def update_value_extremes(
     value: Any, w: Any, at: Any, a: Any, n: Any, width: Any, c: Any, least: Any, largest: Any
 ) -> None:
-    """Update the minimum `least` and maximum `largest` of each cell with n values of column c.
+    """Update the minimum `least` and maximum `largest` of each cell with n values in column c.
 
-    Rows of weight 0 are ignored. The rows start at element `a` of `at` and `w`.
+    Rows with weight 0 are ignored. The rows start at element `a` of `at` and `w`.
     """
     if at.shape[0]:
         for j in range(n):
@@ -139,8 +139,9 @@ def update_value_extremes(
 def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, rest: Any, place: Any) -> Any:
     """Write the slot of each of n values in a hash table of exact numbers, or `rest` if the value is not in the table.
 
-    `slot_words` holds the bits of the number in each slot. The bits of a number, as an integer, are multiplied by
-    `multiplier`; the highest bits of the product are the slot. Return the largest number written to `place`.
+    `slot_words` holds the bits of the number in each slot. To find the slot of a number, its bits, as an integer, are
+    multiplied by `multiplier`; the highest bits of the product are the slot. Return the largest number written to
+    `place`.
     """
     most = i8(0)
     for j in range(n):
@@ -162,8 +163,8 @@ def find_in_window(value: Any, n: Any, own: Any, bits: Any, rest: Any, place: An
     Numbers of at least 2**bits times the width of the level are in buckets of this width. Closer to 0, the bucket of a
     number is given by its leading bits.
     """
-    # If the level of the window is higher than that of the cell, count only numbers that are the edge of a bucket, because
-    # other numbers would lose bits.
+    # If the level of the window is higher than that of the cell, count only numbers that are the edge of a bucket,
+    # because other numbers would lose bits.
     strict = own[1] != 0
     scale = i8((i8(1023 + 512) - own[0]) << FRACTION).view(f8)
     # Adding MAGIC is exact only for numbers below 2**51. Larger numbers are replaced by 2**51, which has no counter.
@@ -183,8 +184,8 @@ def find_in_window(value: Any, n: Any, own: Any, bits: Any, rest: Any, place: An
             place[j] = i8(0) if value[j] == 0.0 else here
             most = max(most, place[j])
     else:
-        # All buckets of the window are on one side of 0. A number on the other side gets the size 0, which is below all of
-        # these buckets, so it has no counter.
+        # All buckets of the window are on one side of 0. The size of a number on the other side is set to 0, which is
+        # below all of these buckets, so the number has no counter.
         begin, count, first, signed = (down, downs, down_first, -scale) if downs else (up, ups, up_first, scale)
         for j in range(n):
             size = min(max(value[j] * signed, 0.0), FAR)
@@ -206,10 +207,10 @@ def buffer_rest(
     value: Any, place: Any, rest: Any, w: Any, a: Any, n: Any, c: Any, bits: Any, level: Any, high: Any, low: Any,
     weights: Any, m: Any,
 ) -> Any:  # fmt: skip
-    """Append the buckets of values that have no counter, among n values of column c, to the buffer.
+    """Append the buckets of those of n values in column c that have no counter to the buffer.
 
-    `place` holds the index of each value's counter, which is `rest` if it has none. `high`, `low` and `weights` are the
-    buffer, and m is its length; return the new length.
+    `place` holds the index of each value's counter, or `rest` if it has none. `high`, `low` and `weights` are the
+    buffer, and m is its length. Return its new length.
     """
     for j in range(n):
         if place[j] == rest:
@@ -230,15 +231,16 @@ def count_values(
 ) -> Any:  # fmt: skip
     """Count values in buckets, and update the minimum and maximum of each cell.
 
-    The values are `first` or, if `pair`, |second - first| (second - first if `signed`). A row has `width` values, one
-    for each column. `level` holds the level (bucket width) of each cell and column.
+    The values are `first` or, if `pair` is true, |second - first| (second - first if `signed` is true). A row has
+    `width` values, one for each column. `level` holds the level (bucket width) for each cell and column.
 
     A state with one cell may have a window of counters for each column: a counter for 0, then counters for buckets of
     positive numbers, then for buckets of negative numbers. `windows` holds six numbers per column: the level of these
     buckets; 1 if the window counts only numbers that are the edge of a bucket, because its level is above that of the
     cell; and the first bucket and the number of buckets, for positive and for negative numbers. If a cell has few
-    distinct numbers, it has counters for these exact numbers instead, in slots that are determined by their hashes. The
-    last counter of a column counts all values without another counter, so that each value increments a counter; the
+    distinct numbers, it has counters for these exact numbers instead, in slots determined by their hashes.
+
+    Each value increments a counter: the last counter of a column counts all values without a counter of their own. The
     buckets of these values are appended to the buffer `high`, `low` and `weights`, whose length is used[0]. The high
     word of a code contains the column in its lowest `top` bits, and the cell above them.
     """
@@ -282,10 +284,10 @@ def count_values(
 
 @kernel(out=("positions", "buckets"))
 def list_counted_buckets(counters: Any, own: Any, positions: Any, buckets: Any) -> Any:
-    """Write the position and the bucket of each nonzero counter of a window, in ascending order of values.
+    """Write the position and bucket of each nonzero counter in a window, in ascending order of value.
 
-    `own` holds the six numbers of the window (see `count_values`). Return the number of these counters. The outputs have
-    one more element than the window has counters.
+    `own` holds the six numbers that describe the window (see `count_values`). Return the number of nonzero counters.
+    The outputs have one more element than the window has counters.
     """
     up, ups, down, downs = own[2], own[3], own[4], own[5]
     m = u8(0)
@@ -306,8 +308,9 @@ def joining_level(a: Any, b: Any, bits: Any) -> Any:
     """Return the lowest level (bucket width) at which two different numbers are in the same bucket, under two rules.
 
     The first result is for buckets that all have the width of the level. The second result is for buckets that are
-    narrower close to 0, because they keep the exponent and the first `bits` bits of the fraction; it is NEVER if the
-    numbers differ in these bits, and so are in different buckets at every level. The numbers, a and b, are given as bits.
+    narrower close to 0, because they keep the exponent and the first `bits` bits of the fraction. It is NEVER if the
+    numbers differ in these bits and therefore are in different buckets at every level. a and b are the bits of the
+    numbers.
     """
     differ = a ^ b
     ours, theirs = ((a & SIZE) >> FRACTION) - FIRST, ((b & SIZE) >> FRACTION) - FIRST
@@ -322,9 +325,9 @@ def joining_level(a: Any, b: Any, bits: Any) -> Any:
 def select_level(counts: Any, most: Any) -> Any:
     """Return the lowest level (bucket width) at which sorted numbers are in at most `most` buckets.
 
-    Two adjacent numbers have a lowest level at which they are in the same bucket; counts[L] is the number of pairs for
-    which this is L. The result is the `most`-th highest of these levels, because at this level fewer than `most` pairs
-    are still in different buckets. If there are fewer than `most` pairs, return 0. The counts are set to 0.
+    Any two adjacent numbers have a lowest level at which they are in the same bucket; counts[L] is the number of pairs
+    for which this level is L. The result is the `most`-th highest of these levels, because at this level, fewer than
+    `most` pairs are still in different buckets. If there are fewer than `most` pairs, return 0. All counts are reset.
     """
     passed, level = i8(0), i8(0)
     for k in range(LEVELS - 1, -1, -1):
@@ -341,13 +344,13 @@ def find_lowest_levels(
 ) -> Any:  # fmt: skip
     """Write, for each group, the lowest level (bucket width) that satisfies two rules.
 
-    The numbers of a group are given by their buckets (`codes`) at the group's current level. The rules are:
+    The numbers in a group are represented by their buckets (`codes`) at the group's current level. The rules are:
 
     - The numbers must be in at most `most` buckets, each of which is no wider than 2**-floor times its numbers.
     - If a group has more than `few` different numbers, they must be in at most `few` buckets that are 2**less times as
       wide as the buckets of the level.
 
-    If `lossless`, a group at level 0 stays there if all of its numbers are edges of buckets at the new level.
+    If `lossless` is true, a group at level 0 stays there if all of its numbers are bucket edges at the new level.
     """
     linear, limited = scratch(LEVELS, i8), scratch(LEVELS, i8)
     for k in range(LEVELS):
@@ -369,7 +372,7 @@ def find_lowest_levels(
         need = max(select_level(linear, i8(few)) - i8(less), i8(0))
         if many:
             need = max(need, min(select_level(limited, i8(most)), HIGHEST))
-        # A group at level 0 is exact. If `lossless`, raise its level only if one of its numbers would lose bits.
+        # A group at level 0 is exact. If `lossless` is true, raise its level only if a number would lose bits.
         if level or not lossless:
             out[g] = need
             continue
@@ -382,7 +385,7 @@ def find_lowest_levels(
 
 @kernel(out=("buckets",))
 def find_buckets(numbers: Any, levels: Any, bits: Any, buckets: Any) -> Any:
-    """Write the bucket of each number, given the level (bucket width) of each number."""
+    """Write the bucket of each number, given its level (bucket width)."""
     for i in range(numbers.shape[0]):
         buckets[i] = u8(find_bucket(numbers[i], levels[i], i8(bits)))
     return 0
@@ -390,7 +393,7 @@ def find_buckets(numbers: Any, levels: Any, bits: Any, buckets: Any) -> Any:
 
 @kernel(out=("numbers",))
 def find_near_edges(buckets: Any, levels: Any, bits: Any, numbers: Any) -> Any:
-    """Write the edge closer to 0 of each bucket, given the level (bucket width) of each bucket."""
+    """Write that edge of each bucket which is closer to 0, given the level (bucket width) of the bucket."""
     for i in range(buckets.shape[0]):
         numbers[i] = i8(edge_bits(buckets[i], levels[i], i8(bits))).view(f8)
     return 0
@@ -398,11 +401,11 @@ def find_near_edges(buckets: Any, levels: Any, bits: Any, numbers: Any) -> Any:
 
 @kernel(out=("codes", "high", "counts"))
 def raise_levels(codes: Any, high: Any, counts: Any, starts: Any, old: Any, new: Any, bits: Any) -> Any:
-    """Convert the buckets of each group from its old level to its new, higher level (a larger bucket width), in place.
+    """Convert the buckets of each group, in place, from its old level to its new, higher level (a larger bucket width).
 
-    `codes` holds the buckets, `high` the high words of their codes, and `counts` their numbers of rows. The buckets of a
-    group are sorted; buckets that become equal are joined, and their counts are added. Return the number of buckets that
-    remain.
+    `codes` holds the buckets, `high` the high words of their codes, and `counts` their row counts. The buckets of a
+    group are sorted. Buckets that become equal are merged, and their counts are added. Return the number of remaining
+    buckets.
     """
     m = u8(0)
     for g in range(starts.shape[0] - 1):

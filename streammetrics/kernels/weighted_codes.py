@@ -1,7 +1,7 @@
 """Kernels that merge the codes of rows with weights into entries.
 
-Module `tally_codes` has the kernels for codes without weights, and the kernel that sorts both. An entry is a code with its
-number of rows and the sum of w - 1 over these rows (the excess), which is a fixed-point number (see `score_terms`).
+Module `tally_codes` contains the kernels for codes without weights, and the kernel that sorts both kinds. An entry is a
+code with its row count and the sum of w - 1 over these rows (the excess), a fixed-point number (see `score_terms`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from .tally_codes import move_by_digit
 
 i8, u8 = np.int64, np.uint64
 
-# `add_dense_weighted_codes` groups codes by at most GROUP_BITS of their highest bits. Its table has counters for all
-# values of the lowest TABLE_BITS bits, and fits into the cache of a processor core.
+# `add_dense_weighted_codes` groups codes by their highest bits, of which it uses at most GROUP_BITS. Its table has
+# counters for all values of the lowest TABLE_BITS bits and fits into the cache of a CPU core.
 GROUP_BITS, TABLE_BITS = 10, 15
 GROUPS, TABLE = 1 << GROUP_BITS, 1 << TABLE_BITS
 
 
 @inline
 def add_to_run(same: Any, rows: Any, high: Any, low: Any, run: Any, run_high: Any, run_low: Any) -> Any:
-    """Add an entry to a run of equal codes; return the count of the run, and the two integers of its sum of w - 1.
+    """Add an entry to a run of equal codes. Return the count of the run and the two integers of its sum of w - 1.
 
     These numbers are `rows`, `high` and `low` for the entry, and `run`, `run_high` and `run_low` for the run.
     If `same` is 0, the entry begins a new run.
@@ -38,7 +38,7 @@ def add_to_run(same: Any, rows: Any, high: Any, low: Any, run: Any, run_high: An
 def add_weighted_codes(
     old: Any, rows: Any, excess: Any, fresh: Any, weights: Any, codes: Any, counts: Any, sums: Any
 ) -> Any:  # fmt: skip
-    """Merge sorted entries and one or more sorted codes of single rows with weights; return the number of merged codes.
+    """Merge sorted entries and one or more sorted codes of weighted rows. Return the number of merged codes.
 
     `old`, `rows` and `excess` are the codes of the entries, their counts and their sums of w - 1. `fresh` and `weights`
     hold the rows, whose codes may repeat. The result is written to `codes`, `counts` and `sums`.
@@ -47,7 +47,7 @@ def add_weighted_codes(
     last, run, high, low = fresh[0], i8(0), i8(0), i8(0)
     if na:
         last = min(last, old[0])
-    # Take the smaller of the two next codes, which needs no branch.
+    # Take the smaller of the next two codes, without a branch.
     while i < na and j < nb:
         x, y = old[i], fresh[j]
         code, ours = min(x, y), x <= y
@@ -85,13 +85,13 @@ def add_dense_weighted_codes(
     old: Any, rows: Any, excess: Any, fresh: Any, weights: Any, bits: Any,
     grouped: Any, grouped_weights: Any, table: Any, codes: Any, counts: Any, sums: Any,
 ) -> Any:  # fmt: skip
-    """Merge sorted entries and unsorted codes of rows with weights; return the number of merged codes.
+    """Merge sorted entries and unsorted codes of weighted rows. Return the number of merged codes.
 
     The parameters and the result are those of `add_weighted_codes`, with more working memory. Each code has at most
     `bits` bits. This function is faster than sorting if there are not many more possible codes than rows. The codes are
-    moved to `grouped`, grouped by their highest bits. The rows of one group at a time are counted in `table`. For each
-    value of the lower bits, it holds a count and the two integers of a fixed-point sum. The table contains zeros before
-    and after the call.
+    moved to `grouped`, grouped by their highest bits. The rows in each group, one group at a time, are counted in
+    `table`, which holds a count and the two integers of a fixed-point sum for each value of the lower bits. The table
+    contains zeros before and after the call.
     """
     starts, m, i, a = scratch(GROUPS, i8), u8(0), u8(0), u8(0)
     width = u8(max(bits - TABLE_BITS, 0))

@@ -1,8 +1,8 @@
 """Laws: property tests that every metric must pass, including metrics that other packages define.
 
-`check_metric` and `check_state` run all laws. Each law is a function of a `Case`, which provides a factory of empty
-metrics, and rows to count. A law that does not hold raises `LawError` with the name of the law, the expected result,
-and the actual result.
+`check_metric` and `check_state` run all laws. Each law is a function that takes a `Case`, which provides a factory for
+empty metrics and rows to count. A law that does not hold raises `LawError` with the name of the law, the expected
+result and the actual result.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def check_metric(
     Parameters
     ----------
     metric : Metric, or class of metrics
-        The metric to check. Rows that it has counted are ignored. A class must need no arguments, or declare
+        The metric to check. Rows that it has counted are ignored. A class must be callable without arguments or declare
         an `example` of its arguments.
     data : mapping of arrays, or function of (rng, n), optional
-        Valid columns by name, or a function that generates `n` rows of them. By default, the columns that the state
-        declares are generated, such as labels, scores on its scale and weights. Some data sets have ties, a single
-        class, extreme values, or no rows.
+        Valid columns, keyed by name, or a function that generates `n` rows of such columns. By default, the columns
+        that the state declares are generated, such as labels, scores on its scale and weights. Some data sets have
+        ties, a single class, extreme values or no rows.
     seed : int
-        The seed of the generated rows.
+        The seed for the generated rows.
     examples : int
         The number of data sets. Seven data sets use each style in `STYLES` once.
 
@@ -93,7 +93,7 @@ def check_state(state: State, *, data: Data = None, seed: int = 0, examples: int
     state : State
         The state to check. Rows that it has counted are ignored.
     data, seed, examples
-        The same as for `check_metric`.
+        See `check_metric`.
 
     Raises
     ------
@@ -122,7 +122,7 @@ def reader_of(state: State) -> Iterator[Metric[Any, Any]]:
 
 
 def example_case(metric: Metric[Any, Any], data: Data, seed: int, example: int) -> Case:
-    """Return a case for a metric, with rows that are generated or taken from `data`, for data set number `example`."""
+    """Return a case for a metric and data set number `example`, whose rows are generated or taken from `data`."""
     rng = np.random.default_rng([seed, example])
     style = STYLES[example % len(STYLES)]
     n = {"few": int(rng.integers(1, 4)), "empty": 0}.get(style, int(rng.integers(20, 60)))
@@ -149,7 +149,7 @@ def metric_case(metric: Metric[Any, Any], columns: Columns, rng: np.random.Gener
 
 
 def run(law: Law, case: Case) -> None:
-    """Run a law; if it does not hold or raises another error, raise a LawError that names the law."""
+    """Run a law. If it does not hold or raises another error, raise a LawError that names the law."""
     try:
         law(case)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""The input of a law, which is a `Case` (a metric and rows), and the assertion functions that laws use."""
+"""The input to a law, a `Case` (a metric and rows), and the assertion functions that laws use."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Case(NamedTuple):
     columns : dict of arrays
         Valid rows, as a dict from column name to column.
     rng : numpy Generator
-        The generator for the random choices of the law.
+        The generator for the law's random choices.
     bad : dict
         An invalid value for each column that can have one, such as 2 for 0/1 labels.
     metric : Metric, optional
@@ -86,7 +86,7 @@ class Case(NamedTuple):
         return () if self.metric is None else self.metric.make_state().needs()
 
     def take(self, rows: Any) -> Columns:
-        """Return all columns with only the rows at these indices."""
+        """Return all columns, but only the rows at these indices."""
         return {name: column[rows] for name, column in self.columns.items()}
 
     def build(self, columns: Columns | None = None, make: Callable[[], Any] | None = None) -> Any:
@@ -106,16 +106,16 @@ class Case(NamedTuple):
         return [np.flatnonzero(owner == i) for i in range(k)]
 
     def needs_of_kind(self, kind: type) -> list[Need]:
-        """Return the declared columns whose values, or matrices of values, are of this kind.
+        """Return the declared columns that contain values, or matrices of values, of this kind.
 
-        Required columns that the case does not have are left out.
+        Required columns that the case does not contain are left out.
         """
         served = [n for n in self.needs if n.optional or n.role in self.columns]
         return [n for n in served if isinstance(n.kind.kind if isinstance(n.kind, Matrix) else n.kind, kind)]
 
     @property
     def blocks(self) -> Rows:
-        """The block number of each row, from 0; if the state reads no blocks, each row is its own block."""
+        """The block number of each row, from 0. If the state does not read blocks, each row is its own block."""
         role = None if self.metric is None else self.metric.make_state().block_column
         if role is None or not self.n:
             return np.arange(self.n)
@@ -124,7 +124,7 @@ class Case(NamedTuple):
     def shuffle_rows(self) -> Rows:
         """Return the row numbers in random order. The rows of a block stay together.
 
-        If the state depends on the order of the rows in a block, this order is kept.
+        If the state depends on the row order within a block, this order is kept.
         """
         ordered = self.metric is not None and self.metric.make_state().is_order_dependent
         within = np.arange(self.n) if ordered else self.rng.random(self.n)
