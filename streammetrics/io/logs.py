@@ -268,9 +268,8 @@ class Log:
         Returns
         -------
         list of LogPart
-            The parts, in row order; they can be pickled. In Parquet files, a part is a row group or
-            several small ones. In Arrow files, it is a range of record batches. Text files and Arrow streams are one
-            part each.
+            The parts, in row order; they can be pickled. In Parquet files, a part is a row group or several small ones.
+            In Arrow files, it is a range of record batches. Text files and Arrow streams are one part each.
 
         Raises
         ------
@@ -445,7 +444,7 @@ class Log:
                 )
 
     def suggest_delimiter(self, i: int = 0) -> str:
-        """Return a hint for an error message if file `i` seems to use another delimiter than the one specified.
+        """Return a hint for an error message if file `i` seems to use a delimiter other than the one it is read with.
 
         That is the case if the header is read as one column whose name contains a common delimiter. Otherwise, return
         an empty string.

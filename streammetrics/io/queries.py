@@ -48,8 +48,8 @@ class QuerySplitter:
 
     All queries of a part except the first and the last are complete and can be counted immediately. The first and last
     queries may have more rows in the previous or next part. Their rows are kept, and `collect_edge_pieces` returns them
-    at the end. The IDs of all queries are kept as well (8 or 16 bytes each), to detect a query that occurs
-    again after other queries.
+    at the end. The IDs of all queries are kept as well (8 or 16 bytes each), to detect a query that occurs again after
+    other queries.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ def missing_package_error(what: str, package: str, extra: str) -> LogError:
 
 
 def find_urls(url: str) -> list[RemoteFile]:
-    """Return the files that a URL refers to, sorted by name. The URL is that of a file or a folder, or a glob pattern.
+    """Return the files that a URL refers to, sorted by name. The URL names a file or folder, or is a glob pattern.
 
     Raises
     ------

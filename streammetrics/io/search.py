@@ -17,7 +17,7 @@ __all__ = ["SearchTruth", "write_search_log"]
 
 # The smallest and largest numbers of documents per query.
 _MIN_DOCUMENTS, _MAX_DOCUMENTS = 5, 40
-# The lowest latent relevance for each of the grades 1 to 4. A document with a lower relevance than 0.3 has grade 0.
+# The lowest latent relevance for each of the grades 1 to 4. A document with a relevance below 0.3 has grade 0.
 _GRADE_STARTS = (0.3, 1.1, 1.8, 2.4)
 # Standard deviation of the noise in the scores. Ranker b has less noise, so it ranks better.
 _NOISE = {"score_a": 1.2, "score_b": 0.6}

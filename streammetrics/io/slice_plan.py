@@ -68,8 +68,8 @@ class SlicePlan:
 
         `fixed_keys` contains the slices to keep, for each combination whose slices were chosen before the pass.
         """
-        # The metrics over all rows are the exact sum of the slices. So if there are slices, the metrics over all rows
-        # are not counted separately. Slicing by all columns at once and merging at the end would not be faster,
+        # The metrics over all rows are the exact sum of those per slice. So if there are slices, the metrics over all
+        # rows are not counted separately. Slicing by all columns at once and merging at the end would not be faster,
         # because more slices would miss the CPU cache.
         if not self.column_sets:
             return empty_copy(metrics)

@@ -113,7 +113,7 @@ class _Sql:
 
 
 TABLES: dict[str, Callable[[str], _Engine]] = {"delta": _Delta.open, "iceberg": _Iceberg.open, "sql": _Sql.open}
-"""Functions that open a table, keyed by prefix: for `delta:PATH`, the prefix is "delta" and the argument is PATH."""
+"""The prefix of each kind of table, as in `delta:PATH`, and a function that takes the rest of the name and opens it."""
 
 
 def open_table(name: str) -> TableReader:

@@ -246,7 +246,7 @@ def resolve_types(
 def find_comparison_types(
     readers: Sequence[TextReader | JsonReader], facts: Sequence[FileFacts], names: Sequence[str], uses: ColumnUses
 ) -> dict[str, pa.DataType]:
-    """For columns read as text only to keep the spelling of values, return the types that filters compare.
+    """Return the types that filters use to compare columns that are read as text only to keep their spelling.
 
     A column is left out if its inferred type is text or differs between files.
     """

@@ -129,7 +129,7 @@ class TextStream(io.RawIOBase):
         return data[: len(data) - keep].replace(self._delimiter, SEPARATOR.encode())
 
     def _count_partial_delimiter(self, data: bytes) -> int:
-        """Return how many bytes at the end of `data` may be the start of a delimiter that ends in the next block."""
+        """Return how many bytes at the end of `data` may be the start of a delimiter that the next block completes."""
         at = 0
         while (position := data.find(self._delimiter, at)) >= 0:
             at = position + len(self._delimiter)

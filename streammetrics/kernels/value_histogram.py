@@ -207,7 +207,7 @@ def buffer_rest(
     value: Any, place: Any, rest: Any, w: Any, a: Any, n: Any, c: Any, bits: Any, level: Any, high: Any, low: Any,
     weights: Any, m: Any,
 ) -> Any:  # fmt: skip
-    """Append the buckets of those of n values in column c that have no counter to the buffer.
+    """Append the buckets of values without a counter, among n values in column c, to the buffer.
 
     `place` holds the index of each value's counter, or `rest` if it has none. `high`, `low` and `weights` are the
     buffer, and m is its length. Return its new length.
