@@ -1,6 +1,6 @@
 """Keep queries whole: collect all rows of a query in one batch, even if they are in several files or batches.
 
-This requires that the rows of a query are adjacent in the log. Otherwise `external_sort` sorts them on disk.
+This requires that the rows of a query are adjacent in the log. Otherwise, `external_sort` sorts them on disk.
 """
 
 from __future__ import annotations

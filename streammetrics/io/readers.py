@@ -193,7 +193,7 @@ def concat_tables(tables: Sequence[pa.Table]) -> pa.Table:
 def encode_keys(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBatch:
     """Dictionary-encode the key columns that are strings or bytes.
 
-    The dictionary of a column has at most as many entries as a batch may have rows.
+    A dictionary never has more entries than the maximum number of rows in a batch.
     """
     for i, field in enumerate(batch.schema):
         if field.name in keys:
@@ -228,8 +228,8 @@ def is_text(dtype: pa.DataType) -> bool:
 def _group_units(unit_rows: Sequence[int], size: int) -> tuple[FileSpan, ...]:
     """Combine adjacent row groups or record batches into ranges that are large enough to occupy a thread.
 
-    `unit_rows` contains the number of rows of each row group or record batch, and `size` is the number of bytes of the
-    file. Ranges without rows are left out.
+    `unit_rows` contains the number of rows in each row group or record batch, and `size` is the file size in bytes.
+    Ranges without rows are left out.
     """
     total = max(sum(unit_rows), 1)
     spans: list[FileSpan] = []

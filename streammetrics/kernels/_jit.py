@@ -244,8 +244,8 @@ class Kernel:
             return None
 
     def _add_overload(self, signature: tuple[Any, ...]) -> None:
-        # Enable compilation only here, under the locks. Otherwise numba would also compile during a call, without the
-        # locks.
+        # Enable compilation only here, while the locks are held. Otherwise, numba would also compile during a call,
+        # without the locks.
         self.dispatcher.disable_compile(False)
         with pause_garbage_collector(), cache_operator_types(), compile_overloads_as_steps(_STEP):
             self.dispatcher.compile(signature)

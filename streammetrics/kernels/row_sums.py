@@ -299,7 +299,7 @@ def gather_in_range(values: Any, a: Any, out: Any, limits: Any) -> Any:
 
 @outline
 def fill_powers(block: Any, sizes: Any, m: Any) -> None:
-    """Compute columns 2 to 5 of a block of m rows, which `sum_products` multiplies to get third and fourth powers."""
+    """Compute columns 2 to 5 of a block of m rows, from which `sum_products` derives third and fourth powers."""
     for j in range(m):
         block[0, 2, j] = block[0, 0, j] * SCALE
     split_column(block, sizes, 2, m)
