@@ -131,24 +131,24 @@ class Case(NamedTuple):
         return np.lexsort([within, self.rng.permutation(self.n)[self.blocks]])
 
     def next_columns(self, batch: int = 1) -> Columns:
-        """Return the same rows for another batch, with new block IDs, because a block must not occur in two batches.
+        """Return the same rows for another batch, with new block IDs because a block must not occur in two batches.
 
-        `batch` is the number of the batch.
+        `batch` is the batch number.
         """
         role = None if self.metric is None else self.metric.make_state().block_column
         return self.columns if role is None else self.columns | {role: self.columns[role] + 100 * batch}
 
     def make_consistent(self, columns: Columns) -> Columns:
-        """Make columns consistent with one another again, after the law has replaced some of them."""
+        """Make the columns consistent with one another again after the law has replaced some of them."""
         return columns if self.metric is None else make_consistent(self.metric.make_state(), columns)
 
     def weight_role(self) -> str | None:
-        """Return the name of the column of weights, such as "sample_weight"; None if the metric takes no weights."""
+        """Return the name of the weight column, such as "sample_weight", or None if the metric takes no weights."""
         return next((n.role for n in self.needs_of_kind(Weight) if n.optional), None)
 
 
 def update_by_name(thing: Any, columns: Columns) -> Any:
-    """Update an object with the columns that it reads. They are passed as keyword arguments, and not as a table."""
+    """Update an object with the columns that it reads, passed as keyword arguments rather than as a table."""
     known = columns_of(thing)
     return thing.update(**{name: column for name, column in columns.items() if name in known})
 
@@ -160,9 +160,9 @@ def expect(condition: Any, expected: str, actual: Any = "another result") -> Non
 
 
 def expect_same_bytes(a: Any, b: Any, expected: str) -> None:
-    """Raise LawError, with the first difference, unless two objects have the same bytes; `expected` is for the message.
+    """Raise LawError unless two objects have the same bytes; the message contains `expected` and the first difference.
 
-    The IDs of the first and the last query, which depend on the order of the rows, may differ.
+    The IDs of the first and last queries may differ, because they depend on the row order.
     """
     if without_block_ends(a).to_bytes() != without_block_ends(b).to_bytes():
         raise LawError(f"expected {expected}; found a difference: {_difference_text(a, b)}")
@@ -184,13 +184,13 @@ def _content_text(state: Any) -> str:
 
 
 def shorten(thing: Any) -> str:
-    """Return an object as text in one line of at most 303 characters."""
+    """Convert an object to a single line of text with at most 303 characters."""
     text = " ".join(str(thing).split())
     return text if len(text) < 300 else text[:300] + "..."
 
 
 def expect_error(error: type[Exception], action: Callable[[], Any], what: str) -> None:
-    """Raise LawError unless an action raises an error of this type; `what` describes the action in the message."""
+    """Raise LawError unless the action raises `error`; `what` describes the action in the message."""
     try:
         action()
     # The action raised the error that the law expects.
@@ -202,7 +202,7 @@ def expect_error(error: type[Exception], action: Callable[[], Any], what: str) -
 
 
 def without_warnings(action: Callable[[], Any]) -> Any:
-    """Return the result of an action, and suppress warnings about undefined values and wide bounds."""
+    """Return the result of an action, suppressing warnings about undefined values and wide bounds."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UndefinedMetricWarning)
         warnings.simplefilter("ignore", WideBoundsWarning)
@@ -210,7 +210,7 @@ def without_warnings(action: Callable[[], Any]) -> Any:
 
 
 def folded_cells(thing: Any) -> list[list[bool]]:
-    """Return a list of booleans for each state: for each of its cells, whether its rows are counted in buckets.
+    """Return a list of booleans for each state, which are True for the cells whose rows are counted in buckets.
 
     A state keeps the rows of a cell exactly until their number exceeds a limit, and then moves them to buckets. States
     without such a limit are left out.
@@ -219,7 +219,7 @@ def folded_cells(thing: Any) -> list[list[bool]]:
 
 
 def value_of(thing: Any) -> Any:
-    """Return the value of a metric, and suppress warnings."""
+    """Return the value of a metric, suppressing warnings."""
     return without_warnings(thing.compute)
 
 
@@ -233,7 +233,7 @@ def numbers(value: Any) -> NDArray[np.float64]:
 
 
 def expect_same_value(a: Any, b: Any, expected: str, close: float = 0.0, nearly: float = 0.0) -> None:
-    """Raise LawError unless all numbers of two values are equal within a tolerance.
+    """Raise LawError unless the corresponding numbers in two values are equal within a tolerance.
 
     Parameters
     ----------
@@ -242,7 +242,7 @@ def expect_same_value(a: Any, b: Any, expected: str, close: float = 0.0, nearly:
     expected : str
         The expected result, for the message.
     close, nearly : float
-        The relative and the absolute tolerance; one of the two must be met.
+        The relative and absolute tolerances. A number needs to meet only one of them.
     """
     x, y = numbers(a), numbers(b)
     good = x.shape == y.shape

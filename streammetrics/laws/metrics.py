@@ -1,4 +1,4 @@
-"""Laws that a single metric must satisfy, such as laws about its value, bounds, weights and the dtypes that it accepts."""
+"""Laws that a single metric must satisfy, for example about its value, bounds, weights and accepted dtypes."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from .case import (
 )
 from .specimens import Columns, events, formats, on_grid, spoil, tables
 
-# The absolute tolerance when one row with weight k is compared with k rows of weight 1. Sums are rounded to multiples
-# of 2**-60, once for the single row, but k times for the k rows.
+# The absolute tolerance for comparing one row of weight k with k rows of weight 1. Sums are rounded to multiples of
+# 2**-60: once for the single row, but k times for the k rows.
 UNITS = 2.0**-59
-# The relative tolerance between values that are equal except for rounding errors. It is larger than a rounding error of
-# a sum, because a metric may divide sums by small numbers.
+# The relative tolerance between values that are equal except for rounding errors. It exceeds the rounding error of a
+# sum, because a metric may divide sums by small numbers.
 CLOSE = 2.0**-44
 
 
@@ -82,7 +82,7 @@ def within_bounds(case: Case) -> None:
 
 
 def interval_around_value(case: Case) -> None:
-    """An interval is finite, contains the value and widens with confidence. If it is missing, there is a reason."""
+    """An interval is finite, contains the value and widens with confidence. A missing interval comes with a reason."""
     metric = case.build()
     intervals = [metric.interval(confidence) for confidence in (0.5, 0.8, 0.95, 0.999)]
     parts = merge([case.build(case.take(rows)) for rows in case.parts(3)]).interval()
@@ -142,7 +142,7 @@ def weight_of_one(case: Case) -> None:
 
 
 def integer_weights(case: Case) -> None:
-    """A row (or block) with weight k equals k rows (or blocks), unless the metric has `weights_are_counts` = False."""
+    """A row (or block) of weight k counts as k rows (or blocks), unless the metric's `weights_are_counts` is False."""
     if role := _count_weights_role(case):
         plain = {k: v for k, v in _without_small_probabilities(case).items() if k != role}
         times = case.rng.integers(1, 4, case.n)[case.blocks]
@@ -156,12 +156,12 @@ def integer_weights(case: Case) -> None:
 
 
 def _count_weights_role(case: Case) -> str | None:
-    """Return the name of the column of weights if a weight of k means k rows; otherwise None."""
+    """Return the name of the weight column if a weight of k means k rows, or None otherwise."""
     return case.weight_role() if case.metric is None or about_of(case.metric).weights_are_counts else None
 
 
 def _without_small_probabilities(case: Case) -> Columns:
-    """Return the columns with small probabilities set to 0, because fixed-point sums of these are imprecise."""
+    """Return the columns with small probabilities set to 0, because their fixed-point sums are imprecise."""
     nothing = {"probability": (2.0**-10, 0.0), "logit": (-7.0, -1000.0)}
     scored = {
         n.role: getattr(getattr(n.kind, "kind", n.kind), "scale", "")
@@ -188,7 +188,7 @@ def _repeat_rows(case: Case, columns: Columns, times: NDArray[np.int64]) -> Colu
 
 
 def weight_of_zero(case: Case) -> None:
-    """A row or label with weight 0 does not change the value, unless the metric has `weights_are_counts` = False."""
+    """A row or label of weight 0 does not change the value, unless the metric's `weights_are_counts` is False."""
     if role := _count_weights_role(case):
         weights = case.columns.get(role, np.ones(case.n)).astype(np.float64)
         weights[(case.rng.random(case.n) < 0.4)[case.blocks]] = 0
@@ -288,7 +288,7 @@ def shifted_logits(case: Case) -> None:
     try:
         prototype = type(metric)(**(metric.settings | {k: v for k, v in several.items() if k in metric.settings}))
     except ValueError:
-        # This error means that the metric does not accept these settings, so the law does not apply.
+        # The metric does not accept these settings, so the law does not apply.
         return
     classes, logits = case.rng.integers(0, 3, case.n), case.rng.integers(-256, 257, (case.n, 3)) / 32
     # Choose logits and constants with few bits, so that their sums are exact.
@@ -329,7 +329,7 @@ def table_formats(case: Case) -> None:
 
 
 def _has_single_events(case: Case) -> bool:
-    """Return whether rows can be passed one at a time: the metric has no blocks, and the first column is no matrix."""
+    """Return whether rows can be passed one at a time: there are no blocks, and the first column is not a matrix."""
     has_blocks = case.metric is None or case.metric.make_state().block_column is not None
     return not has_blocks and all(column.ndim == 1 for column in [*case.columns.values()][:1])
 
@@ -348,7 +348,7 @@ def dropped_rows(case: Case) -> None:
 
 
 def without_drop_counts(metric: Any) -> Any:
-    """Return a copy of the metric without counts of dropped rows, to compare it with one that dropped no rows."""
+    """Return a copy of the metric without its drop counts, for comparison with a metric that dropped no rows."""
     state = metric.state
     flats = {name: array for name, array in state.cells.flats.items() if name != "dropped"}
     return with_states(metric, [state.with_cells(replace(state.cells, flats=flats)).canonicalize()])
@@ -361,10 +361,10 @@ def dropping_factory(case: Case) -> Callable[[], Any]:
 
 
 def spoil_rows(case: Case) -> tuple[Columns, NDArray[Any]]:
-    """Return the columns with some invalid values, and for each row the reason why it is dropped ("" if it is valid)."""
+    """Return the columns with some invalid values, and the reason for dropping each row ("" if the row is valid)."""
     columns, reasons = dict(case.columns), np.full(case.n, "", object)
-    # If a row is invalid in several columns, the first of these columns is the reason. Loop backwards, so that this
-    # column overwrites the reasons of the others.
+    # If a row is invalid in several columns, the first of these columns is the reason. Loop backwards so that the
+    # first column overwrites the others.
     for role in reversed([n.role for n in case.needs]):
         if role in case.bad and role in columns:
             hit = case.rng.random(case.n) < 0.2
@@ -374,7 +374,7 @@ def spoil_rows(case: Case) -> tuple[Columns, NDArray[Any]]:
 
 
 def in_collection(case: Case) -> None:
-    """A metric has the same state in a collection as alone, even if other metrics of the collection share the state."""
+    """A metric has the same state in a collection as alone, even if other metrics in the collection share the state."""
     assert case.metric is not None
     metrics = {"": case.metric} | companion_metrics(case.metric, case.columns)
     whole = MetricCollection(metrics).update(case.columns)
@@ -415,7 +415,7 @@ def _has_setting(metric: Any, setting: str) -> bool:
 
 
 def coarsening(case: Case) -> None:
-    """A histogram coarsened to fewer bits (wider buckets) equals a histogram created with this number of bits."""
+    """A histogram coarsened to fewer bits (wider buckets) equals one created with that number of bits."""
     metric = case.make()
     if definition_of(metric).can_coarsen and (metric.settings.get("bits") or 0) > 8:
         expect(coarsen(metric, 8).settings["bits"] == 8, "coarsen(8) to have 8 bits")

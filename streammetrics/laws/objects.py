@@ -1,4 +1,4 @@
-"""Laws that all objects that count rows must satisfy: metrics, collections, slices, shards and windows."""
+"""Laws for every kind of object that counts rows: metrics, collections, slices, shards and windows."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def repeats(case: Case) -> None:
 
 
 def order(case: Case) -> None:
-    """Every order of the rows gives the same bytes."""
+    """The order of the rows does not affect the bytes."""
     expect_same_bytes(case.build(), case.build(case.take(case.shuffle_rows())), "permuted rows to give the same state")
 
 
@@ -182,7 +182,7 @@ def reading_changes_nothing(case: Case) -> None:
 
 
 def failed_update_changes_nothing(case: Case) -> None:
-    """A batch that raises an error does not change the state, and the next batch counts as usual."""
+    """A batch that raises an error does not change the state, and the next batch is counted as usual."""
     for prior in (case.make(), case.build()):
         before = prior.digest()
         for what, columns in _bad_batches(case):
@@ -243,8 +243,8 @@ def absent_class(case: Case) -> None:
             "a merged state of an unknown class to be saved as it was loaded",
             "other bytes",
         )
-        # If the merge has to move exact rows to histogram buckets, it must raise an error, because only the class of
-        # the state can do this.
+        # If the merge would have to move exact rows to histogram buckets, it must raise an error, because only the
+        # state's class can move them.
         if folds:
             expect_error(
                 IncompatibleStateError, partial(one.merge, two), "a merge that needs buckets of an unknown class"
@@ -258,9 +258,9 @@ def absent_class(case: Case) -> None:
 def _may_outgrow_limit(whole: Any, parts: list[Any]) -> bool:
     """Return whether merging the parts into `whole` could move some of their exact rows to histogram buckets.
 
-    A state stores the rows of a cell exactly until their number exceeds a limit. States with `folds_by_rows` = False
-    compare another number with the limit, which only their class can compute. For these, more rows than the limit are
-    enough to return True.
+    A state stores the rows of a cell exactly until their number exceeds a limit. States whose `folds_by_rows`
+    is False compare another number with the limit, but only their class can compute that number. For such states,
+    return True if any cell has more rows than the limit.
     """
     asking: list[Any] = [s for s in states_of(whole) if s.folding is not None and not s.folds_by_rows]
     large = any((s.rows_by_cell(s.folding[0]) > s.exact_rows_limit).any() for s in asking)
@@ -268,7 +268,7 @@ def _may_outgrow_limit(whole: Any, parts: list[Any]) -> bool:
 
 
 def _count_bucketed_rows(thing: Any) -> int:
-    """Return the number of rows in histogram buckets. Rows are in buckets if a cell has too many to keep exactly."""
+    """Return the number of rows in histogram buckets, that is, of rows that are no longer kept exactly."""
     folding = [(s.cells.tallies, s.folding[1]) for s in states_of(thing) if s.folding is not None]
     return sum(int(tallies[rows].counts.sum()) for tallies, rows in folding)
 

@@ -1,6 +1,6 @@
 """Laws of `Sharded` metrics, which split units (such as users) into shards and keep a state for each shard.
 
-A sharded metric contains one state of all rows at full resolution, and for each shard a state with coarser histograms.
+A sharded metric contains one full-resolution state of all rows, and a state with coarser histograms for each shard.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .specimens import KEYS, Columns, sample_keys
 __all__ = ["SHARD_LAWS"]
 
 SHARDS = 8
-# The name of the column of units in the generated rows. It must not be the name of a column that a metric reads.
+# The name of the unit column in the generated rows. It must differ from the names of all columns that metrics read.
 UNIT = "whose"
 
 
@@ -64,7 +64,7 @@ def without_each_shard(case: Case) -> None:
     metric = case.metric
     if metric is None or sharded_refusal_of(metric):
         return
-    # Skip the minimum and the maximum (quantiles 0 and 1). Without a shard, they are unknown, because this shard may
+    # Skip the minimum and maximum (quantiles 0 and 1). They are unknown without a shard, because that shard may
     # contain the extreme row.
     if metric.settings.get("q") in (0.0, 1.0):
         return
@@ -100,7 +100,7 @@ def without_each_shard(case: Case) -> None:
 
 
 def _at_levels(state: State, whole: State) -> State:
-    """Return the state with its buckets as wide as those of the state `whole`, which has more rows.
+    """Return `state` with its buckets made as wide as those of `whole`, which contains more rows.
 
     Buckets become wider with more rows, and subtracting a shard does not make them narrower again.
     """
@@ -114,7 +114,7 @@ def _at_levels(state: State, whole: State) -> State:
 
 
 def shards_in_any_order(case: Case) -> None:
-    """Sharded metrics give the same bytes for any split of the rows and order of merges, also in slices and windows."""
+    """Sharded metrics, also in slices and windows, give the same bytes for any split of rows and any merge order."""
     units = _random_units(case)
     shards = shards_factory(case)
     wrapped: list[Callable[[], Any]] = [
@@ -149,7 +149,7 @@ def shards_in_slices(case: Case) -> None:
 
 
 def shards_factory(case: Case) -> Callable[[], Sharded]:
-    """Return a function that returns an empty sharded metric."""
+    """Return a function that creates an empty sharded metric."""
     return lambda: Sharded(case.make(), unit=UNIT, shards=SHARDS)
 
 

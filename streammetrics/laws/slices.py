@@ -25,21 +25,21 @@ def slices(case: Case) -> None:
 
 
 def slices_by_two(case: Case) -> None:
-    """Slices by two columns that are rolled up to one of these columns equal slices by this column alone."""
+    """Slices by two columns, rolled up to one of them, equal slices by that column alone."""
     keys = _random_keys(case, 2)
     check_each_slice(case, keys, {})
     check_roll_up(case, keys)
 
 
 def slices_within_limit(case: Case) -> None:
-    """The keys in `values` and the `limit` keys with the smallest hashes have slices; `other` has all other rows."""
+    """Keys in `values` and the `limit` other keys with the smallest hashes get slices; `other` counts the rest."""
     keys = _random_keys(case, 1)
     values = [k for k in dict.fromkeys(next(iter(keys.values())).tolist()) if case.rng.random() < 0.3]
     check_each_slice(case, keys, {"limit": int(case.rng.integers(0, 4)), "values": values})
 
 
 def slices_in_any_order(case: Case) -> None:
-    """Slices give the same bytes for any split of the rows and order of merges, with and without a limit."""
+    """Slices give the same bytes for any split of the rows and any merge order, with or without a limit."""
     keys = _random_keys(case, 1)
     pinned = list(next(iter(keys.values()))[:1])
     settings = ({}, {"limit": 2}, {"limit": 1, "values": pinned})[case.rng.integers(3)]
@@ -77,7 +77,7 @@ def slices_of_collections(case: Case) -> None:
 
 
 def collections_of_slices(case: Case) -> None:
-    """In a collection of a metric and different slices of it, each entry has the same state as it has alone."""
+    """If a collection contains a metric and various slices of it, each entry has the same state as it would alone."""
     keys = _random_keys(case, 2)
     one = {name: keys[name] for name in list(keys)[:1]}
     makers = {"": case.make, "one": slices_factory(case, one, {}), "limited": slices_factory(case, one, {"limit": 1})}
@@ -99,7 +99,7 @@ def collections_of_slices(case: Case) -> None:
 
 
 def _nested_slices_factory(case: Case, keys: Columns) -> Callable[[], Sliced]:
-    """Return a function that returns empty slices by the first key column, each sliced by the other key columns."""
+    """Return a function that creates empty slices by the first key column, each sliced by the other key columns."""
     first, *rest = keys
     return lambda: Sliced(Sliced(case.make(), by=rest), by=first)
 
@@ -112,7 +112,7 @@ def _random_keys(case: Case, k: int) -> Columns:
 
 
 def slices_factory(case: Case, keys: Columns, settings: dict[str, Any]) -> Callable[[], Sliced]:
-    """Return a function that returns an empty `Sliced` metric by these key columns, with these settings."""
+    """Return a function that creates an empty `Sliced` metric with these key columns and settings."""
     return lambda: Sliced(case.make(), by=list(keys), **settings)
 
 
@@ -142,7 +142,7 @@ def check_each_slice(case: Case, keys: Columns, settings: dict[str, Any]) -> Non
 
 
 def expected_keys(of_row: list[Any], settings: dict[str, Any]) -> set[Any]:
-    """Return the keys that slices with these settings should keep; `of_row` has the key of each row."""
+    """Return the keys that slices with these settings should keep; `of_row` contains the key of each row."""
     occurring = set(of_row)
     if settings.get("limit") is None:
         return occurring
@@ -152,7 +152,7 @@ def expected_keys(of_row: list[Any], settings: dict[str, Any]) -> set[Any]:
 
 
 def check_roll_up(case: Case, keys: Columns) -> None:
-    """Check that slices by several columns that are rolled up to one of them equal slices by that column alone."""
+    """Check that slices by several columns, rolled up to one of them, equal slices by that column alone."""
     sliced = slices_factory(case, keys, {})().update(case.columns | keys)
     for name in keys:
         few = slices_factory(case, {name: keys[name]}, {})().update(case.columns | keys)

@@ -88,7 +88,7 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
     if isinstance(kind, Ids):
         values = rng.integers(-3, 4, n)
         none = [v for v in kind.missing_values if isinstance(v, int)]
-        # The column may declare that some integers mean "missing". Replace them with 4, which no other row has.
+        # The column may treat some integers as missing values. Replace these with 4, which no other row contains.
         values[np.isin(values, none)] = 4
         return np.sort(values) if need.role == "query" else values
     if isinstance(kind, Label):
@@ -108,7 +108,7 @@ def _values(need: Need, rng: np.random.Generator, n: int, style: str) -> Array:
 
 
 def names(kind: Classes | DiscoveredClasses) -> Array:
-    """Return the classes that a column may contain, or three examples if the state discovers the classes from rows."""
+    """Return the classes that a column may contain, or three examples if the state discovers classes in the rows."""
     known: Any = ("b", "a", "é") if isinstance(kind, DiscoveredClasses) else kind.names
     there = np.arange(known) if isinstance(known, int) else np.array(known)
     return there[[name != kind.ignore for name in there.tolist()]]
@@ -142,7 +142,7 @@ def _scores(kind: Score, rng: np.random.Generator, n: int, style: str) -> Array:
 
 
 def clip_to_kind(kind: Kind, values: Array) -> Array:
-    """Replace each number that `kind` does not allow by its absolute value or, if this is not allowed either, by 1."""
+    """Replace each number that `kind` forbids with its absolute value, or with 1 if that is forbidden too."""
     if isinstance(kind, Number):
         for other in (np.abs(values), np.ones_like(values)):
             values = np.where(kind.bad(Column(values, values.dtype.name)), other, values)
@@ -150,7 +150,7 @@ def clip_to_kind(kind: Kind, values: Array) -> Array:
 
 
 def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
-    """Return values that are exact in every floating-point dtype, and differ from usual thresholds, such as 0.5."""
+    """Return values that are exact in every floating-point dtype and differ from common thresholds, such as 0.5."""
     if isinstance(kind, Distribution):
         return (rng.multinomial(256 - kind.width, np.full(kind.width, 1 / kind.width), n) + 1) / 256
     if isinstance(kind, Matrix):
@@ -162,7 +162,7 @@ def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
 
 
 def bad_value(kind: Kind) -> Any:
-    """Return a value that is invalid for this kind of column in any dtype; None if another package defines the kind."""
+    """Return a value that is invalid for this kind in any dtype, or None if another package defines the kind."""
     if isinstance(kind, Matrix):
         return bad_value(kind.kind)
     if isinstance(kind, Classes):
@@ -186,7 +186,7 @@ def spoil(column: Array, at: Any, value: Any) -> Array:
 
 
 def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5, nulls: bool = True) -> Array:
-    """Generate `n` slice keys of a kind in `KEYS`, as an array of objects.
+    """Generate an object array of `n` slice keys; `kind` is one of `KEYS`.
 
     There are at most `several` distinct keys. If `nulls` is true, some keys are None.
     """
@@ -206,7 +206,7 @@ def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5
 
 
 def formats(values: Array) -> Iterator[tuple[str, Any]]:
-    """Yield the values in each format, such as a list or a pandas series, as pairs (name of the format, column).
+    """Yield the values in each format, such as a list or a pandas series, as pairs (format name, column).
 
     Formats of libraries that are not installed are left out.
     """

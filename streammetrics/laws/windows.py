@@ -1,4 +1,4 @@
-"""Laws of time windows, of decay, and of corrections, which subtract rows that were counted by mistake."""
+"""Laws of time windows, decay and corrections. A correction subtracts rows that were counted by mistake."""
 
 from __future__ import annotations
 
@@ -99,8 +99,8 @@ def corrections(case: Case) -> None:
         try:
             less = whole.copy().subtract(part)
         except IncompatibleStateError as error:
-            # Some states, such as those of a minimum, a maximum or a sample, cannot subtract rows. Check only that the
-            # error says so.
+            # Rows cannot be subtracted from some states, such as those of a minimum, a maximum or a sample. Check only
+            # that the error says so.
             expect("be subtracted" in str(error), "an error that says that rows cannot be subtracted", error)
             continue
         expect(
@@ -118,9 +118,9 @@ def corrections(case: Case) -> None:
 def _is_subtractable(whole: State, rest: State, part: State) -> bool:
     """Return whether subtracting `part` from `whole` must give exactly `rest`, the state of the other rows.
 
-    The result may differ in three cases: the other rows are few enough to be kept exactly, but remain in buckets; a
-    subtracted row has changed a flag or a bucket width, which remains; or the minimum or maximum was subtracted, and is
-    then unknown.
+    The result may differ in three cases: the other rows are few enough to be kept exactly but are already in buckets;
+    a subtracted row has changed a flag or a bucket width, and the change remains; or a subtracted row contains the
+    minimum or maximum, which is then unknown.
     """
     if whole.folding is not None and len(whole.cells.tallies[whole.folding[1]]):
         return False
@@ -136,7 +136,7 @@ def _is_subtractable(whole: State, rest: State, part: State) -> bool:
 
 
 def _random_steps(case: Case) -> Rows:
-    """Return a random time for each block of rows. The times lie in several windows, including negative and late ones."""
+    """Return a random time for each block of rows. The times span several windows; some are negative or late."""
     steps = case.rng.choice([-35, -1, 0, 9, 10, 31, 32, 45, 50], max(case.n, 1))
     return np.asarray(steps[case.blocks], np.int64)
 
@@ -144,7 +144,7 @@ def _random_steps(case: Case) -> Rows:
 def check_each_window(case: Case, steps: Rows, keep: int | None) -> None:
     """Check that each window, `lifetime`, and `last` have the same bytes as the metric of their rows.
 
-    `steps` holds the time of each row, and `keep` is the number of windows to keep, or None for all.
+    `steps` contains the time of each row, and `keep` is the number of windows to keep, or None to keep all.
     """
     windowed = Windowed(case.make(), width=WIDTH, time="step", keep=keep).update(case.columns | {"step": steps})
     starts = steps // WIDTH * WIDTH

@@ -16,7 +16,7 @@ from .ranking import *
 from .regression import *
 from .values import *
 
-# Only metrics and functions are exported here. The types of the results are in `streammetrics.results`.
+# Only metrics and functions are exported here. Result types are in `streammetrics.results`.
 if not _typing.TYPE_CHECKING:
     __all__ = [
         name

@@ -1,7 +1,7 @@
-"""Base classes that extend a metric for two classes to several classes or labels, and average the values.
+"""Base classes that extend a two-class metric to several classes or labels and average the values.
 
-The method `read` of a metric handles two classes. With `num_classes=` or `labels=` each class is compared with the rest;
-with `num_labels=` each label is treated as a separate two-class problem.
+A metric's `read` method handles two classes. With `num_classes=` or `labels=`, each class is compared with the rest;
+with `num_labels=`, each label is treated as a separate two-class problem.
 """
 
 from __future__ import annotations
@@ -38,17 +38,16 @@ DEPENDENT = (
 
 
 class OfClasses(ScoredLabels[S, T]):
-    """Base class for metrics of rows that each belong to exactly one of two or more classes.
+    """Base class for metrics where each row belongs to exactly one of two or more classes.
 
     With neither `num_classes` nor `labels` there are two classes, 0 and 1.
 
     Parameters
     ----------
     num_classes : int, optional
-        The number of classes 0, 1, ..., num_classes - 1. `y_score` is then a matrix, rows x classes, with a column for
-        each class.
+        The number of classes 0, 1, ..., num_classes - 1. `y_score` is then a matrix with one column per class.
     labels : tuple of int, str or bytes, optional
-        The classes, if they are not 0, 1, ...: integers or strings, in the order of the columns of `y_score`.
+        The classes, if they are not 0, 1, ...: integers or strings, in the order of the `y_score` columns.
     """
 
     num_classes: int | None = setting(default=None, low=2, high=1 << 15)
@@ -73,7 +72,7 @@ class OfClasses(ScoredLabels[S, T]):
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
 
     def spread(self, state: Any) -> Any:
-        """Return `state` for two classes; otherwise a state that counts for each class or label what `state` counts."""
+        """Return `state` for two classes, or a state with the same counts for each of several classes or labels."""
         return make_label_statistic(state, **self._class_settings) if self._class_settings else state
 
 
@@ -86,7 +85,7 @@ class Several(OfClasses[S, Any]):
     ----------
     num_labels : int, optional
         The number of labels, if each row has several 0/1 labels and a score for each of them. `y_true` and `y_score` are
-        then matrices, rows x labels.
+        then matrices with one column per label.
     average : {"macro", "micro", "weighted", None}
         How to combine the values of several classes or labels. "macro": their mean. "micro": one value for the rows of
         all classes or labels together. "weighted": their mean, weighted by the number of positives of each class or
@@ -121,7 +120,7 @@ class Several(OfClasses[S, Any]):
 def average_of(metric: Any, state: Any) -> Reading:
     """Return one reading (value, bounds and interval) for several classes or labels.
 
-    The setting `average` of the metric determines how their values are combined.
+    The metric's `average` setting determines how their values are combined.
     """
     kinds: dict[str | None, type[OfLabels]] = {"micro": PooledLabels, None: EachLabel}
     return kinds.get(metric.average, MeanOfClasses)(metric, state)
@@ -132,7 +131,7 @@ class OfLabels(OwnNumber):
 
     @cached_property
     def parts(self) -> Sequence[Any]:
-        """The states of the individual classes or labels: a two-class state for each of them."""
+        """A two-class state for each class or label."""
         states: Sequence[Any] = self.state.split_classes()
         return states
 
@@ -142,7 +141,7 @@ class OfLabels(OwnNumber):
         return of_each(self.metric.read, self.parts)
 
     def certified_parts(self, rounding: Fraction) -> list[Limits | None]:
-        """Return certified bounds on the value of each class or label; None for an undefined value.
+        """Return certified bounds on the value of each class or label, or None for an undefined value.
 
         `rounding` is the largest relative rounding error of a weight.
         """
@@ -188,7 +187,7 @@ class OfLabels(OwnNumber):
 
 
 class EachLabel(OfLabels):
-    """The reading whose value is an array with one element for each class or label (`average=None`)."""
+    """A reading whose value is an array with one element for each class or label (`average=None`)."""
 
     def _raw_value(self) -> Any:
         return np.array([one.value for one in self.readings])
@@ -214,9 +213,9 @@ class EachLabel(OfLabels):
 
 
 class MeanOfClasses(OfLabels):
-    """The reading whose value is the mean over classes or labels (`average="macro"` or `"weighted"`).
+    """A reading whose value is the mean over classes or labels (`average="macro"` or `"weighted"`).
 
-    Undefined values are left out. The mean is computed from exact values and is rounded once.
+    Undefined values are left out. The mean is computed from exact values and rounded once.
     """
 
     def _raw_value(self) -> Limits | None:
@@ -240,7 +239,7 @@ class MeanOfClasses(OfLabels):
 
 
 class PooledLabels(OfLabels):
-    """The reading whose value is computed from the pooled rows of all classes or labels (`average="micro"`)."""
+    """A reading whose value is computed from the pooled rows of all classes or labels (`average="micro"`)."""
 
     @cached_property
     def parts(self) -> Sequence[Any]:
@@ -262,7 +261,7 @@ class PooledLabels(OfLabels):
 def of_each(read: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
     """Return `read(part)` for each state in `parts`.
 
-    If the same state object occurs several times, the function is called only once for it.
+    If the same state object occurs several times, `read` is called on it only once.
     """
     known = {id(part): read(part) for part, _ in count_distinct_states(parts)}
     return [known[id(part)] for part in parts]

@@ -1,7 +1,7 @@
 """Metrics of how well scores rank positives above negatives: AUC, Gini, average precision, KS.
 
 All are computed from one `ScoreHistogram`, which does not know the order of the scores inside a bucket. The certified
-bounds are therefore the smallest and the largest value that any such order can give.
+bounds are therefore the smallest and largest values that any such order can give.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ BY_ROWS = "samples"
 
 
 class ByRows(ScoredValue):
-    """Base class for metrics that can also be computed for each row, and averaged over rows (`average="samples"`)."""
+    """Base class for metrics that can also be computed for each row and averaged over rows (`average="samples"`)."""
 
     _row_terms: ClassVar[tuple[str, str]]
     """The names of two quantities that the state sums over rows: the value of the row (0 if undefined), and an indicator
@@ -47,7 +47,7 @@ class ByRows(ScoredValue):
 
     @property
     def undefined_value(self) -> float:
-        """The number that replaces the undefined value of a row. If it is NaN, these rows are left out of the mean."""
+        """The number that replaces a row's undefined value. If it is NaN, such rows are left out of the mean."""
         return NAN
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ def mean_over_rows(metric: ByRows, state: LabelRows) -> Reading:
 
 
 def _sums(metric: ByRows, state: LabelRows) -> tuple[Fraction, Fraction]:
-    """Return the sum of the values of all rows, and the total weight of the rows in that sum."""
+    """Return the sum of the row values and the total weight of the rows in that sum."""
     found, known = (state.total(term) for term in metric._row_terms)
     if math.isnan(metric.undefined_value):
         return found, known
@@ -91,13 +91,13 @@ def _sums(metric: ByRows, state: LabelRows) -> tuple[Fraction, Fraction]:
 
 
 def _estimate(metric: ByRows, state: LabelRows, value: float) -> Estimate:
-    """Return the mean over rows with its standard error, which is computed by the delta method."""
+    """Return the mean over rows with its standard error, computed by the delta method."""
 
     def gradient(mean: Any, defined: Any) -> tuple[Any, Any]:
         """Return the partial derivatives of the value with respect to two means over rows.
 
-        `mean` is the mean of the row values, where undefined values count as 0. `defined` is the share of rows whose value
-        is defined.
+        `mean` is the mean of the row values, with undefined values counted as 0. `defined` is the share of rows with a
+        defined value.
         """
         if math.isnan(metric.undefined_value):
             return 1 / defined, -mean / defined**2
@@ -130,15 +130,15 @@ def area_between(state: ScoresByLabel, low: Fraction, high: Fraction) -> Limits 
 
 
 def _area_up_to(a: Mass, c: Mass, cut: Fraction) -> tuple[Fraction, Fraction, Fraction]:
-    """Return the area under the ROC curve up to `cut` false positives: its smallest, estimated and largest value.
+    """Return the area under the ROC curve up to `cut` false positives: its smallest, estimated and largest values.
 
-    `a` and `c` are the weights of the positives and of the negatives of each bucket, from the highest scores down. Both
-    axes of the curve are weights rather than shares, so the area is not divided by the totals.
+    `a` and `c` are the weights of the positives and negatives in each bucket, from the highest scores down. Both axes
+    of the curve are weights rather than shares, so the area is not divided by the totals.
     """
     above, before = a.sums_before(), c.sums_before()
     k = _crossing(before, cut)
     base, ties = c[slice(k)].dot(above[slice(k)]), c[slice(k)].dot(a[slice(k)])
-    # The cut lies inside bucket k. `part` is the weight of those negatives of this bucket that come before the cut.
+    # The cut lies inside bucket k. `part` is the weight of the negatives in this bucket that come before the cut.
     part = cut - before.cell(k)
     share = part / c.cell(k) if c.cell(k) else Fraction(0)
     low = base + part * above.cell(k)
@@ -185,15 +185,15 @@ class AUC(ByRows, tag="auc"):
         Use only the part of the curve from this false positive rate onwards, and standardise the area in the same way:
         1/2 for random scores, 1 for a perfect ranking. The value can be negative if this part of the curve is low.
     multi_class : {"ovr", "ovo"}
-        How several classes are compared. "ovr": each class with all others. "ovo": each pair of classes, on the rows of
+        How to compare several classes. "ovr": each class with all others. "ovo": each pair of classes, on the rows of
         these two classes only (Hand and Till 2001), for at most 256 classes. By default "ovo" keeps the scores of
         up to 65,536 rows exactly (at most 2**22 / C**2 rows for C classes, which takes 64 MiB). With more rows it uses
         histograms of 2**10 buckets.
     average : {"macro", "micro", "weighted", "samples", None}
         How to combine the values of several classes or labels. "macro": their mean. "micro": one value for the rows of
         all classes or labels together. "weighted": their mean, weighted by the number of positives of each class or
-        label (for "ovo", by the number of rows of both classes). "samples", for labels only: a value is computed from
-        the labels of each row, and averaged over rows. None: an array with one value for each class or label. Means
+        label (for "ovo", by the number of rows of both classes). "samples", for labels only: the mean over rows of a
+        value computed from the labels of each row. None: an array with one value for each class or label. Means
         leave out undefined values, and `explain()` counts them.
 
     Notes
@@ -205,9 +205,9 @@ class AUC(ByRows, tag="auc"):
     a bucket are in these two, `explain()` recommends passing logits, with `scale="logit"`. Weights are rounded to
     multiples of 2**-60, which affects only weights below 2**-8; the bounds allow for that.
 
-    An update takes about 1 ns per row (10 ns with `exact=True`), and `compute()` takes 1 ms. The definition is that of
+    An update takes about 1 ns per row (10 ns with `exact=True`), and `compute()` takes 1 ms. The definition matches
     scikit-learn's `roc_auc_score`. The value is undefined if all rows have the same class. `interval()` returns DeLong's
-    interval, computed on the logit scale, so that it lies within (0, 1) and is not symmetric. It is valid if rows are
+    interval. It is computed on the logit scale, so it lies within (0, 1) and is not symmetric. It is valid if rows are
     independent.
 
     Examples
@@ -313,7 +313,7 @@ class Gini(ScoredValue, tag="gini"):
 
     Notes
     -----
-    The state, the memory and the time are the same as for AUC. The bounds are twice as wide.
+    State, memory and time are the same as for AUC. The bounds are twice as wide.
 
     Examples
     --------
@@ -417,7 +417,7 @@ class KS(ScoredValue, tag="ks"):
 
     Notes
     -----
-    The value is the largest distance at any edge of a bucket, so there is a threshold with this distance. The upper bound
+    The value is the largest distance at any bucket edge, so some threshold attains this distance. The upper bound
     is the largest of |D + a/P| and |D - c/N| over all buckets, where D is the distance at the lower edge of a bucket with
     `a` positives and `c` negatives. It is rounded outward. Memory and time are the same as for AUC.
 

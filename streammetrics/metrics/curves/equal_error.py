@@ -14,13 +14,13 @@ __all__ = ["EqualErrorRate"]
 
 
 class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
-    """Equal error rate: the error rate at the threshold where the false positive and the false negative rate are equal.
+    """Equal error rate: the error rate at the threshold where the false positive and false negative rates are equal.
 
-    Formula: (FPR + FNR) / 2 at the threshold with the smallest |FPR - FNR|; the higher value if two thresholds tie.
+    Formula: (FPR + FNR) / 2 at the threshold with the smallest |FPR - FNR|, or the higher value if two thresholds tie.
 
     Notes
     -----
-    The definition is that of torchmetrics' EER. As the threshold falls, FPR rises and FNR falls, so the two cross once.
+    The definition matches torchmetrics' EER. As the threshold falls, FPR rises and FNR falls, so the two cross once.
     The order of the scores inside the bucket where they cross is unknown. The lower bound assumes that the positives of
     this bucket have the highest scores, and the upper bound that they have the lowest. Memory and time are the same as
     for AUC.
@@ -52,7 +52,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
         return self._crossing(state)[2].at
 
     def _crossing(self, state: ScoresByLabel) -> tuple[ROCPoint, ROCPoint, ROCPoint]:
-        """Return the two points between which FPR and FNR cross, and then the one at which the rates differ less.
+        """Return the two points between which FPR and FNR cross, followed by the one where the rates differ less.
 
         The first two points are neighbours on the curve. FPR is below FNR at the first point, but not at the second.
         """
@@ -74,8 +74,8 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
 class ROCPoint(NamedTuple):
     """A point of the ROC curve as integer counts.
 
-    `at` is the number of non-empty buckets above the threshold. `tp` and `fp` are the true and false positives, and `P`
-    and `N` are the total numbers of positives and negatives.
+    `at` is the number of non-empty buckets above the threshold. `tp` and `fp` count the true and false positives, and
+    `P` and `N` are the total numbers of positives and negatives.
     """
 
     at: int

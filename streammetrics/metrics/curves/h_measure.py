@@ -1,4 +1,4 @@
-"""The H-measure: the expected loss at the best thresholds, averaged over one distribution of costs for all models."""
+"""The H-measure: the expected loss at the best thresholds, averaged over the same cost distribution for all models."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ __all__ = ["HMeasure"]
 Floats = NDArray[np.float64]
 # An upper bound on the rounding error of the value, which is computed in float64.
 ROUNDING = Fraction(1, 1 << 45)
-# The number of terms that `_series` adds. Each term is at most about half as large as the one before it, so the rest after
-# 80 terms is far smaller than a rounding error.
+# The number of terms that `_series` adds. Each term is at most about half the previous one, so the remainder
+# after 80 terms is far smaller than a rounding error.
 TERMS = 80
 
 
 class HMeasure(ScoredValue, tag="h_measure"):
-    """H-measure: the share of the expected loss that scores avoid, over a distribution of costs; 0 is chance, 1 is best.
+    """H-measure: the share of the expected loss, over a cost distribution, that scores avoid; 0 is chance, 1 is best.
 
     Formula: 1 - (sum of G(a, c) over the segments of the convex hull of the ROC curve) / G(P, N), where a segment has
     `a` positives and `c` negatives, G(a, c) = c ∫_0^q t u(t) dt + a ∫_q^1 (1 - t) u(t) dt, q = a / (a + c), and u is
@@ -42,10 +42,10 @@ class HMeasure(ScoredValue, tag="h_measure"):
 
     Notes
     -----
-    A false positive costs t and a false negative 1 - t. AUC is also a mean over costs, but over a distribution of costs
-    that depends on the model (Hand 2009). The value uses only thresholds at the edges of buckets, where the counts are
-    known exactly. The upper bound assumes that the positives have the highest scores in each bucket. It also allows for
-    float64 rounding. `compute()` takes about 1 us for each bucket that contains rows.
+    A false positive costs t and a false negative 1 - t. AUC is also a mean over costs, but its cost distribution
+    depends on the model (Hand 2009). The value uses only thresholds at bucket edges, where the counts are known exactly.
+    The upper bound assumes that the positives have the highest scores in each bucket. It also allows for float64 rounding.
+    `compute()` takes about 1 us for each bucket that contains rows.
 
     Examples
     --------
@@ -89,9 +89,9 @@ class HMeasure(ScoredValue, tag="h_measure"):
         return found.widen(ROUNDING, *about_of(self).value_range)
 
     def _gain(self, a: Floats, c: Floats, share: float, rest: float) -> float:
-        """Return the H-measure of a ROC curve, whose segments are ordered from the highest scores down.
+        """Return the H-measure of a ROC curve whose segments are ordered from the highest scores down.
 
-        `a` and `c` are the positives and the negatives of each segment, as shares of all rows. `share` is the overall
+        `a` and `c` are the positives and negatives in each segment, as shares of all rows. `share` is the overall
         share of positives. `rest` is 1 - share, computed so that it does not round to 0.
         """
         a, c = hull(a, c)
@@ -102,7 +102,7 @@ class HMeasure(ScoredValue, tag="h_measure"):
     def _losses(self, a: Floats, c: Floats, share: float) -> Floats:
         """Return the expected loss of each segment of the curve, up to a constant factor.
 
-        `a` and `c` are the positives and the negatives of each segment, as shares of all rows. `share` is the overall
+        `a` and `c` are the positives and negatives in each segment, as shares of all rows. `share` is the overall
         share of positives.
         """
         q, r = a / (a + c), c / (a + c)
@@ -114,10 +114,10 @@ class HMeasure(ScoredValue, tag="h_measure"):
 
 
 def hull(a: Floats, c: Floats) -> tuple[Floats, Floats]:
-    """Return the positives and the negatives of each segment of the upper convex hull of a ROC curve.
+    """Return the positives and negatives in each segment of the upper convex hull of a ROC curve.
 
-    `a` and `c` are the positives and the negatives of each segment of the curve, from the highest scores down. Two
-    neighbouring segments are merged if the share of positives in the segment with lower scores is at least as high as
+    `a` and `c` are the positives and negatives in each segment of the curve, from the highest scores down. Two
+    neighbouring segments are merged if the share of positives is at least as high in the segment with lower scores as
     in the segment with higher scores.
     """
     tops: list[tuple[float, float]] = []
@@ -144,7 +144,7 @@ def beta_below(x: Floats, rest: Floats, a: float, b: float) -> Floats:
 
 
 def _series(x: Floats, rest: Floats, a: Any, b: Any) -> Floats:
-    """Return the incomplete beta function for x up to 1/2, by a power series.
+    """Compute the incomplete beta function for x up to 1/2 by a power series.
 
     The result is x^a * (1 - x)^b / a * (1 + f_0 + f_0 * f_1 + ...), with the factors f_k = (a + b + k) * x / (a + 1 +
     k). `rest` is 1 - x.

@@ -1,4 +1,4 @@
-"""The area under the ROC curve at small false positive rates, with a logarithmic axis for this rate."""
+"""The area under the ROC curve at small false positive rates, on a logarithmic FPR axis."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LogAUC(ScoredValue, tag="log_auc"):
     """Area under the ROC curve with a logarithmic FPR axis: the mean TPR between two false positive rates.
 
     Formula: integral of TPR d log(FPR) from min_fpr to max_fpr, divided by log(max_fpr / min_fpr), computed with
-    trapezoids between the points of the curve. At both ends TPR is interpolated.
+    trapezoids between the points of the curve. TPR is interpolated at both ends.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class LogAUC(ScoredValue, tag="log_auc"):
 
     Notes
     -----
-    The definition is that of torchmetrics' LogAUC with `fpr_range=(min_fpr, max_fpr)`. The bounds use the lowest and the
+    The definition matches torchmetrics' LogAUC with `fpr_range=(min_fpr, max_fpr)`. The bounds use the lowest and
     highest TPR inside each bucket, and allow for the rounding of logarithms. Memory and time are the same as for AUC.
 
     Examples

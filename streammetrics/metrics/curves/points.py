@@ -1,7 +1,7 @@
 """Curves over all thresholds, with few enough points to plot: ROC, precision-recall, error trade-off, gain.
 
-The points lie exactly on the true curve, because they are at the edges of buckets. Between two neighbouring points the
-true curve stays inside the rectangle with these points as opposite corners.
+The points lie exactly on the true curve, because they are at bucket edges. Between two neighbouring points, the true
+curve stays inside the rectangle that has these points as opposite corners.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ Floats = NDArray[np.float64]
 
 
 class ROCPoints(NamedTuple):
-    """Points of an ROC curve, from threshold infinity down.
+    """Points of an ROC curve, in descending order of threshold.
 
     Parameters
     ----------
     fpr, tpr : float64 arrays
-        False and true positive rate of the decisions `score >= threshold`.
+        False and true positive rates of the decisions `score >= threshold`.
     thresholds : float64 array
         The thresholds, descending. The first is infinity, which selects no rows.
     """
@@ -54,7 +54,7 @@ class ROCPoints(NamedTuple):
 
 
 class PRPoints(NamedTuple):
-    """Points of a precision-recall curve, from the smallest threshold up, which is the order of scikit-learn.
+    """Points of a precision-recall curve, in ascending order of threshold, as in scikit-learn.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ class GainPoints(NamedTuple):
     Parameters
     ----------
     fraction : float64 array
-        The share of all rows (or of their weight) whose score is at least the threshold.
+        The share of all rows (or of their total weight) with a score of at least the threshold.
     gain : float64 array
         The share of all positives that are among these rows; `gain / fraction` is the lift.
     thresholds : float64 array
@@ -89,12 +89,12 @@ class GainPoints(NamedTuple):
 
 
 class DETPoints(NamedTuple):
-    """Points of a detection error trade-off curve, from the smallest threshold up, which is the order of scikit-learn.
+    """Points of a detection error trade-off curve, in ascending order of threshold, as in scikit-learn.
 
     Parameters
     ----------
     fpr, fnr : float64 arrays
-        False positive and false negative rate of the decisions `score >= threshold`.
+        False positive and false negative rates of the decisions `score >= threshold`.
     thresholds : float64 array
         The thresholds, ascending.
     """
@@ -105,7 +105,7 @@ class DETPoints(NamedTuple):
 
 
 class PerClass(tuple[Any, ...]):
-    """A tuple with one curve for each class or label, in the order of the classes or labels."""
+    """A tuple with one curve for each class or label, in class or label order."""
 
     def __new__(cls, *curves: Any) -> PerClass:
         """Create the tuple. Each curve is passed as a separate argument, as for a named tuple."""
@@ -113,7 +113,7 @@ class PerClass(tuple[Any, ...]):
 
 
 class ScoreSteps(NamedTuple):
-    """True and false positives at the lower edge of each bucket with rows, from the highest scores down.
+    """True and false positives at the lower edge of each non-empty bucket, from the highest scores down.
 
     `cells` contains the indexes of these buckets.
     """
@@ -124,18 +124,18 @@ class ScoreSteps(NamedTuple):
 
     @classmethod
     def of(cls, state: ScoresByLabel) -> ScoreSteps:
-        """Compute the cumulative counts, and the indexes of the buckets, from a state."""
+        """Compute the cumulative counts and the bucket indexes from a state."""
         cells = find_occupied_cells(state)
         tp, fp = (Mass(m.digits[:, cells]).sums_through() for m in (state.positives, state.negatives))
         return cls(tp, fp, cells)
 
     def shares(self) -> tuple[Floats, Floats]:
-        """Return true and false positive rates; each quotient is rounded once."""
+        """Return the true and false positive rates, each rounded only once."""
         tpr, fpr = (ratios(m, m[-1:]) if len(self.cells) else np.zeros(0) for m in (self.tp, self.fp))
         return tpr, fpr
 
     def false_negative_rates(self) -> Floats:
-        """Return false negative rates; each quotient is rounded once."""
+        """Return the false negative rates, each rounded only once."""
         if not len(self.cells):
             return np.zeros(0)
         missed = self.tp[-1:].pad_digits(len(self.tp.digits)) - self.tp.digits
@@ -157,10 +157,10 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
     ----------
     num_labels : int, optional
         The number of labels, if each row has several 0/1 labels and a score for each of them. `y_true` and `y_score` are
-        then matrices, rows x labels.
+        then matrices with one column per label.
     tolerance : float
-        The largest distance allowed between the curve and the line through the points that are returned, 1 / 4096 by
-        default. Both axes have length 1. Points that are not needed for this accuracy are left out; 0 keeps all points.
+        The largest distance allowed between the curve and the line through the returned points, 1 / 4096 by default.
+        Both axes have length 1. Points that are not needed for this accuracy are left out; 0 keeps all points.
     """
 
     about = About(
@@ -191,8 +191,8 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
 class OfCurve(OwnReading):
     """The reading (the points and their details) of a curve for two classes.
 
-    Its details, which `explain()` shows, contain `gap`: how far the true curve can be from the line through the points at
-    the edges of the buckets.
+    Its details, shown by `explain()`, contain `gap`: how far the true curve can be from the line through the points at
+    bucket edges.
     """
 
     def _details(self) -> dict[str, Any]:
@@ -216,9 +216,9 @@ def curves_of(metric: Curve, state: Any) -> Reading:
 
 
 def gap_of(state: ScoresByLabel) -> float:
-    """Return how far the true curve can be from the line through its points at edges of buckets, on axes of length 1.
+    """Return how far the true curve can be from the line through its points at bucket edges, on axes of length 1.
 
-    The result is 0 if scores are exact, or if the curve is undefined.
+    The result is 0 if scores are exact or the curve is undefined.
     """
     if state.is_exact or one_class(state) is not None:
         return 0.0
@@ -229,14 +229,14 @@ def gap_of(state: ScoresByLabel) -> float:
 class ROCCurve(Curve, tag="roc_curve"):
     """ROC curve: the true positive rate against the false positive rate, for all thresholds.
 
-    Formula: TPR = TP / P, FPR = FP / N, of the rows with score >= threshold.
+    Formula: TPR = TP / P, FPR = FP / N, for the rows with score >= threshold.
 
     Notes
     -----
-    The points are those of scikit-learn's `roc_curve`, from (0, 0) at threshold infinity. Each point is at the edge of a
-    bucket, so it lies on the true curve. `explain()["gap"]` says how far the true curve can be from the line between two
-    points. For several classes or labels the value is a tuple (`PerClass`) with a curve for each. Memory and time are the
-    same as for AUC.
+    The points are those of scikit-learn's `roc_curve`, starting with (0, 0) at threshold infinity. Each point is at a
+    bucket edge, so it lies on the true curve. `explain()["gap"]` says how far the true curve can be from the line
+    between two points. For several classes or labels, the value is a tuple (`PerClass`) with a curve for each. Memory and
+    time are the same as for AUC.
 
     Examples
     --------
@@ -259,9 +259,9 @@ class ROCCurve(Curve, tag="roc_curve"):
 
 
 class PRCurve(Curve, tag="pr_curve"):
-    """Precision-recall curve, for all thresholds.
+    """Precision-recall curve over all thresholds.
 
-    Formula: precision = TP / (TP + FP), recall = TP / P, of the rows with score >= threshold.
+    Formula: precision = TP / (TP + FP), recall = TP / P, for the rows with score >= threshold.
 
     Notes
     -----
@@ -298,14 +298,14 @@ class PRCurve(Curve, tag="pr_curve"):
 class DETCurve(Curve, tag="det_curve"):
     """Detection error trade-off curve: the false negative rate against the false positive rate, for all thresholds.
 
-    Formula: FNR = FN / P, FPR = FP / N, of the rows with score >= threshold.
+    Formula: FNR = FN / P, FPR = FP / N, for the rows with score >= threshold.
 
     Notes
     -----
     The points are those of scikit-learn's `det_curve`: ascending thresholds, from the last one without a false negative to
-    the first one without a false positive. The points that `tolerance` leaves out are not the same as with scikit-learn's
-    `drop_intermediate=True`. EqualErrorRate is the error rate at the point where the two rates are equal. Memory and time
-    are the same as for AUC.
+    the first one without a false positive. The points that `tolerance` leaves out differ from those that scikit-learn
+    omits with `drop_intermediate=True`. EqualErrorRate is the error rate at the point where the two rates are equal.
+    Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -341,7 +341,7 @@ class GainCurve(Curve, tag="gain_curve"):
 
     Notes
     -----
-    The curve is also called a lift chart or gains chart. The metric Lift is the value at a single fraction. Memory and
+    The curve is also called a lift chart or gains chart. The Lift metric is the lift at a single fraction. Memory and
     time are the same as for AUC.
 
     Examples
@@ -370,9 +370,9 @@ def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
     """Simplify a line: return the indexes of the points to keep.
 
     `x` and `y` are the coordinates of the points. Every point that is not kept is at most `tolerance` away from the
-    simplified line. This is the algorithm of Douglas and Peucker (1973). Between two points that are kept, it finds the
+    simplified line. This is the Douglas-Peucker algorithm (1973). Between two points that are kept, it finds the
     point that is farthest from the straight line through them. If this distance exceeds the tolerance, it keeps the
-    point, and continues on both sides of it.
+    point and continues on both sides of it.
     """
     last = len(x) - 1
     if not tolerance or not (np.isfinite(x).all() and np.isfinite(y).all()):
@@ -388,7 +388,7 @@ def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
         off = np.abs((x[i + 1 : j] - x[i]) * dy - (y[i + 1 : j] - y[i]) * dx)
         k = int(off.argmax())
         length = math.sqrt(dx * dx + dy * dy)
-        # If the two end points coincide, they define no straight line, so distances are measured from this one point.
+        # If the two end points coincide, they define no straight line, so distances are measured from that point.
         if not length:
             off = np.maximum(np.abs(x[i + 1 : j] - x[i]), np.abs(y[i + 1 : j] - y[i]))
             k, length = int(off.argmax()), 1.0

@@ -30,12 +30,12 @@ T = TypeVar("T")
 
 
 def no_positives(state: ScoresByLabel) -> str | None:
-    """Return the reason why a share of the positives is undefined; None if there are positives."""
+    """Return the reason why a share of the positives is undefined, or None if there are positives."""
     return None if state.positives.total() else no_weight_reason(state) or "no positives"
 
 
 def one_class(state: ScoresByLabel) -> str | None:
-    """Return the reason why positives and negatives cannot be compared; None if there are both."""
+    """Return the reason why positives and negatives cannot be compared, or None if there are both."""
     if (nothing := no_weight_reason(state)) is not None:
         return nothing
     negatives, positives = state.negatives.total(), state.positives.total()
@@ -48,22 +48,22 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
     Parameters
     ----------
     scale : {"probability", "real", "logit"}
-        What the scores are: numbers in [0, 1] ("probability"), or any finite numbers ("real", "logit"). Logits for several
-        classes are ranked by the softmax of their row, and logits for labels separately in each column.
+        The scale of the scores: numbers in [0, 1] ("probability") or any finite numbers ("real", "logit"). Logits for
+        several classes are ranked by the softmax of their row, and logits for labels separately in each column.
     bits : int, optional
         The base-2 logarithm of the number of histogram buckets: by default 16 for probabilities (1 MiB) and 19 otherwise
         (8 MiB of address space, most of which is usually never touched).
     limit : int, optional
-        The number of rows up to which every score is kept exactly, counted over all classes or labels. With more rows,
-        all scores are moved to the histogram. The default is 65,536 if `bits` is at least 16, and 0 otherwise. There is
-        one exception, for two classes: up to 2**20 distinct real scores stay exact (40 MB) if they are far from 0 and
-        so close together that they would share a few buckets.
+        The largest number of rows, counted over all classes or labels, for which every score is kept exactly. With more
+        rows, all scores are moved to the histogram. The default is 65,536 if `bits` is at least 16, and 0 otherwise.
+        With two classes, there is one exception: up to 2**20 distinct real scores stay exact (40 MB) if they are far from
+        0 and so close together that they would share a few buckets.
     exact : bool
         Whether to keep every distinct score rather than a histogram. The value is then exact, and memory grows by 16 bytes
         for each distinct score of a label, or 32 with weights (a model with float32 scores has a few million distinct
         scores).
     memory_limit : int
-        The most memory that exact scores may take, in bytes (4 GiB by default). An update that would exceed it raises
+        The maximum memory for exact scores, in bytes (4 GiB by default). An update that would exceed it raises
         MemoryLimitError, and none of its rows are counted.
     """
 
@@ -101,8 +101,8 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
 def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
     """Return one `Reading` with arrays of the values of all cells (such as slices) of a histogram.
 
-    Return None if the cells have to be read one by one. This is so if the state is not a `ScoreHistogram`, or if
-    the metric has no function that reads all cells together.
+    Return None if the cells have to be read one by one, because the state is not a `ScoreHistogram` or the metric has
+    no function that reads all cells together.
     """
     if type(state) is not ScoreHistogram:
         return None
@@ -136,7 +136,7 @@ class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
 
     @property
     def _read_all_cells(self) -> Callable[[ScoreHistogram], CellBounds] | None:
-        """A function that computes the values and bounds of all cells (such as slices) together; None if not available.
+        """A function that computes the values and bounds of all cells (such as slices) together, or None.
 
         Each value is equal, bit for bit, to the value that `of` computes for the cell alone.
         """
@@ -144,7 +144,7 @@ class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
 
     @property
     def _standard_error(self) -> Callable[[Any], Any] | None:
-        """A function that returns the standard error for two classes; None if the metric has no standard error.
+        """A function that returns the standard error for two classes, or None if the metric has no standard error.
 
         The function assumes that rows are independent.
         """
@@ -152,7 +152,7 @@ class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
 
     @property
     def _standard_errors(self) -> Callable[[ScoreHistogram], Any] | None:
-        """A function that returns the standard errors of all cells (such as slices) together; None if not available."""
+        """A function that returns the standard errors of all cells (such as slices) together, or None."""
         return None
 
     def make_state(self) -> Any:

@@ -23,7 +23,7 @@ ROUNDING = Fraction(1, 1 << 44)
 
 
 class CountsAbove(NamedTuple):
-    """True and false positives above each threshold, in ascending order of thresholds.
+    """True and false positives above each threshold, in ascending order of threshold.
 
     The first element counts all rows, and the last element is 0, because no row is above the last threshold.
     """
@@ -32,13 +32,13 @@ class CountsAbove(NamedTuple):
     fp: Any
 
     def precision(self) -> Floats:
-        """Return the precision at each threshold; 0 if no row is above the threshold, as in Keras."""
+        """Return the precision at each threshold, or 0 if no row is above the threshold, as in Keras."""
         tp, fp = (np.asarray(x, np.float64) for x in self)
         return np.divide(tp, tp + fp, out=np.zeros(len(tp)), where=tp + fp > 0)
 
 
 class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
-    """ROC AUC or PR AUC from a few thresholds, as Keras computes it, to compare with values that Keras reported.
+    """ROC AUC or PR AUC from a few thresholds, as Keras computes it, for comparison with values reported by Keras.
 
     Formula: sum over neighbouring thresholds of (x_i - x_(i+1)) * h_i. x is FPR (or recall). The height h_i is the
     mean, the smaller or the larger of the two TPRs (or precisions); for precisions, the interpolation of Davis and
@@ -59,7 +59,7 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
     -----
     The value is what `keras.metrics.AUC` reports for float64 scores, except that Keras counts in float32. With 200
     thresholds it differs from the true area by 0.04 at a click rate of 0.5 %, and by 0.23 at 0.1 %, so use AUC instead
-    where you can. If a threshold lies inside a bucket, any number of the rows of this bucket can be above it, and the
+    where you can. If a threshold lies inside a bucket, any number of the rows in this bucket can be above it, and the
     bounds allow for that. As long as scores are kept exactly, the bounds equal the value. Memory and time are the same
     as for AUC.
 
@@ -154,7 +154,7 @@ def _pr(how: str, at: CountsAbove, P: int) -> Fraction:
 
 
 def _pr_limit(how: str, worst: CountsAbove, best: CountsAbove, P: int, *, upper: bool) -> Fraction:
-    """Return the upper bound on the area under the precision-recall curve if `upper` is true, else the lower bound.
+    """Return a bound on the area under the precision-recall curve: the upper bound if `upper` is true, or the lower one.
 
     The true counts at a threshold are unknown if it lies inside a bucket. `worst` has the smallest possible TP and the
     largest possible FP, and `best` the opposite. The area is the sum of (r_i - r_(i+1)) * h_i, with recalls r and

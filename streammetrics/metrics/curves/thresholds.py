@@ -50,7 +50,7 @@ class Cut(NamedTuple):
 
 
 class AtThreshold(ScoredValue):
-    """Base class for metrics that choose a threshold, and whose value is computed from the decisions at this threshold.
+    """Base class for metrics that choose a threshold and compute their value from the decisions at that threshold.
 
     With several classes or labels, each has its own threshold.
     """
@@ -76,7 +76,7 @@ class AtThreshold(ScoredValue):
         return self.threshold_of(self.state)
 
     def threshold_of(self, state: Any) -> Any:
-        """Return the threshold chosen for a state: an array for several classes or labels; NaN if undefined."""
+        """Return the threshold chosen for a state, or an array for several classes or labels; NaN if undefined."""
         if isinstance(state, ByLabel):
             if self.average == "micro":
                 return self.threshold_of(state.pool_classes())
@@ -92,7 +92,7 @@ class AtThreshold(ScoredValue):
 
 
 class OfThreshold(OwnNumber):
-    """The reading of a metric for two classes at its chosen threshold. The details contain this threshold."""
+    """The reading of a two-class metric at its chosen threshold. The details contain this threshold."""
 
     def _details(self) -> dict[str, Any]:
         return {"threshold": self.metric.threshold_of(self.state)}
@@ -101,9 +101,9 @@ class OfThreshold(OwnNumber):
 class BestThreshold(AtThreshold):
     """Base class for metrics whose value is the best at any threshold, such as the largest F1.
 
-    In a subclass, `of` returns the numerator and the denominator of the value at a `Cut` (the counts at a threshold). The
-    value must never fall if TP grows, and never rise if FP grows. To find the best threshold, a few candidates are
-    selected by float64 values, and then compared as exact fractions.
+    In a subclass, `of` returns the numerator and denominator of the value at a `Cut` (the counts at a threshold). The
+    value must never fall as TP grows or rise as FP grows. To find the best threshold, a few candidates are selected by
+    their float64 values and then compared as exact fractions.
     """
 
     about = About(
@@ -142,7 +142,7 @@ class BestThreshold(AtThreshold):
         return self._best(state, False, Fraction(0))[1]
 
     def _best(self, state: ScoresByLabel, corners: bool, slip: Fraction) -> tuple[Fraction, int]:
-        """Return the best value, and the number of non-empty buckets above the highest threshold with this value.
+        """Return the best value and the number of non-empty buckets above the highest threshold with that value.
 
         If `corners` is true, the negatives of the lowest of these buckets are left out, which gives an upper bound.
         `slip` allows for the rounding of weights: the ratio of `_required_ratio` is multiplied by 1 + `slip`.
@@ -168,10 +168,10 @@ class BestThreshold(AtThreshold):
         return best, first
 
     def _rough(self, cuts: Cut, qualifies: Callable[[int], bool], margin: float) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return approximate values of all cuts, and a mask of the cuts that meet the condition of `_required_ratio`.
+        """Return approximate values of all cuts and a mask of the cuts that meet the condition of `_required_ratio`.
 
         If the ratio of a cut is within `margin` of the smallest allowed ratio, float64 is not precise enough to decide.
-        The function `qualifies`, which takes the index of the cut, then decides with exact numbers.
+        The function `qualifies` then decides with exact numbers; it takes the index of the cut.
         """
         top, whole = (np.broadcast_to(x, cuts.tp.shape) for x in self.of(cuts))
         value = np.divide(top, whole, out=np.full(len(top), -1.0), where=whole > 0)
@@ -191,7 +191,7 @@ class BestThreshold(AtThreshold):
 class OfBest(OfThreshold):
     """The reading (value and bounds) of a `BestThreshold` metric.
 
-    The method `of` of such a metric takes a `Cut` instead of a state, so the value comes from the method `_limits`.
+    The metric's `of` method takes a `Cut` instead of a state, so the value comes from its `_limits` method.
     """
 
     def _raw_value(self) -> Limits | None:
@@ -200,7 +200,7 @@ class OfBest(OfThreshold):
 
 
 def find_occupied_cells(state: ScoresByLabel) -> NDArray[np.int64]:
-    """Return the indexes of the buckets that contain rows, in descending order of scores."""
+    """Return the indexes of the buckets that contain rows, in descending order of score."""
     return np.flatnonzero(state.positives.digits.any(axis=0) | state.negatives.digits.any(axis=0))[::-1]
 
 
@@ -247,7 +247,7 @@ class MaxFBeta(BestThreshold, tag="max_fbeta"):
 class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
     """The largest recall among the thresholds whose precision is at least a given value.
 
-    Formula: max TP / P over thresholds with TP / (TP + FP) >= precision; 0 if there is no such threshold.
+    Formula: max TP / P over thresholds with TP / (TP + FP) >= precision, or 0 if there is no such threshold.
 
     Parameters
     ----------
@@ -376,7 +376,7 @@ class SpecificityAtSensitivity(BestThreshold, tag="specificity_at_sensitivity"):
 
     Notes
     -----
-    The definition is that of torchmetrics. Keras differs: it compares only `num_thresholds` thresholds. The upper bound
+    The definition matches torchmetrics. Keras differs: it compares only `num_thresholds` thresholds. The upper bound
     assumes that the positives have the highest scores in each bucket. Memory and time are the same as for AUC.
 
     Examples

@@ -26,7 +26,7 @@ from .thresholds import find_occupied_cells
 __all__ = ["BEDROC", "EnrichmentFactor", "Lift", "PrecisionAtKRows"]
 
 Floats = NDArray[np.float64]
-# An upper bound on the rounding error of BEDROC, a mean of exponentials that is computed in float64.
+# An upper bound on the rounding error of BEDROC, a mean of exponentials computed in float64.
 ROUNDING = Fraction(1, 1 << 47)
 
 
@@ -41,10 +41,10 @@ class TopRows(ScoredValue):
     )
 
     def _sizes(self, P: int, N: int, one: int) -> tuple[Fraction, Fraction]:
-        """Return the number of top rows, and the number by which the positives among them are divided.
+        """Return the number of top rows and the number by which the positives among them are divided.
 
         `P` and `N` are the numbers of positives and negatives. Counts can be in units smaller than a row; `one` is the
-        number of units that a row of weight 1 adds.
+        number of units in a row of weight 1.
         """
         raise NotImplementedError
 
@@ -76,7 +76,7 @@ class TopRows(ScoredValue):
 
 
 def _falling(state: ScoresByLabel) -> tuple[Mass, Mass]:
-    """Return the weights of positives and negatives in each bucket that has rows, in descending order of scores."""
+    """Return the weights of positives and negatives in each non-empty bucket, in descending order of score."""
     cells = find_occupied_cells(state)
     return Mass(state.positives.digits[:, cells]), Mass(state.negatives.digits[:, cells])
 
@@ -91,7 +91,7 @@ def _totals(state: ScoresByLabel) -> tuple[int, int, int]:
 
 
 class Lift(TopRows, tag="lift"):
-    """Lift (positives among the top rows relative to as many random rows), or cumulative gain (share of all positives).
+    """Lift (positives among the top rows relative to as many random rows) or cumulative gain (share of all positives).
 
     Formula: gain = TP / P for the `fraction` of rows (or weight) with the highest scores; lift = gain / fraction.
 
@@ -100,7 +100,7 @@ class Lift(TopRows, tag="lift"):
     fraction : float
         The share of rows with the highest scores, such as 0.1 for the top decile.
     kind : {"lift", "gain"}
-        The value. "lift": the lift. "gain": the share of all positives that are among these rows.
+        Which value to compute. "lift": the lift. "gain": the share of all positives that are among these rows.
 
     Notes
     -----
@@ -134,7 +134,7 @@ class Lift(TopRows, tag="lift"):
 
 
 class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
-    """Precision among the k rows with the highest scores in the whole log, such as the cases that a team can review.
+    """Precision among the k highest-scoring rows in all the data, such as the cases that a team can review.
 
     Formula: TP / k for the k rows (or weight k) with the highest scores; if there are fewer than k rows, the share of
     positives among all rows.
@@ -175,7 +175,7 @@ class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
 
 
 class EnrichmentFactor(TopRows, tag="enrichment_factor"):
-    """Enrichment factor: the share of positives among the rows with the highest scores, divided by that among all rows.
+    """Enrichment factor: the share of positives among the highest-scoring rows, divided by the share among all rows.
 
     Formula: (TP / n) / (P / (P + N)) for the n = ceil(fraction * (P + N)) rows with the highest scores.
 
@@ -186,7 +186,7 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
 
     Notes
     -----
-    The definition is that of RDKit's `CalcEnrichment`, except for equal scores: RDKit ranks these by their order in the
+    The definition matches RDKit's `CalcEnrichment`, except for equal scores: RDKit ranks these by their order in the
     data, whereas this metric counts their positives in proportion. Lift, unlike this metric, does not round the number
     of rows up. The lower bound assumes that the positives have the lowest scores in the last bucket, and the upper
     bound that they have the highest. Memory and time are the same as for AUC.
@@ -221,12 +221,11 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
 
 
 class BEDROC(ScoredValue, tag="bedroc"):
-    """Boltzmann-enhanced discrimination of ROC: how early positives come, where the first rows count most; from 0 to 1.
+    """Boltzmann-enhanced discrimination of ROC: how early positives are ranked, with the first rows counting most; from 0 to 1.
 
     Formula: (S - g * e^(-alpha * (1 - R))) / (g - g * e^(-alpha * (1 - R))), where R = P / (P + N) and g = (1 -
     e^(-alpha * R)) / (alpha * R). S is the mean over positives of e^(-alpha * x), where x is the rank as a share of all
-    rows. Each row covers an interval of x, which has the length 1 / (P + N), and e^(-alpha * x) is averaged over this
-    interval.
+    rows. Each row covers an interval of x of length 1 / (P + N), over which e^(-alpha * x) is averaged.
 
     Parameters
     ----------
@@ -272,8 +271,8 @@ class BEDROC(ScoredValue, tag="bedroc"):
         weights = a.to_floats() / float(P)
         most = float(_mean_exp(np.array([self.alpha * P / (P + N)]))[0])
         last = float(exp(-self.alpha * N / (P + N)))
-        # `last` is e^(-alpha * N / (P + N)). It is 1 in float64 only if negatives are extremely rare. The denominator 1
-        # - `last` would then be 0, so the value is unknown, and the bounds are 0 and 1.
+        # `last` is e^(-alpha * N / (P + N)). In float64, it is 1 only if negatives are extremely rare. The denominator
+        # 1 - `last` would then be 0, so the value is unknown and the bounds are 0 and 1.
         if last == 1.0:
             return Limits(Fraction(0), Fraction(1, 2), Fraction(1))
         means = [self._mean(weights, *e) / most for e in ends]

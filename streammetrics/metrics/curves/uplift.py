@@ -83,7 +83,7 @@ class Path(NamedTuple):
         return math.fsum((np.diff(self.x) * (y[1:] + y[:-1]) / 2).tolist())
 
     def limits(self, kind: str) -> tuple[float, float]:
-        """Return the smallest and the largest area that are possible for any order of the rows inside each bucket."""
+        """Return the smallest and largest possible areas over all orders of the rows inside each bucket."""
         t, c = _shares(self.yt, self.nt), _shares(self.yc, self.nc)
         if kind == "qini":
             low, high = self.yt[:-1] - self.nt[1:] * c[1], self.yt[1:] - self.nt[:-1] * c[0]
@@ -96,14 +96,14 @@ class Path(NamedTuple):
 
 
 def _share(part: Floats, whole: Floats) -> Floats:
-    """Return `part` / `whole`, elementwise; 0 where `whole` is 0."""
+    """Return `part` / `whole` elementwise, or 0 where `whole` is 0."""
     return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
 
 
 def _shares(part: Floats, whole: Floats) -> tuple[Floats, Floats]:
-    """Return, for each bucket, the smallest and the largest possible ratio of cumulative positives to cumulative rows.
+    """Return, for each bucket, the smallest and largest possible ratios of cumulative positives to cumulative rows.
 
-    `part` and `whole` are the cumulative positives and rows at the edges of the buckets. The ratio inside a bucket depends
+    `part` and `whole` are the cumulative positives and rows at the bucket edges. The ratio inside a bucket depends
     on the order of its rows, which is unknown.
     """
     least = _share(part[:-1], whole[1:])
@@ -112,7 +112,7 @@ def _shares(part: Floats, whole: Floats) -> tuple[Floats, Floats]:
 
 
 class UpliftMetric(ScoredMetric[Any]):
-    """Base class for metrics of rows that have a score, an outcome (0 or 1) and a treatment (0 or 1)."""
+    """Base class for metrics whose rows have a score, an outcome (0 or 1) and a treatment (0 or 1)."""
 
     about = About(cost="24 MiB at 19 bits, mostly unused; about 12 ns per row")
 
