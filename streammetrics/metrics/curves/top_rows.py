@@ -221,7 +221,7 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
 
 
 class BEDROC(ScoredValue, tag="bedroc"):
-    """Boltzmann-enhanced discrimination of ROC: how early positives are ranked, with the first rows counting most; from 0 to 1.
+    """Boltzmann-enhanced discrimination of ROC: how early positives rank, with the first rows counting most; from 0 to 1.
 
     Formula: (S - g * e^(-alpha * (1 - R))) / (g - g * e^(-alpha * (1 - R))), where R = P / (P + N) and g = (1 -
     e^(-alpha * R)) / (alpha * R). S is the mean over positives of e^(-alpha * x), where x is the rank as a share of all

@@ -142,7 +142,7 @@ def path_of(state: UpliftScores) -> Path:
 class UpliftArea(UpliftMetric):
     """Base class for metrics that divide the area under a Qini or uplift curve by a reference.
 
-    The setting `norm` selects the reference, for example the area of the best possible order ("perfect").
+    The `norm` setting selects the reference, for example the area for the best possible order ("perfect").
     """
 
     about = About(bound="the lowest and the highest value over all orders inside each bucket", value_range=(None, None))
@@ -169,11 +169,11 @@ class UpliftArea(UpliftMetric):
         chance, unit = self._unit(state)
         parts = (Fraction(x - chance) / Fraction(unit) for x in (min(low, value), value, max(high, value)))
         # If the treatment does harm, the best order can be worse than a random order, so `unit` can be negative. Dividing
-        # by it swaps the lower and the upper bound; sorting restores their order.
+        # by it swaps the lower and upper bounds; sorting restores their order.
         return Limits(*sorted(parts)).widen(ROUNDING / abs(Fraction(unit)))
 
     def _unit(self, state: Any) -> tuple[float, float]:
-        """Return the two numbers that turn an area into the value: one to subtract, and then one to divide by.
+        """Return the two numbers that turn an area into the value: the number to subtract and the number to divide by.
 
         The divisor is 0 if it is so small that it could be a rounding error.
         """
@@ -219,25 +219,25 @@ class QiniCoefficient(UpliftArea, tag="qini"):
     """Qini coefficient: the area between the Qini curve and the line of a random order, relative to the best order.
 
     Formula: (A - B) / (A* - B). A is the area under the Qini curve y_t - y_c * n_t / n_c, where the rows with the
-    highest scores are n_t treated rows, y_t of them positive, and n_c control rows, y_c of them positive. B is the area
+    highest scores are n_t treated rows (y_t of them positive) and n_c control rows (y_c of them positive). B is the area
     under the straight line from the start to the end of that curve, and A* the area under the curve of the best order.
 
     Parameters
     ----------
     norm : {"perfect", "total", "rows"}
-        What A - B is divided by. "perfect": A* - B, as in scikit-uplift's `qini_auc_score`. "total": the absolute value of
+        The divisor of A - B. "perfect": A* - B, as in scikit-uplift's `qini_auc_score`. "total": the absolute value of
         the gain from treating all rows, times the number of rows, as in causalml's `qini_score`. "rows": the square of the
         number of rows.
     negative_effect : bool
         Whether the treatment can do harm. If so, the best order puts the positives of the control group last.
     scale : {"real", "probability", "logit"}
-        What the scores are: any finite numbers, or numbers in [0, 1] ("probability").
+        The scale of the scores: any finite numbers, or numbers in [0, 1] ("probability").
 
     Notes
     -----
     For each row, pass an outcome, a score, and the column `treatment`, which is 0 or 1. Rows with equal scores are
-    counted together, as in scikit-uplift. The library causalml counts them one by one, in the order of the rows. So its
-    value differs by about 1 / (number of rows). Areas are computed by the trapezoidal rule. The bounds hold for any
+    counted together, as in scikit-uplift. The library causalml counts them one by one in row order, so its value differs
+    by about 1 / (number of rows). Areas are computed by the trapezoidal rule. The bounds hold for any
     order of the rows inside each bucket. The state consists of 3 histograms: 24 MiB at 19 bits, most of which is
     usually never touched.
 
@@ -270,17 +270,17 @@ class QiniCoefficient(UpliftArea, tag="qini"):
 
 
 class AUUC(UpliftArea, tag="auuc"):
-    """Area under the uplift curve: the gain from treating the rows with the highest scores, for all shares of rows.
+    """Area under the uplift curve: the gain from treating the rows with the highest scores, over all shares of rows.
 
     Formula: (A - B) / (A* - B). A is the area under the uplift curve (y_t / n_t - y_c / n_c) * n, where the n rows with
-    the highest scores are n_t treated rows, y_t of them positive, and n_c control rows, y_c of them positive. B is the
+    the highest scores are n_t treated rows (y_t of them positive) and n_c control rows (y_c of them positive). B is the
     area under the straight line from the start to the end of that curve, and A* the area under the curve of the best
     order.
 
     Parameters
     ----------
     norm : {"perfect", "total", "rows"}
-        How the area is scaled. "perfect": (A - B) / (A* - B), as in scikit-uplift's `uplift_auc_score`. "total": A divided
+        How to scale the area. "perfect": (A - B) / (A* - B), as in scikit-uplift's `uplift_auc_score`. "total": A divided
         by the absolute value of the gain from treating all rows and by the number of rows, as in causalml's `auuc_score`.
         "rows": A divided by the square of the number of rows.
 
@@ -325,7 +325,7 @@ class UpliftCurve(UpliftMetric, tag="uplift_curve"):
     """Qini or uplift curve: the gain from treating the rows with the highest scores, against the share of rows.
 
     Formula: y_t - y_c * n_t / n_c for "qini", and (y_t / n_t - y_c / n_c) * n for "uplift", where the n rows with the
-    highest scores are n_t treated rows, y_t of them positive, and n_c control rows, y_c of them positive. Both are
+    highest scores are n_t treated rows (y_t of them positive) and n_c control rows (y_c of them positive). Both are
     divided by the total number of rows.
 
     Parameters
@@ -333,13 +333,13 @@ class UpliftCurve(UpliftMetric, tag="uplift_curve"):
     kind : {"qini", "uplift"}
         The curve to compute.
     tolerance : float
-        The largest distance allowed between the curve and the line through the points that are returned. Points that are
-        not needed for this accuracy are left out. 0 keeps all points.
+        The largest distance allowed between the curve and the line through the returned points. Points that are not
+        needed for this accuracy are left out. 0 keeps all points.
 
     Notes
     -----
     The points are those of scikit-uplift's `qini_curve` and `uplift_curve`, divided by the number of rows. The first point
-    is (0, 0). Each point is at the edge of a bucket, so it lies on the true curve.
+    is (0, 0). Each point is at a bucket edge, so it lies on the true curve.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Metrics of the whole confusion matrix: the matrix, accuracy, balanced accuracy, agreement beyond chance."""
+"""Metrics of the whole confusion matrix: the matrix itself, accuracy, balanced accuracy and agreement beyond chance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .multiclass import WholeMatrix
 __all__ = ["Accuracy", "BalancedAccuracy", "ConfusionMatrix", "ErrorRate", "MatthewsCorrcoef"]
 
 NAN = float("nan")
-# The recalls of at most this many classes are summed as exact fractions.
+# For up to this many classes, recalls are summed as exact fractions.
 FEW = 16
 # For more than FEW classes, the common denominator of the recalls would be huge, so they are summed as fixed-point
 # numbers with this many fractional bits.
@@ -36,16 +36,16 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
     Parameters
     ----------
     num_labels : int
-        The number of 0/1 labels of a row. The value is then a matrix for each label, labels x 2 x 2 (as in scikit-learn's
-        `multilabel_confusion_matrix`).
+        The number of 0/1 labels in a row. The value is then an array of one 2 x 2 matrix per label, as in scikit-learn's
+        `multilabel_confusion_matrix`.
     normalize : {None, "true", "pred", "all"}
-        What each count is divided by, as in scikit-learn's `confusion_matrix`. "true": the number of rows with the same
+        The divisor of each count, as in scikit-learn's `confusion_matrix`. "true": the number of rows with the same
         true label. "pred": the number of rows with the same decision. "all": the number of all rows. By default, counts
         are not divided.
 
     Notes
     -----
-    Counts are exact int64 numbers; they are float64 if rows are weighted or counts are normalised. With
+    Counts are exact int64 numbers, or float64 if rows are weighted or counts are normalised. With
     `labels="discover"` the state takes 100 bytes per pair of classes that occurs, and an update takes 10 ns per row.
 
     Examples
@@ -103,7 +103,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
 
 
 class OfMatrix(OwnReading):
-    """The reading of a confusion matrix: the matrix, and details for `explain()` that contain the class names."""
+    """The reading of a confusion matrix: the matrix, with the class names as details for `explain()`."""
 
     def _details(self) -> dict[str, Any]:
         return {"names": self.metric.names_of(self.state)} if isinstance(self.state, PairCounts) else {}
@@ -122,9 +122,9 @@ class Agreement(WholeMatrix):
 
 
 def product_of_margins(margins: Margins) -> int:
-    """Return the sum over classes of (rows of the class) * (rows that are predicted to be of the class).
+    """Return the sum over classes of (rows of the class) * (rows predicted as the class).
 
-    Divided by the number of rows, it is the number of correct predictions that is expected by chance.
+    Divided by the number of rows, it is the number of correct predictions expected by chance.
     """
     return sum(t * p for t, p in zip(margins.true, margins.predicted, strict=True))
 
@@ -210,7 +210,7 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
 
     Notes
     -----
-    The value is computed from exact integer counts, and is rounded only once. The definition is that of scikit-learn's
+    The value is computed from exact integer counts and rounded only once. The definition matches scikit-learn's
     `balanced_accuracy_score`. The adjusted value is undefined if all rows are of one class.
 
     Examples
@@ -235,9 +235,9 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
         occurs = true > 0
         of_class, count = np.where(occurs, true, 1.0)[:, None], np.count_nonzero(occurs)
-        # The value A is the sum of `count` recalls, divided by `count`. The adjusted value is (count * A - 1) / (count
-        # - 1), which is the same sum, minus 1, divided by `count` - 1. So the gradient of the sum is divided by `count`
-        # or by `count` - 1.
+        # The value A is the sum of `count` recalls, divided by `count`. The adjusted value,
+        # (count * A - 1) / (count - 1), is the same sum minus 1, divided by `count` - 1. So the gradient of the sum is
+        # divided by `count` or `count` - 1.
         over = count - 1 if self.adjusted else count
         return occurs[:, None] * (np.eye(len(true)) - right[:, None] / of_class) / of_class / np.float64(over)
 
@@ -258,7 +258,7 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     def _mean(self, quotients: list[tuple[int, int]]) -> Limits | None:
         if len(quotients) <= FEW:
             return Limits.exactly(sum((Fraction(*pair) for pair in quotients), Fraction(0)), len(quotients))
-        # Each quotient becomes a fixed-point number, which is rounded down by less than one unit of its last bit. In
+        # Each quotient becomes a fixed-point number, rounded down by less than one unit in the last place. In
         # these units, the true sum is therefore between `low` and `low` plus the number of quotients.
         whole = len(quotients) << EXTRA
         low = sum((right << EXTRA) // true for right, true in quotients)

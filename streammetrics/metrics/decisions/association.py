@@ -29,9 +29,9 @@ class Dependence(NamedTuple):
     phi : Fraction
         phi^2: the chi-squared statistic divided by the number of rows.
     rows, columns : int
-        The number of true and of predicted classes: the shape of the contingency table.
+        The numbers of true and predicted classes: the shape of the contingency table.
     total : Fraction
-        The number of rows of data, or their weight.
+        The number of rows of data, or their total weight.
     """
 
     phi: Fraction
@@ -77,7 +77,7 @@ def _phi(contingency: Contingency) -> tuple[Fraction, Fraction]:
     if len(tops) <= FEW:
         whole = sum((Fraction(a, b) for a, b in zip(tops, bottoms, strict=True)), Fraction(-1))
         return whole, whole
-    # Each quotient becomes a fixed-point number, which is rounded down by less than one unit of its last bit. In these
+    # Each quotient becomes a fixed-point number, rounded down by less than one unit in the last place. In these
     # units, the true sum is therefore between `low` and `low` plus the number of quotients.
     low = sum(((tops << EXTRA) // bottoms).tolist())
     return tuple(max(Fraction(x, 1 << EXTRA) - 1, Fraction(0)) for x in (low, low + len(tops)))  # type: ignore[return-value]
@@ -130,7 +130,7 @@ class CramersV(Association, tag="cramers_v"):
 
 
 class TschuprowsT(Association, tag="tschuprows_t"):
-    """Tschuprow's T: the association of two columns of classes, from 0 to 1; below 1 if the numbers of classes differ.
+    """Tschuprow's T: the association between two class columns, from 0 to 1; below 1 if the numbers of classes differ.
 
     Formula: sqrt(phi^2 / sqrt((r - 1) * (c - 1))), where phi^2 = sum(n_jk^2 / (n_j * n_k)) - 1, and r and c are the
     numbers of classes in the two columns. n_j rows have class j in the first column, n_k rows have class k in the

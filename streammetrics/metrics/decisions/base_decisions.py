@@ -1,6 +1,6 @@
-"""Base classes for metrics of decisions: two classes at a threshold, several classes, several labels.
+"""Base classes for decision metrics: two classes at a threshold, several classes, or several labels.
 
-Each metric is computed from exact integer counts of the rows with each true label and decision, and is rounded once.
+Each metric is computed from exact integer counts of the rows with each true label and decision, and rounded once.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = [
     "read_decisions_side_by_side",
 ]
 
-# If the input consists of 0/1 predictions rather than scores, they are compared with this threshold.
+# The threshold for 0/1 predictions that are passed instead of scores.
 HARD = 0.5
 
 
 def default_threshold(metric: Any, declared: float) -> float | None:
-    """Return the default of `threshold`: None if `top_k` is set, which needs no threshold, otherwise `declared`."""
+    """Return the default `threshold`: None if `top_k` is set, which needs no threshold, or `declared` otherwise."""
     return declared if metric.top_k is None else None
 
 
@@ -50,18 +50,19 @@ class DecisionMetric(OfClasses[State, T]):
     Parameters
     ----------
     threshold : float, tuple of float, or None
-        The decision is positive if `score >= threshold`. With None the decisions are read from `y_pred`. With a tuple of
-        thresholds, the value is an array with one value for each threshold. For several classes the threshold is not used:
+        The decision is positive if `score >= threshold`. With None, the decisions are read from `y_pred`. With a tuple of
+        thresholds, the value is an array with one value for each threshold. The threshold is not used for several classes:
         the class with the highest score is predicted (the first one in case of a tie).
     num_classes : int, optional
         The number of classes 0, 1, ..., num_classes - 1.
     labels : tuple of int, str or bytes, or "discover", optional
-        The classes (integers or strings), in this order. With "discover" the classes are those that occur in `y_true` and
-        `y_pred`, in ascending order; `names_of(state)` returns them, and `explain()` shows them.
+        The classes (integers or strings), in the order of score columns and results. With "discover", the classes are
+        those that occur in `y_true` and `y_pred`, in ascending order; `names_of(state)` returns them, and `explain()`
+        shows them.
     num_labels : int, optional
-        The number of labels, if each row has several 0/1 labels. Both columns are then matrices, rows x labels.
+        The number of labels, if each row has several 0/1 labels. Both inputs are then matrices with one column per label.
     top_k : int, optional
-        Predict the k classes or labels with the highest scores in the row; among equal scores, the first ones are chosen.
+        Predict the k classes or labels with the highest scores in each row; among equal scores, the first ones are chosen.
         With a threshold, a score must also reach the threshold, as in Keras. Sorting takes about 50 ns per score.
     ignore_class : int or str, optional
         Rows of this true class are dropped, and `explain()` shows their number. The class need not be one of `labels`.
@@ -121,7 +122,7 @@ class DecisionMetric(OfClasses[State, T]):
 
         Parameters
         ----------
-        y_true : array-like of shape (n,), or (n, num_labels)
+        y_true : array-like of shape (n,) or (n, num_labels)
             The labels (0 or 1) or classes; or a mapping, data frame or Arrow table that contains the columns by name.
         y_score : array-like of shape (n,), (n, classes) or (n, num_labels)
             Finite scores; a decision is positive if `score >= threshold`. For several classes, pass a score for each class
@@ -170,7 +171,7 @@ class DecisionMetric(OfClasses[State, T]):
 
     @property
     def _cut(self) -> float:
-        """The only threshold; `HARD` if the metric has none because decisions are read from `y_pred`."""
+        """The only threshold, or `HARD` if the metric has none because decisions are read from `y_pred`."""
         assert not isinstance(self.threshold, tuple)
         return HARD if self.threshold is None else self.threshold
 
@@ -190,7 +191,7 @@ class DecisionMetric(OfClasses[State, T]):
 
 
 class AveragedDecision(Several[State], DecisionMetric[Any]):
-    """Base class for metrics whose value is computed for each class or label from its decisions, and then averaged."""
+    """Base class for metrics whose value is computed for each class or label from its decisions and then averaged."""
 
     about = About(interval_methods=("wilson", "delta"), interval_scale="logit")
 
@@ -199,7 +200,7 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         return self._with_average(super().name)
 
     def _view(self, state: Any) -> Any:
-        """Return the argument of `of`, `reason` and `slack` for a two-class state, such as its four counts.
+        """Return the argument to pass to `of`, `reason` and `slack` for a two-class state, such as its four counts.
 
         By default this is the state itself.
         """
@@ -217,30 +218,30 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
 
 
 def read_decisions_side_by_side(metric: AveragedDecision, state: Any) -> Reading | None:
-    """Return one `Reading` with arrays for all cells (such as slices); None if the metric has several thresholds."""
+    """Return one `Reading` with arrays for all cells (such as slices), or None if the metric has several thresholds."""
     found = None if metric.at_each else read_side_by_side(metric, state)
-    # Cells with weighted rows have no interval. A state with weights may also have cells without weighted rows, so the
-    # intervals of its cells are computed one by one.
+    # Cells with weighted rows have no interval. A state with weights may also contain cells without weighted rows, so
+    # the intervals of its cells are computed one by one.
     return found if found is None or "excess" not in state.cells.flats else found.having(estimate=None)
 
 
 class OfDecisions(OwnReading):
-    """The reading (value, bounds and standard error) for two classes of an `AveragedDecision` metric.
+    """The two-class reading (value, bounds and standard error) of an `AveragedDecision` metric.
 
-    It passes the attribute `view` (counts from the state), rather than the state, to the methods of the metric.
+    It passes its `view` attribute (counts from the state), rather than the state, to the metric's methods.
     """
 
     _kept_view: Any = UNKNOWN
 
     @property
     def view(self) -> Any:
-        """The argument of the metric's methods `of`, `reason` and `slack`, such as four counts; computed only once."""
+        """The argument of the metric's `of`, `reason` and `slack` methods, such as four counts; computed only once."""
         if self._kept_view is UNKNOWN:
             self._kept_view = self.metric._view(self.state)
         return self._kept_view
 
     def _raw_value(self) -> Any:
-        """Return the value, or the number that replaces 0/0; an array if there are several cells (such as slices)."""
+        """Return the value, or the number that replaces 0/0, as an array if there are several cells (such as slices)."""
         found = self.metric.of(self.view)
         if isinstance(found, Quotient):
             if isinstance(found.numerator, np.ndarray):
@@ -250,7 +251,7 @@ class OfDecisions(OwnReading):
 
     @property
     def _otherwise(self) -> float:
-        """The number that replaces 0/0, from the setting `zero_division`; NaN leaves the value undefined."""
+        """The number that replaces 0/0, from the `zero_division` setting; NaN leaves the value undefined."""
         otherwise: float = getattr(self.metric, "zero_division", NAN)
         return otherwise
 
@@ -274,15 +275,15 @@ class OfDecisions(OwnReading):
 
 
 def _zero_division_limits(value: float) -> Limits | None:
-    """Return `value`, which replaces 0/0, as exact `Limits`; None if it is NaN, which leaves 0/0 undefined."""
+    """Return `value`, which replaces 0/0, as exact `Limits`, or None if it is NaN, which leaves 0/0 undefined."""
     return None if math.isnan(value) else Limits.exactly(Fraction(value))
 
 
 class AtEachThreshold(OwnReading):
-    """The reading at several thresholds: arrays of values, of bounds and of intervals.
+    """The reading at several thresholds: arrays of values, bounds and intervals.
 
-    The first axis is the threshold. If the value at a single threshold is an array, with one element for each class or
-    label, the classes or labels are the second axis.
+    The first axis is the threshold. If the value at a single threshold is an array with one element for each class or
+    label, the second axis is the class or label.
     """
 
     def __init__(self, metric: AveragedDecision, state: Any) -> None:
@@ -332,7 +333,7 @@ class DecisionRatio(AveragedDecision):
     def estimate(self, reading: Any, method: str) -> Estimate:
         if "wilson" in about_of(self).interval_methods:
             return share(self.of(reading.view).denominator, reading.value, method)
-        # Numerator and denominator are weighted sums of the four counts TN, FP, FN and TP. The two weights of each count
-        # are found by computing both sums for a table in which this count is 1 and the others are 0.
+        # Numerator and denominator are weighted sums of the four counts TN, FP, FN and TP. To find the two weights of a
+        # count, compute both sums for a table in which that count is 1 and the others are 0.
         each = [self.of(ClassTable(*(int(i == j) for j in range(4)))) for i in range(4)]
         return from_shares(reading.value, reading.view, each, about_of(self).interval_scale)

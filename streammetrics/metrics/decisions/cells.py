@@ -1,4 +1,4 @@
-"""The four counts of decisions as metrics: true and false positives, true and false negatives."""
+"""The four decision counts as metrics: true and false positives, and true and false negatives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class CellCount(AveragedDecision):
     ----------
     average : {"macro", "micro", "weighted", None}
         How to combine the counts of several classes or labels: "micro" adds them, "macro" takes their mean, "weighted"
-        takes their mean weighted by positives, and None returns an array with one count for each class or label.
+        takes their mean weighted by the number of positives, and None returns an array with one count for each class or
+        label.
     """
 
     about = About(
@@ -46,14 +47,14 @@ class CellCount(AveragedDecision):
 
 
 class OfCell(OfDecisions):
-    """The reading (value and bounds) of a count. Without rows the count is 0 rather than undefined."""
+    """The reading (value and bounds) of a count. Without rows, the count is 0 rather than undefined."""
 
     def _reason(self) -> None:
         return None
 
 
 def _in_rows(reading: Reading, unit: int) -> Reading:
-    """Convert value and bounds of a count from units to rows.
+    """Convert the value and bounds of a count from units to rows.
 
     If rows are weighted, the state counts in units of a small weight, and a row of weight 1 counts as `unit` units.
     """
@@ -72,7 +73,7 @@ class TruePositives(CellCount, tag="true_positives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the
+    The value is the number of rows or their total weight, or 0 without rows. Sums are exact integers, and only the
     result is rounded.
 
     Examples
@@ -92,7 +93,7 @@ class FalsePositives(CellCount, tag="false_positives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the
+    The value is the number of rows or their total weight, or 0 without rows. Sums are exact integers, and only the
     result is rounded.
 
     Examples
@@ -112,7 +113,7 @@ class TrueNegatives(CellCount, tag="true_negatives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the
+    The value is the number of rows or their total weight, or 0 without rows. Sums are exact integers, and only the
     result is rounded.
 
     Examples
@@ -132,7 +133,7 @@ class FalseNegatives(CellCount, tag="false_negatives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, and 0 without rows. Sums are exact integers, and only the
+    The value is the number of rows or their total weight, or 0 without rows. Sums are exact integers, and only the
     result is rounded.
 
     Examples

@@ -19,12 +19,12 @@ class ClusterAccuracy(Labeling, tag="cluster_accuracy"):
 
     Notes
     -----
-    The definition is that of torchmetrics' `ClusterAccuracy`; elsewhere it is called unsupervised clustering accuracy
+    The definition matches torchmetrics' `ClusterAccuracy`. The metric is also called unsupervised clustering accuracy
     (ACC). The numbers of clusters and classes can differ: rows in clusters without a class count as wrong. The best
-    assignment is found exactly, with integers, and only the quotient is rounded.
+    assignment is found exactly, in integer arithmetic, and only the quotient is rounded.
 
     `compute()` takes less than a second for 1000 clusters if most clusters match a class, and a few seconds if weights
-    have many digits or no cluster matches a class. In the worst case its time grows with the cube of the number of
+    have many digits or no cluster matches a class. In the worst case, its time grows with the cube of the number of
     clusters. The value is undefined without rows.
 
     Examples

@@ -29,7 +29,7 @@ class CombinedRates(DecisionRatio):
     about = About(interval_methods=("delta",))
 
     def _error(self, value: Any, tn: Any, fp: Any, fn: Any, tp: Any) -> Any:
-        """Return the standard error from counts of rows; an array if there are several cells (such as slices)."""
+        """Compute the standard error from row counts, as an array if there are several cells (such as slices)."""
         raise NotImplementedError
 
     def estimate(self, reading: Any, method: str) -> Estimate:
@@ -181,7 +181,7 @@ class NegativeLikelihoodRatio(Odds, tag="negative_likelihood_ratio"):
 
 
 class DiagnosticOddsRatio(Odds, tag="diagnostic_odds_ratio"):
-    """Diagnostic odds ratio: the odds of a positive decision for positives, divided by these odds for negatives.
+    """Diagnostic odds ratio: the odds of a positive decision for positives, divided by the same odds for negatives.
 
     Formula: TP * TN / (FP * FN), the positive likelihood ratio over the negative one.
 

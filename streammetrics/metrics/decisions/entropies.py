@@ -1,4 +1,4 @@
-"""Entropies and mutual information of two labelings, and the mutual information that is expected by chance.
+"""Entropies and mutual information of two labelings, and the mutual information expected by chance.
 
 All results come with certified bounds that allow for their rounding errors.
 """
@@ -31,7 +31,7 @@ classes grows with the square root of the number of rows."""
 
 
 class Entropies(NamedTuple):
-    """Mutual information of two labelings and the entropy of each of them, in nats."""
+    """The mutual information of two labelings and the entropy of each, in nats."""
 
     mutual: Limits
     true: Limits
@@ -71,7 +71,7 @@ def _mean_log(parts: Any, total: int, tops: Any, bottoms: Any, slip: Fraction) -
 
 
 def _not_negative(value: Fraction, error: Fraction) -> Limits:
-    """Return `value` with bounds, for an error of at most `error`; the lower bound is at least 0."""
+    """Return `value` with bounds that allow for an error of up to `error`; the lower bound is at least 0."""
     return Limits(max(value - error, Fraction(0)), value, value + error)
 
 
@@ -86,9 +86,9 @@ def _log_quotients(tops: Any, bottoms: Any) -> Floats:
 
 
 def expect_mutual_information(contingency: Contingency) -> Limits | None:
-    """Return the mean mutual information over all permutations of one labeling; None for more than MOST_ROWS rows.
+    """Return the mean mutual information over all permutations of one labeling, or None for more than MOST_ROWS rows.
 
-    The formula is that of Vinh, Epps and Bailey (2010): a sum over pairs of classes, one from each labeling. The number of
+    The formula is from Vinh, Epps and Bailey (2010): a sum over pairs of classes, one from each labeling. The number of
     rows that the two classes share has a hypergeometric distribution, and each term is the expected value of a function of
     this number.
     """
@@ -105,8 +105,8 @@ def expect_mutual_information(contingency: Contingency) -> Limits | None:
 def _expect_by_size(true: Sizes, predicted: Sizes, total: int) -> Limits:
     """Return the mean mutual information over all permutations, with its bounds.
 
-    `true` and `predicted` contain pairs: a class size, and the number of classes of this size. `total` is the number of
-    rows.
+    `true` and `predicted` contain pairs of a class size and the number of classes of that size. `total` is the number
+    of rows.
     """
     terms, errors = [], []
     for a, many in true:
@@ -118,10 +118,10 @@ def _expect_by_size(true: Sizes, predicted: Sizes, total: int) -> Limits:
 
 
 def _expected_term(a: int, b: int, n: int) -> tuple[float, float]:
-    """Return the expected value of k / n * log(n * k / (a * b)), and an upper bound on its error.
+    """Return the expected value of k / n * log(n * k / (a * b)) and an upper bound on its error.
 
-    Here n is the number of rows, a and b are the sizes of two classes, and k is the number of rows that the two classes
-    share, which has a hypergeometric distribution. The probability of each k is computed from that of the neighbouring k,
+    Here n is the number of rows, and a and b are the sizes of two classes. The number k of rows that the two classes
+    share has a hypergeometric distribution. The probability of each k is computed from that of the neighbouring k,
     starting at the most likely k. Values of k that are farther than 12 standard deviations plus 64 from the most likely
     one are left out. By Bernstein's inequality, their total probability is less than 2**-100.
     """
@@ -146,7 +146,7 @@ def _expected_term(a: int, b: int, n: int) -> tuple[float, float]:
 
 
 def divide_by_positive(a: Limits, b: Limits) -> Limits | None:
-    """Return `a` / `b` with its bounds; None if `b` could be 0 or negative."""
+    """Return `a` / `b` with its bounds, or None if `b` could be 0 or negative."""
     if b.low <= 0:
         return None
     ends = [x / y for x in (a.low, a.high) for y in (b.low, b.high)]
@@ -156,7 +156,7 @@ def divide_by_positive(a: Limits, b: Limits) -> Limits | None:
 def average_entropies(a: Limits, b: Limits, method: str) -> Limits:
     """Return a mean of two entropies with its bounds.
 
-    `method` is "arithmetic", "geometric", "min" or "max", as in the setting `average_method`.
+    `method` is "arithmetic", "geometric", "min" or "max", as in the `average_method` setting.
     """
     pairs = list(zip(a, b, strict=True))
     if method == "geometric":

@@ -1,4 +1,4 @@
-"""Fairness of decisions between groups: the lowest rate of any group divided by the highest."""
+"""Fairness of decisions across groups: the lowest rate of any group divided by the highest."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
     Parameters
     ----------
     threshold : float or None
-        A decision is positive if `score >= threshold`. With None the decisions are read from `y_pred`.
+        A decision is positive if `score >= threshold`. With None, the decisions are read from `y_pred`.
     zero_division : {nan, 0.0, 1.0}
         The value if the highest rate is 0, for example because no group has a positive decision.
     max_groups : int
-        The largest number of groups. An update that would exceed it raises MemoryLimitError, and none of its rows are
+        The maximum number of groups. An update that would exceed it raises MemoryLimitError, and none of its rows are
         counted.
     """
 
@@ -95,12 +95,12 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
         return GroupDecisions(thresholds=(self._cut,), column=column, max_labels=self.max_groups)
 
     def _rates(self, state: GroupDecisions, rate: str) -> dict[Any, Fraction | None]:
-        """Return one of the `RATES` (such as recall) for each group; None for groups where it is 0/0."""
+        """Return one of the `RATES` (such as recall) for each group, or None for groups where it is 0/0."""
         pairs = {group: RATES[rate](table) for group, table in state.tables(self._cut).items()}
         return {group: Fraction(a, b) if b else None for group, (a, b) in pairs.items()}
 
     def _ratio(self, state: GroupDecisions, rate: str) -> Fraction | None:
-        """Return the lowest rate of any group divided by the highest; `zero_division` if the highest rate is 0.
+        """Return the lowest rate of any group divided by the highest, or `zero_division` if the highest rate is 0.
 
         Return None if `zero_division` is needed but is NaN, or if the rate is 0/0 in every group.
         """
@@ -110,7 +110,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
         return min(known) / max(known)
 
     def _ratios(self, state: GroupDecisions) -> list[Fraction]:
-        """Return the ratio between groups for each of the `rates`; an empty list if one of these ratios is undefined."""
+        """Return the ratio between groups for each of the `rates`, or an empty list if any ratio is undefined."""
         ratios = [self._ratio(state, rate) for rate in self.rates]
         known = [r for r in ratios if r is not None]
         return known if len(known) == len(ratios) else []
@@ -131,7 +131,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
 class OfGroups(OwnReading):
     """The reading (value, bounds and details) of a ratio between groups.
 
-    Its details, which `explain()` shows, contain the rates of all groups and the number of undefined rates.
+    Its details, shown by `explain()`, contain the rates of all groups and the number of undefined rates.
     """
 
     def _details(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class DemographicParityRatio(FairnessRatio, tag="demographic_parity_ratio"):
 
     Notes
     -----
-    The definition is that of fairlearn's `demographic_parity_ratio` and torchmetrics' `BinaryFairness`; labels do not
+    The definition matches fairlearn's `demographic_parity_ratio` and torchmetrics' `BinaryFairness`; labels do not
     matter. `explain()` shows the rate of each group. The value is computed from exact integer counts and rounded once.
 
     Examples
@@ -172,8 +172,8 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
 
     Notes
     -----
-    The definition is that of fairlearn's `equal_opportunity_ratio` and torchmetrics' `BinaryFairness`, except that a
-    group without positives is left out, and `explain()` counts it. In these libraries such a group has a recall of 0.
+    The definition matches fairlearn's `equal_opportunity_ratio` and torchmetrics' `BinaryFairness`, except that groups
+    without positives are left out; `explain()` counts them. In these libraries, such groups have a recall of 0.
     The value is computed from exact integer counts and rounded once.
 
     Examples
@@ -197,13 +197,13 @@ class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
     Parameters
     ----------
     agg : {"worst_case", "mean"}
-        Whether the value is the smaller of the two ratios, or their mean.
+        Whether the value is the smaller of the two ratios or their mean.
 
     Notes
     -----
-    The definition is that of fairlearn's `equalized_odds_ratio`, except for groups without a rate. A group without
+    The definition matches fairlearn's `equalized_odds_ratio`, except for groups without a rate. A group without
     positives is left out of the ratio of TPRs, and a group without negatives out of the ratio of FPRs; `explain()`
-    counts these groups. In fairlearn their rate is 0. The value is computed from exact integer counts and rounded once.
+    counts these groups. In fairlearn, their rate is 0. The value is computed from exact integer counts and rounded once.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The geometric mean score, which is computed from the recall of each class."""
+"""The geometric mean score, computed from the recall of each class."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .multiclass import WholeMatrix
 
 __all__ = ["GeometricMeanScore"]
 
-# The precision, in bits, with which Newton's method computes the root.
+# The precision, in bits, to which Newton's method computes the root.
 BITS = 256
 # The largest relative error of the root. `_root` starts with 40 correct bits and takes two steps of Newton's method.
 SURE = Fraction(1, 1 << 110)
@@ -27,8 +27,8 @@ SURE = Fraction(1, 1 << 110)
 class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
     """Geometric mean score: the geometric mean of recall and specificity, or of the recalls of several classes.
 
-    Formula: sqrt(TP * TN / ((TP + FN) * (TN + FP))). For several classes it is the K-th root of the product of c_k /
-    t_k over K classes, where t_k rows belong to class k, and c_k of them are predicted correctly.
+    Formula: sqrt(TP * TN / ((TP + FN) * (TN + FP))). For several classes, it is the K-th root of the product of
+    c_k / t_k over K classes, where t_k rows belong to class k and c_k of them are predicted correctly.
 
     Notes
     -----
@@ -74,7 +74,7 @@ def _root(quotients: Sequence[tuple[int, int]]) -> Limits:
     """
     k = len(quotients)
     product = _round_to_bits(Fraction(math.prod(a for a, _ in quotients), math.prod(b for _, b in quotients)))
-    # The product can be too large or too small for a float. So it is written as `rest` * 2**`size`, with `rest` near 1,
+    # The product can be too large or too small for a float, so it is written as `rest` * 2**`size`, with `rest` near 1,
     # and the logarithms of the two factors are added.
     size = product.numerator.bit_length() - product.denominator.bit_length()
     rest = float(product * Fraction(1 << max(-size, 0), 1 << max(size, 0)))
@@ -85,7 +85,7 @@ def _root(quotients: Sequence[tuple[int, int]]) -> Limits:
 
 
 def _power(x: Fraction, k: int) -> Fraction:
-    """Return x to the power k, computed with numbers of BITS bits."""
+    """Return x to the power k, with every product rounded to BITS bits."""
     power = Fraction(1)
     for bit in f"{k:b}":
         power = _round_to_bits(power * power * (x if bit == "1" else 1))

@@ -1,4 +1,4 @@
-"""Mutual information of two labelings of the same rows, and scores that are derived from it, such as homogeneity."""
+"""Mutual information of two labelings of the same rows, and scores derived from it, such as homogeneity."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class InformationMetric(Labeling):
 class SharedInformation(InformationMetric):
     """Base class for scores of at most 1 that are computed from entropies.
 
-    In a subclass, `of` computes the score from `Entropies`. Labelings that differ only in the names of classes have a
-    score of exactly 1.
+    In a subclass, `of` computes the score from `Entropies`. Labelings that differ only in class names have a score of
+    exactly 1.
     """
 
     def read(self, state: DiscoveredPairs) -> Reading:
@@ -49,19 +49,19 @@ class SharedInformation(InformationMetric):
 
 
 def _is_one(table: Contingency) -> bool:
-    """Return whether two labelings differ only in the names of classes; `table` is their contingency table."""
+    """Return whether two labelings differ only in class names; `table` is their contingency table."""
     return len(table.joint) == len(table.true) == len(table.predicted)
 
 
 def _at_most_one(score: Limits | None) -> Limits | None:
-    """Return the value and the bounds of a score, each reduced to 1 if it exceeds 1."""
+    """Return the value and bounds of a score, each capped at 1."""
     return None if score is None else Limits(*(min(x, Fraction(1)) for x in score))
 
 
 class ChanceMetric(InformationMetric):
     """Base class for metrics that need the mean mutual information over all permutations of one labeling.
 
-    The value is undefined if weights are not whole numbers, or for more than MOST_ROWS rows.
+    The value is undefined if weights are not whole numbers or there are more than MOST_ROWS rows.
     """
 
     about = About(
@@ -75,7 +75,7 @@ class ChanceMetric(InformationMetric):
         return OfLabelings(self, state, self._of_rows)
 
     def _of_rows(self, table: Contingency) -> Limits | None:
-        """Return the value for a contingency table if all class sizes are whole numbers of rows; otherwise None."""
+        """Return the value for a contingency table if all class sizes are whole numbers of rows, or None otherwise."""
         if any(n % table.unit for n in (*table.true, *table.predicted)):
             return None
         limits: Limits | None = self.of(table)
@@ -91,7 +91,7 @@ class WithMean(InformationMetric):
     Parameters
     ----------
     average_method : {"arithmetic", "geometric", "min", "max"}
-        The kind of mean of the two entropies that is the denominator.
+        The kind of mean of the two entropies to use as the denominator.
     """
 
     average_method: str = setting(default="arithmetic", choices=METHODS)
@@ -109,7 +109,7 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `mutual_info_score`. Terms are rounded, and their sum is exact; `bounds()`
+    The definition matches scikit-learn's `mutual_info_score`. Terms are rounded, and their sum is exact; `bounds()`
     certifies the error, which is about 2**-50.
 
     Examples
@@ -134,12 +134,11 @@ class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information")
 
     Notes
     -----
-    The definition is that of scikit-learn's `expected_mutual_information`. AdjustedMutualInformation uses this value to
+    The definition matches scikit-learn's `expected_mutual_information`. AdjustedMutualInformation uses this value to
     correct for chance. A row of weight k counts as k rows. `bounds()` certifies the rounding error. The state takes about
-    100 bytes per pair of classes that occurs. The time of `compute()` grows with the number of pairs of distinct class
-    sizes, one from each labeling. The time for each pair is at most proportional to the square root
-    of the number of rows. The value is undefined if weights are not
-    whole numbers, or for more than 2**32 rows.
+    100 bytes per pair of classes that occurs. The time for `compute()` grows with the number of pairs of distinct class
+    sizes, one from each labeling. The time for each pair is at most proportional to the square root of the number of
+    rows. The value is undefined if weights are not whole numbers or there are more than 2**32 rows.
 
     Examples
     --------
@@ -163,8 +162,8 @@ class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_m
 
     Notes
     -----
-    The definition is that of scikit-learn's `normalized_mutual_info_score`: 1 for labelings that differ only in the names
-    of classes, and 0 if one labeling has a single class. Exactness, memory and time are the same as for MutualInformation.
+    The definition matches scikit-learn's `normalized_mutual_info_score`: 1 for labelings that differ only in class
+    names, and 0 if one labeling has a single class. Exactness, memory and time are the same as for MutualInformation.
 
     Examples
     --------
@@ -191,9 +190,9 @@ class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_inf
 
     Notes
     -----
-    The definition is that of scikit-learn's `adjusted_mutual_info_score`: 1 for labelings that differ only in the names of
-    classes, and 0 if one labeling has a single class. If one labeling has a class for each row, I equals E, so the value
-    is 0. In this case `average_method="min"` gives 0/0, so the value is undefined, whereas scikit-learn returns 1 or
+    The definition matches scikit-learn's `adjusted_mutual_info_score`: 1 for labelings that differ only in class
+    names, and 0 if one labeling has a single class. If one labeling has a class for each row, I equals E, so the value
+    is 0. In this case, `average_method="min"` gives 0/0, so the value is undefined, whereas scikit-learn returns 1 or
     -1. Weights, exactness, memory and time are the same as for ExpectedMutualInformation.
 
     Examples
@@ -223,14 +222,14 @@ class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_inf
 
 
 class Homogeneity(SharedInformation, tag="homogeneity"):
-    """Homogeneity: the degree to which each predicted class, or cluster, has rows of one true class only; from 0 to 1.
+    """Homogeneity: the degree to which each predicted class (cluster) contains rows of only one true class; from 0 to 1.
 
-    Formula: I / H_true, with mutual information I and entropy H_true of the true classes; 1 if there is only one true
-    class.
+    Formula: I / H_true, with mutual information I and entropy H_true of the true classes, or 1 if there is only one
+    true class.
 
     Notes
     -----
-    The definition is that of scikit-learn's `homogeneity_score`. Exactness, memory and time are the same as for
+    The definition matches scikit-learn's `homogeneity_score`. Exactness, memory and time are the same as for
     MutualInformation.
 
     Examples
@@ -247,14 +246,14 @@ class Homogeneity(SharedInformation, tag="homogeneity"):
 
 
 class Completeness(SharedInformation, tag="completeness"):
-    """Completeness: the degree to which the rows of each true class are in one predicted class, or cluster; from 0 to 1.
+    """Completeness: the degree to which the rows of each true class are in one predicted class (cluster); from 0 to 1.
 
-    Formula: I / H_pred, with mutual information I and entropy H_pred of the predicted classes; 1 if there is only one
-    predicted class.
+    Formula: I / H_pred, with mutual information I and entropy H_pred of the predicted classes, or 1 if there is only
+    one predicted class.
 
     Notes
     -----
-    The definition is that of scikit-learn's `completeness_score`. Exactness, memory and time are the same as for
+    The definition matches scikit-learn's `completeness_score`. Exactness, memory and time are the same as for
     MutualInformation.
 
     Examples
@@ -285,7 +284,7 @@ class VMeasure(SharedInformation, tag="v_measure"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `v_measure_score`. With beta = 1 the value equals NormalizedMutualInformation.
+    The definition matches scikit-learn's `v_measure_score`. With beta = 1, the value equals NormalizedMutualInformation.
     Exactness, memory and time are the same as for MutualInformation.
 
     Examples

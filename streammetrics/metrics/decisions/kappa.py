@@ -33,7 +33,7 @@ class ClassSteps(NamedTuple):
     off : int
         The observed disagreement: the sum of the distances of all rows, times the number of rows.
     by_chance : int
-        The disagreement that is expected by chance, in the same unit as `off`.
+        The disagreement expected by chance, in the same unit as `off`.
     """
 
     cells: NDArray[Any]
@@ -59,7 +59,7 @@ class ClassSteps(NamedTuple):
         true, predicted = (to_float(n, np.full(n.shape, total, object)) for n in (self.cells.sum(1), self.cells.sum(0)))
         off = math.fsum((apart * shares).ravel())
         # `row` is the mean distance from each true class to a random decision, and `column` the mean distance from each
-        # decision to a random true class. The derivative of the disagreement by chance depends on both.
+        # decision to a random true class. The derivative of the chance disagreement depends on both.
         row = np.array([math.fsum(a * predicted) for a in apart])
         column = np.array([math.fsum(a * true) for a in apart])
         by_chance = np.float64(math.fsum(row * true))
@@ -67,23 +67,23 @@ class ClassSteps(NamedTuple):
 
 
 class CohenKappa(Agreement, tag="cohen_kappa"):
-    """Cohen's kappa: the agreement of labels and decisions beyond chance, at most 1.
+    """Cohen's kappa: the agreement between labels and decisions beyond chance, at most 1.
 
     Formula: (po - pe) / (1 - pe), where po is the observed agreement and pe the agreement expected by chance. For two
-    classes it is 2 * (TP * TN - FP * FN) / ((TP + FP) * (FP + TN) + (TP + FN) * (FN + TN)). For several classes it is
+    classes, it is 2 * (TP * TN - FP * FN) / ((TP + FP) * (FP + TN) + (TP + FN) * (FN + TN)). For several classes, it is
     (n * c - sum(t_k * p_k)) / (n^2 - sum(t_k * p_k)), for n rows, of which c are predicted correctly, t_k belong to
-    class k, and p_k are predicted to belong to class k. With weights it is 1 - n * sum(d_jk * n_jk) / sum(d_jk * t_j *
+    class k, and p_k are predicted to belong to class k. With weights, it is 1 - n * sum(d_jk * n_jk) / sum(d_jk * t_j *
     p_k), where n_jk rows of class j are predicted to belong to class k, and d_jk is |j - k| or (j - k)^2.
 
     Parameters
     ----------
     weights : {None, "linear", "quadratic"}
-        How errors are weighted. None: all errors count equally. "linear": in proportion to the distance between the two
+        How to weight errors. None: all errors count equally. "linear": in proportion to the distance between the two
         classes in their order. "quadratic": in proportion to the square of this distance.
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The definition is that of
+    The value is exact up to one rounding, because exact integer counts are divided only once. The definition matches
     scikit-learn's `cohen_kappa_score`. Discovered classes are in ascending order, as in scikit-learn.
 
     Examples
@@ -113,7 +113,7 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
     def _has_steps(self, state: Any) -> bool:
         """Return whether errors are weighted by distance.
 
-        With two classes every error has distance 1, so the weights would change nothing.
+        With two classes, every error has distance 1, so the weights would change nothing.
         """
         return self.weights is not None and isinstance(state, PairCounts)
 

@@ -21,7 +21,7 @@ __all__ = ["WholeMatrix"]
 class WholeMatrix(AveragedDecision):
     """Base class for metrics that are computed from the whole confusion matrix.
 
-    For several classes there is a single value. With several labels, each has a confusion matrix of its own, and their
+    With several classes, there is a single value. With several labels, each label has its own confusion matrix, and the
     values are averaged.
     """
 
@@ -41,8 +41,8 @@ class WholeMatrix(AveragedDecision):
         Parameters
         ----------
         right, true, predicted : float64 arrays
-            Shares of all rows, for each class: rows that are predicted correctly, rows of the true class, and rows of the
-            predicted class.
+            For each class, the shares of all rows that belong to it and are predicted correctly, that belong to it, and
+            that are predicted to belong to it.
 
         Returns
         -------

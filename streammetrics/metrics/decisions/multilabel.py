@@ -1,7 +1,7 @@
 """Metrics of multilabel data that are computed from all 0/1 labels of a row together, such as the label ranking loss.
 
-For a separate value for each label, or their average, use a metric for two classes with `num_labels`, such as
-`AUC(num_labels=...)` or `F1(num_labels=...)`. `NDCG` also accepts a matrix, and treats each row as a query.
+To get a separate value for each label, or their average, use a two-class metric with `num_labels`, such as
+`AUC(num_labels=...)` or `F1(num_labels=...)`. `NDCG` also accepts a matrix and treats each row as a query.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = [
 
 
 class LabelRowMetric(ScoredLabels[LabelRows, float]):
-    """Base class for metrics that are the mean over rows of a number computed from the labels and scores of the row.
+    """Base class for metrics that are the mean over rows of a number computed from the row's labels and scores.
 
     Parameters
     ----------
     num_labels : int
-        The number of 0/1 labels of a row: `y_true` and `y_score` are matrices, rows x labels.
+        The number of 0/1 labels in a row. `y_true` and `y_score` are matrices with one column per label.
     """
 
     about = About(
@@ -69,14 +69,14 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
 
 
 class CoverageError(LabelRowMetric, tag="coverage_error"):
-    """Coverage error: the mean number of highest-scoring labels that are needed to include all true labels of a row.
+    """Coverage error: the mean number of highest-scoring labels needed to include all true labels of a row.
 
-    Formula: mean over rows of the number of labels whose score is at least the lowest score of a true label; 0 for a row
-    without true labels.
+    Formula: mean over rows of the number of labels whose score is at least the lowest score of a true label, or 0 for a
+    row without true labels.
 
     Notes
     -----
-    The definition is that of scikit-learn's `coverage_error`, including ties and weights; the best value is the mean
+    The definition matches scikit-learn's `coverage_error`, including ties and weights; the best value is the mean
     number of true labels. The value is exact.
 
     Examples
@@ -102,7 +102,7 @@ class LabelRankingAveragePrecision(LabelRowMetric, tag="label_ranking_average_pr
 
     Notes
     -----
-    The definition is that of scikit-learn's `label_ranking_average_precision_score`, including ties and weights. A row
+    The definition matches scikit-learn's `label_ranking_average_precision_score`, including ties and weights. A row
     whose labels are all true or all false counts as 1. The value of each row is rounded once, and the sum of these
     values is exact.
 
@@ -129,12 +129,12 @@ class LabelRankingAveragePrecision(LabelRowMetric, tag="label_ranking_average_pr
 class LabelRankingLoss(LabelRowMetric, tag="label_ranking_loss"):
     """Label ranking loss: the mean share of pairs of a true and a false label that are in the wrong order.
 
-    Formula: mean over rows of (pairs whose true label does not score higher) / (all pairs of a true and a false label);
-    0 for a row without such pairs.
+    Formula: mean over rows of (pairs whose true label does not score higher) / (all pairs of a true and a false label),
+    or 0 for a row without such pairs.
 
     Notes
     -----
-    The definition is that of scikit-learn's `label_ranking_loss`, including weights and ties, which count as wrong. The
+    The definition matches scikit-learn's `label_ranking_loss`, including weights and ties, which count as wrong. The
     value of each row is rounded once, and the sum of these values is exact.
 
     Examples

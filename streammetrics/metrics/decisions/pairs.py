@@ -23,12 +23,12 @@ __all__ = ["AdjustedRandScore", "FowlkesMallowsIndex", "PairConfusionMatrix", "R
 class Labeling(ScoredLabels[DiscoveredPairs, Any]):
     """Base class for metrics that are computed from the contingency table of two labelings.
 
-    Only the partition of the rows matters, not the names of the classes.
+    Only the partition of the rows matters, not the class names.
 
     Parameters
     ----------
     max_labels : int
-        The largest number of distinct labels in both columns together. An update that would exceed it raises
+        The maximum number of distinct labels in both columns together. An update that would exceed it raises
         MemoryLimitError, and none of its rows are counted.
     """
 
@@ -89,7 +89,7 @@ class OfLabelings(OwnReading):
 
     @cached_property
     def pairs(self) -> Contingency:
-        """The contingency table of the two labelings, which is computed only once."""
+        """The contingency table of the two labelings, computed only once."""
         found: Contingency = self.state.contingency()
         return found
 
@@ -140,21 +140,21 @@ class RowPairs(NamedTuple):
 
     @property
     def agree(self) -> bool:
-        """Whether the two labelings differ at most in the names of classes."""
+        """Whether the two labelings differ at most in class names."""
         return self.fp == self.fn == 0
 
 
 class PairMetric(Labeling):
-    """Base class for metrics that are computed from the counts of pairs of rows.
+    """Base class for metrics that are computed from counts of row pairs.
 
-    Labelings that differ only in the names of classes have a value of 1. For all others, `of` computes the value.
+    Labelings that differ only in class names have a value of 1. For all others, `of` computes the value.
     """
 
     def read(self, state: DiscoveredPairs) -> Reading:
         return OfLabelings(self, state, self._of_pairs)
 
     def _of_pairs(self, contingency: Contingency) -> Limits | None:
-        """Return the value with its bounds for a contingency table; None if weights are not whole numbers of rows."""
+        """Return the value with its bounds for a contingency table, or None if weights are not whole numbers."""
         pairs = RowPairs.of(contingency)
         if pairs is None:
             return None
@@ -170,8 +170,8 @@ class RandScore(PairMetric, tag="rand_score"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `rand_score`: 1 for labelings that differ only in the names of classes,
-    even for a single row. A row of weight k counts as k rows. The value is exact up to one rounding, because exact
+    The definition matches scikit-learn's `rand_score`: 1 for labelings that differ only in class names, even for a
+    single row. A row of weight k counts as k rows. The value is exact up to one rounding, because exact
     integer counts are divided only once. The value is undefined if weights are not whole numbers.
 
     Examples
@@ -195,7 +195,7 @@ class AdjustedRandScore(PairMetric, tag="adjusted_rand_score"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `adjusted_rand_score`. A row of weight k counts as k rows, and the value is
+    The definition matches scikit-learn's `adjusted_rand_score`. A row of weight k counts as k rows, and the value is
     undefined if weights are not whole numbers. The value is exact up to one rounding, because exact integer counts are
     divided only once.
 
@@ -226,7 +226,7 @@ class FowlkesMallowsIndex(PairMetric, tag="fowlkes_mallows_index"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `fowlkes_mallows_score`, with one difference. If every class of both
+    The definition matches scikit-learn's `fowlkes_mallows_score`, with one difference. If every class of both
     labelings has a single row, the labelings agree, so the value is 1; scikit-learn returns 0. For decisions, use
     FowlkesMallows. A row of weight k counts as k rows, and the value is undefined if weights are not whole numbers. The
     value is computed from exact integer counts; only the square root is rounded.
@@ -254,9 +254,9 @@ class PairConfusionMatrix(Labeling, tag="pair_confusion_matrix"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `pair_confusion_matrix`: every pair is counted twice. A row of weight k
-    counts as k rows; the matrix is NaN if weights are not whole numbers. The counts are exact integers, which are
-    returned as float64.
+    The definition matches scikit-learn's `pair_confusion_matrix`: every pair is counted twice. A row of weight k
+    counts as k rows; the matrix is NaN if weights are not whole numbers. The counts are exact integers, returned as
+    float64.
 
     Examples
     --------

@@ -16,7 +16,7 @@ __all__ = ["FowlkesMallows", "PrevalenceThreshold"]
 
 
 class RootOfRates(CombinedRates):
-    """Base class for metrics that contain square roots of rates, and are therefore not quotients of integers."""
+    """Base class for metrics that contain square roots of rates and are therefore not quotients of integers."""
 
     about = About(read_cells=None, interval_scale="logit")
 
@@ -28,7 +28,7 @@ class FowlkesMallows(RootOfRates, tag="fowlkes_mallows"):
 
     Notes
     -----
-    The definition is that of river's `FowlkesMallows`. F1 is the harmonic rather than the geometric mean. For two
+    The definition matches river's `FowlkesMallows`. F1 is the harmonic rather than the geometric mean. For two
     clusterings (scikit-learn's `fowlkes_mallows_score`), use FowlkesMallowsIndex. The value is computed from exact
     integer counts; only the square root is rounded.
 
