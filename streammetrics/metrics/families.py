@@ -28,7 +28,7 @@ def _is_metric(thing: type) -> bool:
 
 
 def list_public_names(names: Mapping[str, Any]) -> list[str]:
-    """Return the sorted public names of a module, without names of modules other than the families and `MODULES`."""
+    """Return the sorted public names of a module, omitting all modules except the families and those in `MODULES`."""
     return sorted(
         name
         for name, thing in names.items()

@@ -11,7 +11,7 @@ from .standard_errors import WEIGHTED
 
 __all__ = ["BOUND", "woodruff"]
 
-# There is an interval only if at least this many rows are expected below the quantile, and as many above it.
+# An interval is computed only if at least this many rows are expected below the quantile, and as many above it.
 FEWEST_BEYOND = 5
 BOUND = (
     "the edges of the bucket that contains the quantile; exact for up to 32 distinct numbers or 8,192 integers, and "
@@ -22,7 +22,7 @@ USUAL = 0.95
 
 
 def woodruff(state: ValueHistogram, q: float, output: int, value: float, method: str) -> Estimate:
-    """Return a quantile with its standard error, from the interval of Woodruff (1952).
+    """Return a quantile with its standard error, derived from Woodruff's interval (1952).
 
     The ends of the interval are themselves quantiles of the data: their probabilities are the two ends of the Wilson
     interval for a proportion q of n rows.
@@ -30,7 +30,7 @@ def woodruff(state: ValueHistogram, q: float, output: int, value: float, method:
     The interval for a difference of quantiles also needs a standard error, which is derived from the width of the 95 %
     interval. This width depends on the density of the values, which the m rows inside the interval estimate with a
     relative error of 1 / sqrt(m). The standard error therefore has m / 2 degrees of freedom. If this were ignored, 95 %
-    intervals for the difference of two 0.95-quantiles, of 1,000 and 5,000 rows, would have a coverage of only 93 %.
+    intervals for the difference between the 0.95-quantiles of 1,000 and 5,000 rows would have a coverage of only 93 %.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def woodruff(state: ValueHistogram, q: float, output: int, value: float, method:
     value : float
         The quantile.
     method : str
-        The name of the method, for the result.
+        The method name to store in the result.
     """
     mass = state.mass(output)
     if state.rows.excess is not None:

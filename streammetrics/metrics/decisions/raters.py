@@ -1,4 +1,4 @@
-"""Agreement of several raters of the same items, where only the number of raters who chose each class is known."""
+"""Agreement between several raters of the same items, where only the number of raters who chose each class is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["FleissKappa"]
 
 
 class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
-    """Fleiss' kappa: the agreement of several raters of the same items beyond chance, at most 1.
+    """Fleiss' kappa: the agreement between several raters of the same items beyond chance, at most 1.
 
     Formula: (po - pe) / (1 - pe), where po is the share of pairs that agree among all pairs of raters of the same item,
     and pe is the sum of the squared shares of the classes in all ratings.
@@ -22,18 +22,18 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
     Parameters
     ----------
     num_classes : int
-        The number of classes. Each row is an item, with a column for each class that contains the number of raters who
-        chose this class.
+        The number of classes. Each row is an item, and each column contains the number of raters who chose one of the
+        classes.
 
     Notes
     -----
     Items may have different numbers of raters: each pair of raters counts once, and an item with one rater counts only in
-    pe. If all items have the same number of raters, the definition is that of Fleiss (1971), of statsmodels'
-    `fleiss_kappa`, and of torchmetrics' `FleissKappa` (which adds 1e-5 to 1 - pe); otherwise both libraries use the
-    largest number of raters for all items. For two raters whose individual ratings are known, use CohenKappa.
+    pe. If all items have the same number of raters, the definition matches Fleiss (1971), statsmodels' `fleiss_kappa`
+    and torchmetrics' `FleissKappa` (which adds 1e-5 to 1 - pe). Otherwise, both libraries use the largest number of
+    raters for all items. For two raters whose individual ratings are known, use CohenKappa.
 
     An item of weight w counts as w items. The value is exact up to one rounding, because exact integer counts are
-    divided only once. The value is undefined if no item has two raters, or if all raters chose the same class.
+    divided only once. The value is undefined if no item has two raters or if all raters chose the same class.
 
     Examples
     --------
@@ -64,10 +64,10 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
         return to_float(agreeing * everyone - pairs * by_chance, pairs * (everyone - by_chance))
 
     def _sums(self, state: RowTerms) -> tuple[Fraction, Fraction, Fraction, Fraction]:
-        """Return four numbers of pairs of ratings.
+        """Return four counts of rating pairs.
 
-        The first two are the number of equal pairs and the number of all pairs, for ratings of the same item. The last
-        two are the number of all pairs and the number of equal pairs, for ratings of any items.
+        The first two are the number of equal pairs and the number of all pairs among ratings of the same item. The last
+        two are the number of all pairs and the number of equal pairs among the ratings of all items.
         """
         agreeing, pairs, *each = map(state.total, self.make_state().terms)
         return agreeing, pairs, sum(each, Fraction(0)) ** 2, sum((n * n for n in each), Fraction(0))

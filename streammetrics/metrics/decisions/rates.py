@@ -102,8 +102,8 @@ class Prevalence(DecisionRatio, tag="prevalence"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The value equals that of
-    CTR, but is computed from the counts of decisions, which metrics such as Recall also use.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The value equals CTR,
+    but it is computed from the decision counts that metrics such as Recall also use.
 
     Examples
     --------
@@ -124,7 +124,7 @@ class SelectionRate(DecisionRatio, tag="selection_rate"):
     Notes
     -----
     The value is exact up to one rounding, because exact integer counts are divided only once. The selection rate
-    divided by Prevalence is the bias of the decisions. The definition is that of fairlearn's `selection_rate`.
+    divided by Prevalence is the bias of the decisions. The definition matches fairlearn's `selection_rate`.
 
     Examples
     --------

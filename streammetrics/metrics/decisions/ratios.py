@@ -29,10 +29,10 @@ class SampledRatio(DecisionRatio):
     average : {"macro", "micro", "weighted", "samples", None}
         How to combine the values of several classes (each against the rest) or labels. "macro": their mean. "micro":
         one value for the rows of all classes or labels together. "weighted": their mean, weighted by the number of
-        positives of each class or label. "samples", for labels only: a value is computed from the labels of each row,
-        and averaged over rows. None: an array with one value for each class or label. Means leave out undefined values,
-        and `explain()` counts them. With "samples" the state takes 2 kB, and an update about 3 ns per label; the value
-        of each row is rounded once, and these values are summed exactly.
+        positives of each class or label. "samples", for labels only: the mean over rows of a
+        value computed from the labels of each row. None: an array with one value for each class or label. Means leave
+        out undefined values, and `explain()` counts them. With "samples", the state takes 2 kB and an update about 3 ns
+        per label; the value of each row is rounded once, and these values are summed exactly.
     """
 
     average: str | None = setting(default="macro", choices=(*AVERAGES, "samples"))
@@ -92,7 +92,7 @@ def mean_over_rows(metric: SampledRatio, state: LabelRows) -> Reading:
 
 
 def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
-    """Return the sum of the values of rows, and the total weight of the rows in that sum.
+    """Return the sum of the row values and the total weight of the rows in that sum.
 
     Rows with an undefined value count as `zero_division`. If `zero_division` is NaN, they are left out.
     """
@@ -103,9 +103,9 @@ def _sums(metric: SampledRatio, state: LabelRows) -> tuple[Any, Any]:
 
 
 def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
-    """Return the mean over rows with its standard error, which is computed from the squares of the values of rows."""
+    """Return the mean over rows with its standard error, computed from the squares of the row values."""
     terms = metric._row_terms
-    # `products` contains sums over rows of the product of two quantities. Each key is a pair of indexes of quantities:
+    # `products` contains sums over rows of the product of two quantities. Each key is a pair of quantity indexes:
     # -1 is the weight, and 0 and 1 are the two terms. The sum for the key (0, 1) is 0, because the first term is 0 in
     # every row in which the second is 1.
     products = {(-1, -1): state.weight_squared(), (0, 1): 0}
@@ -116,8 +116,8 @@ def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
     def gradient(ratio: Any, lacking: Any) -> tuple[Any, Any]:
         """Return the partial derivatives of the value with respect to two means over rows.
 
-        `ratio` is the mean of the row values, where undefined values count as 0. `lacking` is the share of rows whose
-        value is undefined.
+        `ratio` is the mean of the row values, with undefined values counted as 0. `lacking` is the share of rows with an
+        undefined value.
         """
         if math.isnan(metric.zero_division):
             return 1 / (1 - lacking), ratio / (1 - lacking) / (1 - lacking)
@@ -175,7 +175,7 @@ class Recall(SampledRatio, tag="recall"):
 class FBeta(SampledRatio, tag="fbeta"):
     """F-beta: the weighted harmonic mean of precision and recall, where recall has beta^2 times the weight of precision.
 
-    Formula: (1 + beta^2) * TP / ((1 + beta^2) * TP + beta^2 * FN + FP). The definition is that of scikit-learn's
+    Formula: (1 + beta^2) * TP / ((1 + beta^2) * TP + beta^2 * FN + FP). The definition matches scikit-learn's
     `fbeta_score`.
 
     Parameters
@@ -212,7 +212,7 @@ class F1(SampledRatio, tag="f1"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The definition is that of
+    The value is exact up to one rounding, because exact integer counts are divided only once. The definition matches
     scikit-learn's `f1_score`.
 
     Examples
@@ -273,7 +273,7 @@ class Jaccard(SampledRatio, tag="jaccard"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The definition is that of
+    The value is exact up to one rounding, because exact integer counts are divided only once. The definition matches
     scikit-learn's `jaccard_score`.
 
     Examples

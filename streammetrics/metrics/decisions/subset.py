@@ -1,4 +1,4 @@
-"""Metrics of rows with several decisions: whether all of them are right, and how many are wrong."""
+"""Metrics for rows with several decisions: whether all are right, or how many are wrong."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     Parameters
     ----------
     num_labels : int
-        The number of 0/1 labels of a row: `y_true` and `y_score` are matrices, rows x labels.
+        The number of 0/1 labels in a row. `y_true` and `y_score` are matrices with one column per label.
     threshold : float or None
-        A label is predicted if `score >= threshold`. With None the 0/1 predictions are read from `y_pred`.
+        A label is predicted if `score >= threshold`. With None, the 0/1 predictions are read from `y_pred`.
     top_k : int
         Predict the k labels with the highest scores; among equal scores, the first ones are chosen. With a threshold,
         predict only those whose score also reaches the threshold.
     criteria : {"exact_match", "overlap", "contain", "belong"}
-        When the prediction for a row counts as right. "exact_match": the predicted labels are the true ones. "overlap": at
+        When a row's prediction counts as right. "exact_match": the predicted labels are the true ones. "overlap": at
         least one predicted label is true, or there are neither predicted nor true labels. "contain": all true labels are
         predicted. "belong": all predicted labels are true. These are the criteria of torcheval's `MultilabelAccuracy`. For
         its criterion "hamming", subtract HammingLoss from 1.
     num_classes, num_outputs : int
         Use these two instead of `num_labels` if a row has several outputs, each of which is one of `num_classes` classes.
-        `y_true` and `y_pred` are then matrices of classes, rows x outputs.
+        `y_true` and `y_pred` are then matrices of classes with one column per output.
 
     Notes
     -----
-    The definition is that of scikit-learn's `accuracy_score` for matrices of labels. Counts are exact.
+    The definition matches scikit-learn's `accuracy_score` for label matrices. Counts are exact.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
 
 
 class HammingLoss(WholeMatrix, tag="hamming_loss"):
-    """Hamming loss: the share of labels that are predicted wrongly; it is the error rate if each row has one class.
+    """Hamming loss: the share of wrongly predicted labels; it is the error rate if each row has one class.
 
     Formula: wrong predictions / (rows x labels).
 
@@ -149,12 +149,12 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
         "weighted": their mean, weighted by the number of positives of each label. None: an array with one value for
         each label. All labels have the same number of rows, so "macro" and "micro" give the same value.
     num_outputs : int
-        With `num_classes=`: the number of outputs of a row, each of which is one of the classes. `y_true` and `y_pred` are
-        matrices, rows x outputs.
+        With `num_classes=`: the number of outputs in a row, each of which is one of the classes. `y_true` and `y_pred` are
+        matrices with one column per output.
 
     Notes
     -----
-    The definition is that of scikit-learn's `hamming_loss`. Counts are exact, and the value of each label is rounded once.
+    The definition matches scikit-learn's `hamming_loss`. Counts are exact, and the value of each label is rounded once.
 
     Examples
     --------

@@ -52,15 +52,15 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         What to do with groups whose rows all have the same label: leave them out ("skip"; `explain()` counts them), or
         give them an AUC of 0.5.
     scale : {"probability", "real", "logit"}
-        What the scores are: numbers in [0, 1] ("probability") or any finite numbers.
+        The scale of the scores: numbers in [0, 1] ("probability") or any finite numbers.
     missing : {"raise", "skip"}
-        Whether a row without a group raises an error, or is left out and counted.
+        Whether a row without a group raises an error or is left out and counted.
     missing_values : tuple of int, str or bytes
         Keys, such as 0, that stand for a missing group in addition to null values.
     grouped : "sorted", optional
         "sorted" declares that rows are in ascending order of an integer group. A group is then closed (reduced to sums)
         when the next one begins, so memory is constant. Metrics of different parts of a log can be merged if their
-        ranges of groups do not overlap. Only the group at the boundary of two parts may be in both; the merge joins its
+        group ranges do not overlap. The group at the boundary between two parts may be in both; the merge joins its
         rows.
     partition : (i, n), optional
         Use this if each worker counts one of n partitions: the metric accepts only the groups of partition i (see
@@ -70,21 +70,21 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         Whether to keep only a sample of the groups: those with the smallest hashes, with at most `sample_rows` rows in
         total. The value is then an estimate with a standard error.
     sample_rows : int, optional
-        The size of the sample. By default it is the number of rows that fit into `memory_limit` at 33 bytes a row, the
-        most that a row can take. Samples of different sizes cannot be merged.
+        The size of the sample. By default, it is the number of rows that fit into `memory_limit` at 33 bytes per row,
+        the most that a row can take. Samples of different sizes cannot be merged.
     sealed : int, optional
         The number of partitions of a metric whose groups were closed (reduced to sums). `seal()` sets it.
     memory_limit : int
-        The bytes that rows may take in memory (4 GiB by default). An update beyond it raises MemoryLimitError, unless
-        there is a `spill_dir`.
+        The maximum memory for rows, in bytes (4 GiB by default). An update beyond it raises MemoryLimitError unless
+        `spill_dir` is set.
     spill_dir : str, optional
-        A folder in which rows beyond the memory limit are stored in files. The files are removed when the metric is
+        A folder for files that store the rows beyond the memory limit. The files are removed when the metric is
         deleted, or at the end of a `with` block.
 
     Notes
     -----
-    The value is exact, however rows are distributed over workers: a group that is split over workers is put back together
-    when their states are merged. Sums over groups are exact sums of float64 terms, rounded once. Groups are identified by
+    The value is exact, however rows are distributed over workers: a group that is split over workers is reassembled when
+    their states are merged. Sums over groups are exact sums of float64 terms, rounded once. Groups are identified by
     all 64 bits of an integer, or by a 128-bit hash of any other key; `explain()` gives the probability that two groups
     have the same hash.
 
@@ -213,13 +213,13 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     def sealed_metric(self, parts: int | None = None) -> GroupAUC:
         """Return a metric for groups whose rows were replaced with sums, with the same `group_weight` and `one_class`.
 
-        `parts` is the number of partitions of the groups. By default it is the number of partitions of this metric.
+        `parts` is the number of partitions of the groups, by default that of this metric.
         """
         of = parts or self.sealed or (self.partition or (0, 1))[1]
         return GroupAUC(group_weight=self.group_weight, one_class=self.one_class, sealed=of)
 
     def close(self) -> None:
-        """Delete the temporary files of rows that did not fit into memory."""
+        """Delete the temporary files with rows that did not fit into memory."""
         state = self.state
         if isinstance(state, GroupRows):
             state.close()
@@ -264,12 +264,12 @@ def group_partition(ids: Any, parts: int) -> Any:
     """Return the partition number of each group, from 0 to parts - 1.
 
     The worker with `GroupAUC(partition=(i, parts))` accepts only the groups of partition i, so send it the rows of
-    these groups.
+    those groups.
 
     Parameters
     ----------
     ids : array-like of shape (n,)
-        The groups: integers, strings or bytes. A tuple of columns is a key of several columns.
+        The groups: integers, strings or bytes. For a key of several columns, pass a tuple of columns.
     parts : int
         The number of partitions (workers).
 
@@ -283,6 +283,6 @@ def group_partition(ids: Any, parts: int) -> Any:
     >>> bool((sm.group_partition([7, 7, 8], 4) < 4).all())
     True
     """
-    # Compiled code hashes strings. It may not be loaded yet, so load it first.
+    # Strings are hashed by compiled code, which may not be loaded yet.
     load_engine()
     return partition_of(ids, check_integer("group_partition()", parts, 1))

@@ -32,11 +32,12 @@ class GroupedMetric(Metric[GroupSums, float]):
     scale : {"probability", "logit"}
         Whether the scores are probabilities or logits.
     missing : {"raise", "skip"}
-        Whether a row without a group raises an error, or is left out and counted.
+        Whether a row without a group raises an error or is left out and counted.
     missing_values : tuple of int, str or bytes
         Keys, such as 0, that stand for a missing group in addition to null values.
     memory_limit : int
-        The bytes that groups may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts nothing.
+        The maximum memory for groups, in bytes (4 GiB by default). An update beyond it raises MemoryLimitError and counts
+        nothing.
     """
 
     about = About(best="low", cost="about 100 bytes per group; 10 ns per row, or 80 ns with very many groups")
@@ -59,13 +60,13 @@ class GroupedMetric(Metric[GroupSums, float]):
     def _parts(self, state: GroupSums) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
         """Return the weights, numerators and denominators of the groups that have a value, and a mask of these groups.
 
-        The value of a group is its numerator divided by its denominator. The mask has an element for every group of the
-        state, which tells whether the group has a value.
+        The value of a group is its numerator divided by its denominator. The mask has one element for every group in the
+        state.
         """
         raise NotImplementedError
 
     def _values(self, state: GroupSums) -> tuple[Floats, Floats]:
-        """Return two arrays: the weight in the mean, and the value, of each group with a defined value."""
+        """Return the weights in the mean and the values of all groups with a defined value."""
         counts, tops, divisors, _ = self._parts(state)
         with np.errstate(over="ignore"):
             return counts, np.minimum(tops / divisors, np.finfo(np.float64).max)
@@ -140,16 +141,16 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
     Parameters
     ----------
     group_weight : {"uniform", "impressions", "positives"}
-        The weight c_g of a group. "uniform": 1, so that all users count equally. "impressions": its rows, so that the
-        value equals LogLoss. "positives": its positives.
+        The weight c_g of a group. "uniform": 1, so that all users count equally. "impressions": its number of rows, so
+        that the value equals LogLoss. "positives": its number of positives.
     eps : float, optional
         Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
         and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`).
 
     Notes
     -----
-    Sums within groups are exact, and so are sums of the float64 values of groups. So the value does not depend on how
-    rows are distributed over workers. Memory grows with groups, not with rows: about 100 bytes a group during updates.
+    Sums within groups are exact, and so are sums of the groups' float64 values. So the value does not depend on how rows
+    are distributed over workers. Memory grows with groups, not with rows: about 100 bytes per group during updates.
     A row takes 10 ns, or 80 ns if there are so many groups that each access misses the cache.
 
     `interval()` treats groups as independent. The value is undefined without rows.
@@ -201,9 +202,9 @@ class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
     Notes
     -----
     The value is 0 for a model that is calibrated on average in every group. For a column with few values,
-    `Sliced(Calibration(), by=...)` shows the calibration of each value. The state, the cost and the exactness are the same
-    as for `GroupLogLoss`. Source: Pan et al., "Field-aware calibration" (WWW 2020); this metric does not add their
-    epsilon to the denominator. The value is undefined without rows, and with `relative=True` without positives.
+    `Sliced(Calibration(), by=...)` shows the calibration of each value. State, cost and exactness are the same as for
+    `GroupLogLoss`. Source: Pan et al., "Field-aware calibration" (WWW 2020); this metric does not add their
+    epsilon to the denominator. The value is undefined without rows or, with `relative=True`, without positives.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Average precision within groups, averaged over groups; precision and recall of the first rows of sessions."""
+"""Average precision within groups, averaged over groups, and precision and recall among the first rows of sessions."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ class OpenGroups(Metric[GroupRows, float]):
     Parameters
     ----------
     scale : {"probability", "real", "logit"}
-        What the scores are: numbers in [0, 1] ("probability") or any finite numbers.
+        The scale of the scores: numbers in [0, 1] ("probability") or any finite numbers.
     missing : {"raise", "skip"}
         What to do with a row without a group: raise an error, or leave it out and count it as dropped.
     missing_values : tuple of int, str or bytes
         Keys, such as 0, that stand for a missing group in addition to null values.
     memory_limit : int
-        The bytes that rows may take (4 GiB by default). An update beyond it raises MemoryLimitError and counts nothing.
+        The maximum memory for rows, in bytes (4 GiB by default). An update beyond it raises MemoryLimitError and counts
+        nothing.
     """
 
     about = About(
@@ -56,9 +57,9 @@ class OpenGroups(Metric[GroupRows, float]):
         )
 
     def of(self, blocks: Blocks) -> Quotient:
-        """Return two arrays: the numerator and the denominator of the value of each group.
+        """Return the numerators and denominators of the values of all groups, as two arrays.
 
-        `blocks` contains, for each distinct score of each group, sums over the rows with this score.
+        `blocks` contains, for each distinct score in each group, sums over the rows with that score.
         """
         raise NotImplementedError(
             f"{type(self).__name__} does not define of(); override of() to return the values of all groups"
@@ -78,7 +79,7 @@ class OpenGroups(Metric[GroupRows, float]):
 
 
 class OverGroups(OwnReading):
-    """Value and bounds of an average over groups: the sum of the groups' numerators over that of their denominators."""
+    """Value and bounds of an average over groups: the sum of the groups' numerators over the sum of their denominators."""
 
     @cached_property
     def shares(self) -> Quotient:
@@ -111,20 +112,20 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
     """Group average precision: the average precision of each group (such as a user), averaged over groups with positives.
 
     Formula: sum_g(c_g * AP_g) / sum_g(c_g), where AP_g = sum_s((R_s - R_s') * P_s) over the distinct scores s of the
-    group, descending. R_s and P_s are recall and precision at the threshold s, and s' is the score before s.
+    group, descending. R_s and P_s are the recall and precision at threshold s, and s' is the score before s.
 
     Parameters
     ----------
     group_weight : {"uniform", "impressions", "positives"}
-        The weight c_g of a group: 1 ("uniform"), its rows ("impressions"), or its positives.
+        The weight c_g of a group: 1 ("uniform"), its number of rows ("impressions") or its number of positives.
 
     Notes
     -----
-    The value of a group is that of scikit-learn's `average_precision_score`, where equal scores share one threshold.
+    The value of a group matches scikit-learn's `average_precision_score`, where equal scores share one threshold.
     Groups without positives are left out; `explain()` counts the groups used. For NDCG and MAP per group, use the ranking
-    metrics with the group as the query. The state is the same as for `GroupAUC`, and takes 13 to 33 bytes a row. The value
-    of each group is accurate to a few ulp, and the sum over groups is exact. `interval()` treats groups as independent.
-    The value is undefined if no group has positives.
+    metrics with the group as the query. The state is the same as for `GroupAUC` and takes 13 to 33 bytes per row. The
+    value of each group is accurate to a few ulp, and the sum over groups is exact. `interval()` treats groups as
+    independent. The value is undefined if no group has positives.
 
     Examples
     --------
@@ -145,7 +146,7 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
     def of(self, blocks: Blocks) -> Quotient:
         some, above = blocks.positive > 0, np.where(blocks.through > 0, blocks.through, 1.0)
         # All rows of a group with the same score contribute one term: their number of positives times the precision at
-        # this score. The sum of these terms, divided by the number of positives of the group, is its average precision.
+        # that score. The sum of these terms, divided by the number of positives in the group, is its average precision.
         terms = np.where(some, blocks.positive * (blocks.positive_through / above), 0.0)
         positives = np.where(blocks.positives > 0, blocks.positives, 1.0)
         value = np.minimum(blocks.sums(terms) / positives, 1.0)
@@ -159,22 +160,22 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
 
 
 class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
-    """Session precision at k: the share of positives among the k highest-scored rows of each session, over all sessions.
+    """Session precision at k: the share of positives among the k highest-scoring rows of each session, over all sessions.
 
-    Formula: sum over sessions of positives among the first k / sum over sessions of rows among the first k.
+    Formula: (sum over sessions of positives among the first k) / (sum over sessions of rows among the first k).
 
     Parameters
     ----------
     k : int
-        The number of rows of a session that are shown. A session may have fewer rows.
+        The number of rows shown in a session. A session may have fewer rows.
 
     Notes
     -----
     If rows with equal scores lie on both sides of the cut-off k, each of them counts with the same fraction, so that k
-    rows count in total. A row of weight 2 counts as two rows with the same score. The definition is that of torchrec's
+    rows count in total. A row of weight 2 counts as two rows with the same score. The definition matches torchrec's
     `precision_session`, with three exceptions: torchrec breaks ties by the order of rows, ignores weights in the ranks,
     and does not join the rows of a session from several batches. For the mean over queries rather than the pooled
-    share, use `PrecisionAtK`. The state and the cost are the same as for `GroupAveragePrecision`. `interval()` treats
+    share, use `PrecisionAtK`. State and cost are the same as for `GroupAveragePrecision`. `interval()` treats
     sessions as independent. The value is undefined without rows.
 
     Examples
@@ -205,12 +206,12 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
 class SessionRecallAtK(SessionPrecisionAtK, tag="session_recall_at_k"):
     """Session recall at k: the share of all positives that are among the k rows with the highest scores of their session.
 
-    Formula: sum over sessions of positives among the first k / sum over sessions of positives.
+    Formula: (sum over sessions of positives among the first k) / (sum over sessions of positives).
 
     Notes
     -----
-    Ties and weights are handled as in `SessionPrecisionAtK`, and the state and the cost are the same. The definition is
-    that of torchrec's `recall_session`. The value is undefined without positives.
+    Ties and weights are handled as in `SessionPrecisionAtK`, and the state and cost are the same. The definition matches
+    torchrec's `recall_session`. The value is undefined without positives.
 
     Examples
     --------
@@ -233,7 +234,7 @@ class SessionRecallAtK(SessionPrecisionAtK, tag="session_recall_at_k"):
 
 
 def first_of(blocks: Blocks, k: int) -> Quotient:
-    """Return two arrays: the weight of the positives, and of all rows, among the first k rows of each group."""
+    """Return two arrays: the weights of the positives and of all rows among the first k rows of each group."""
     # If only some of the rows with equal scores are among the first k, their positives count in proportion.
     taken = np.clip(k - (blocks.through - blocks.weight), 0.0, blocks.weight)
     share = blocks.positive / np.where(blocks.weight > 0, blocks.weight, 1.0)

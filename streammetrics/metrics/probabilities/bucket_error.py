@@ -31,13 +31,13 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
     Parameters
     ----------
     n_bins : int
-        The number of buckets, which have equal width. Paddle's table has 1,000,000.
+        The number of equal-width buckets. Paddle's table has 1,000,000.
     scale : {"probability", "logit"}
         Whether the scores are probabilities or logits, which are converted by the sigmoid.
 
     Notes
     -----
-    The definition is that of Paddle's `BasicAucCalculator::calculate_bucket_error`. Here the conditions with 0.05 and 0.01
+    The definition matches Paddle's `BasicAucCalculator::calculate_bucket_error`. Here, the conditions on 0.05 and 0.01
     are tested with exact integers; in Paddle, a group may end one bucket later because of rounding. Counts are exact, and
     the value is rounded once.
 
@@ -92,7 +92,7 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
 
 
 def _bounds_of_groups(state: ScoreBins, value: float) -> tuple[float, float]:
-    """Return the bounds of `value`; 0 and infinity if the rounding of weights could have changed the groups of buckets."""
+    """Return the bounds on `value`, or 0 and infinity if the rounding of weights could have changed the groups."""
     # The groups are formed again with a slightly smaller and a slightly larger minimum weight. If any group ends at a
     # different bucket, the rounding of weights could have changed the groups.
     slip = 8 * state.weight_rounding

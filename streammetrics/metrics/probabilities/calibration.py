@@ -1,4 +1,4 @@
-"""Metrics of calibration in bins of the score: calibration errors and reliability curves.
+"""Metrics of calibration in score bins: calibration errors and reliability curves.
 
 In bins of equal width, sums are exact. Bins of equal weight ("quantile") and bins whose width doubles ("log") are
 unions of buckets of the score histogram. The sum of the predicted probabilities in a bucket is not known exactly, but
@@ -61,7 +61,7 @@ class Reliability(NamedTuple):
     prob_true : float64 array of shape (n_bins,)
         The share of positives (the click-through rate).
     weight : float64 array of shape (n_bins,)
-        The number of rows, or their weight.
+        The number of rows, or their total weight.
     edges : float64 array of shape (n_bins + 1,)
         The edges of the bins. Bin i lies between `edges[i]` and `edges[i + 1]`.
     """
@@ -89,16 +89,17 @@ class Reliability(NamedTuple):
 
 
 class BinnedMetric(OfClasses[Binned, T]):
-    """Base class for metrics that compare predicted and observed positives in bins of the score.
+    """Base class for metrics that compare predicted and observed positives in score bins.
 
     Parameters
     ----------
     n_bins : int
         The number of bins.
     strategy : {"uniform", "quantile", "log"}
-        How to form n bins. "uniform": bins of equal width, where bin i contains the rows with i/n <= p < (i + 1)/n, and
-        the last bin also those with p = 1. "quantile": bins of equal weight, whose edges are edges of histogram buckets; a
-        bucket belongs to the bin that contains its median row. "log": the edges are 0, 2**-(n - 1), ..., 1/4, 1/2, 1.
+        How to form n bins. "uniform": bins of equal width, where bin i contains the rows with i/n <= p < (i + 1)/n and
+        the last bin also contains those with p = 1. "quantile": bins of equal weight, whose edges are edges of histogram
+        buckets; a bucket belongs to the bin that contains its median row. "log": the edges are 0, 2**-(n - 1), ..., 1/4,
+        1/2, 1.
     scale : {"probability", "logit"}
         Whether the scores are probabilities or logits. Logits are converted by the sigmoid, or by the softmax for several
         classes.
@@ -140,7 +141,7 @@ class BinnedMetric(OfClasses[Binned, T]):
         return no_weight_reason(state)
 
     def bins(self, state: Binned) -> tuple[list[Bin], Floats]:
-        """Return the n bins of a state, and an array of their n + 1 edges."""
+        """Return the n bins of a state and an array of their n + 1 edges."""
         if isinstance(state, ScoreBins):
             return read_bins(state), np.arange(self.n_bins + 1) / self.n_bins
         masses, positives, low, grid, high = read_buckets(state)
@@ -164,7 +165,7 @@ class BinnedMetric(OfClasses[Binned, T]):
 
 
 class CalibrationError(Several[Binned], BinnedMetric[Any]):
-    """Base class for metrics of the gaps between the predicted and the observed number of positives in each bin."""
+    """Base class for metrics of the gaps between the predicted and observed numbers of positives in each bin."""
 
     about = About(
         no_interval_reason=(
@@ -190,10 +191,10 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
 
 
 def _of_gaps(bins: Sequence[Bin], make_limits: Callable[[Sequence[Fraction], Sequence[Bin]], Limits]) -> Limits | None:
-    """Compute the value of a metric from the gaps of its bins, with bounds; return None if there are no bins.
+    """Return the value of a metric, with bounds, from the gaps of its bins, or None if there are no bins.
 
     `make_limits` is the function that computes the value from gaps and bins. This value must not fall if a gap grows,
-    because the bounds are computed from the smallest and the largest possible gaps.
+    because the bounds are computed from the smallest and largest possible gaps.
     """
     if not bins:
         return None
@@ -221,12 +222,12 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     """Expected calibration error: the mean over bins of the gap between mean predicted probability and share of positives.
 
     Formula: sum over bins b of (W_b / W) * |mean p - share of positives|, for the weight W_b of a bin and the total
-    weight W. With `norm="l2"` the value is the square root of the weighted mean of the squared gaps.
+    weight W. With `norm="l2"`, the value is the square root of the weighted mean of the squared gaps.
 
     Parameters
     ----------
     n_bins : int
-        The number of bins; the default, 15, is that of Guo et al. (2017) and torchmetrics.
+        The number of bins. The default, 15, follows Guo et al. (2017) and torchmetrics.
     norm : {"l1", "l2"}
         Whether the value is the mean gap ("l1") or the root mean square of the gaps ("l2").
     num_classes, labels : int, or tuple
@@ -235,15 +236,15 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
 
     Notes
     -----
-    With `strategy="uniform"` the value is exact: the sum of p in each bin is exact, and the value is rounded once. The
+    With `strategy="uniform"`, the value is exact: the sum of p in each bin is exact, and the value is rounded once. The
     state takes 48 bytes per bin; an update takes about 4 ns per row. The other strategies use the same score histogram as
-    AUC. With these, the sum of p in a bucket is at least its weight times its lower edge, and at most its weight times
+    AUC. With these, the sum of p in a bucket is at least its weight times its lower edge and at most its weight times
     its upper edge. The bounds follow from these two numbers, and the value uses their mean. The value is exact for
     half-precision scores. `compute()` takes milliseconds.
 
-    The bins are those of torchmetrics, with two exceptions: torchmetrics puts p = 1 into a bin of its own, and computes
-    edges in float32, which moves a few rows to a different bin. In scikit-learn's `calibration_curve`, a row with p at an
-    edge belongs to the bin on the left of the edge instead. The value is undefined without rows.
+    The bins are the same as in torchmetrics, with two exceptions: torchmetrics puts p = 1 into its own bin, and it
+    computes edges in float32, which moves a few rows to a different bin. In scikit-learn's `calibration_curve`, a row with
+    p at an edge belongs to the bin to the left of the edge instead. The value is undefined without rows.
 
     Examples
     --------
@@ -267,8 +268,8 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     def _bounds_of_cells(self, state: Any, reading: Reading, bins: Sequence[Any]) -> tuple[Any, Any]:
         """Return the bounds of all cells (such as slices), as two arrays.
 
-        The value of most cells is exact, so it equals both bounds. If the mean prediction in a bin of a cell is so
-        small that rounding terms to multiples of 2**-60 matters, the bounds of this cell are computed separately.
+        The value of most cells is exact, so it equals both bounds. If the mean prediction in a cell's bin is so small
+        that rounding terms to multiples of 2**-60 matters, the bounds of that cell are computed separately.
         """
         means = [to_float(b.predicted, b.weight) for b in bins]
         return bounds_of_some(self, state, reading.value, np.logical_or.reduce([mean * SMALL < 1 for mean in means]))
@@ -293,12 +294,12 @@ def _root_of_mean_square(gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limit
 class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error"):
     """Maximum calibration error: the largest gap between mean predicted probability and share of positives in any bin.
 
-    Formula: max over bins of |mean p - share of positives|. It is torchmetrics' `norm="max"`.
+    Formula: max over bins of |mean p - share of positives|. It corresponds to `norm="max"` in torchmetrics.
 
     Notes
     -----
     Bounds, memory and time are the same as for ExpectedCalibrationError. With "uniform" and "log", a bin with only a few
-    rows can determine the value. With `strategy="quantile"` all bins have about the same weight. The value is undefined
+    rows can determine the value. With `strategy="quantile"`, all bins have about the same weight. The value is undefined
     without rows.
 
     Examples
@@ -315,7 +316,7 @@ class MaximumCalibrationError(CalibrationError, tag="maximum_calibration_error")
 
 
 def _largest_gap(gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
-    """Return the largest gap per row of any bin: the gap divided by the weight of the bin."""
+    """Return the largest gap per row of any bin; the gap per row is the gap divided by the bin's weight."""
     value = max(g / b.weight for g, b in zip(gaps, bins, strict=True))
     return Limits(value, value, value)
 
@@ -378,7 +379,7 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
         return self._limits(bins, edges)
 
     def _widen_limits(self, bins: list[Bin], edges: Floats, state: Binned) -> tuple[Reliability, Reliability]:
-        """Return the lower and the upper curve, widened so that they also hold for the weights before rounding."""
+        """Return the lower and upper curves, widened so that they also hold for the weights before rounding."""
         low, high = self._limits(bins, edges)
         slip = 8 * float(state.weight_rounding)
 
@@ -402,7 +403,7 @@ class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
         )
 
     def _limits(self, bins: list[Bin], edges: Floats) -> tuple[Reliability, Reliability]:
-        """Return the lower and the upper curve, without widening them for the rounding of weights."""
+        """Return the lower and upper curves, without widening them for the rounding of weights."""
         limits = [b.means() for b in bins]
         low, high = ([pair[k] for pair in limits] for k in (0, 1))
         return _curve(bins, low, edges), _curve(bins, high, edges)
@@ -421,7 +422,7 @@ class CalibrationTable(CalibrationCurve, tag="calibration_table"):
 
     Notes
     -----
-    By default the state is the same score histogram as for AUC. `bounds()` certifies the mean predictions in the same way
+    By default, the state is the same score histogram as for AUC. `bounds()` certifies the mean predictions in the same way
     as for ExpectedCalibrationError.
 
     Examples

@@ -46,11 +46,11 @@ class Bin(NamedTuple):
     Parameters
     ----------
     weight : Fraction
-        The number of rows, or their weight.
+        The number of rows, or their total weight.
     positives : Fraction
-        The number of positives, or their weight.
+        The number of positives, or their total weight.
     low, predicted, high : Fraction
-        The lower bound, the estimate and the upper bound of the sum over rows of the predicted probability p.
+        The lower bound, estimate and upper bound of the sum over rows of the predicted probability p.
     """
 
     weight: Fraction
@@ -72,22 +72,22 @@ class Bin(NamedTuple):
         return p * unit * SMALL < w * of
 
     def gap(self) -> Fraction:
-        """Return the absolute difference between the predicted and the observed number of positives (or their weight)."""
+        """Return the absolute difference between the predicted and observed numbers of positives (or their weights)."""
         return abs(self.predicted - self.positives)
 
     def gaps(self) -> tuple[Fraction, Fraction]:
-        """Return the smallest and the largest value of `gap` that the bounds on the sum of p allow."""
+        """Return the smallest and largest values of `gap` that the bounds on the sum of p allow."""
         if self.is_exact:
             return (gap := self.gap()), gap
         above, below = self.low - self.positives, self.positives - self.high
         return max(Fraction(0), above, below), max(abs(above), abs(below))
 
     def wider(self, off: Fraction) -> Bin:
-        """Return a copy of the bin with wider bounds, which allow for a further error of `off` in the sum of p."""
+        """Return a copy of the bin whose bounds allow for an additional error of `off` in the sum of p."""
         return self._replace(low=max(self.low - off, Fraction(0)), high=min(self.high + off, self.weight))
 
     def means(self) -> tuple[float, float]:
-        """Return the smallest and the largest possible mean of p; NaN without rows."""
+        """Return the smallest and largest possible means of p, or NaN without rows."""
         if self.is_exact:
             value: float = to_float(self.predicted, self.weight)
             return value, value
@@ -95,11 +95,11 @@ class Bin(NamedTuple):
 
 
 def read_buckets(state: ScoreHistogram) -> tuple[Mass, Mass, Floats, Floats, Floats]:
-    """Return five arrays over buckets: weight, positives, and three for p (lower bound, estimate and upper bound)."""
+    """Return five arrays over buckets: weight, positives, and the lower bound, estimate and upper bound of p."""
     low, grid, high = _probabilities(state)
     masses, positives = state.masses, state.positives
     # As long as scores are exact, each score is a bucket of its own. Scores whose rows all have weight 0 are removed, so
-    # that they do not become edges of bins.
+    # that they do not become bin edges.
     if not state.has_buckets:
         some = masses.digits.any(axis=0)
         low, grid, high = low[some], grid[some], high[some]
@@ -136,7 +136,7 @@ def widen_for_quantization(bins: list[Bin], state: Binned) -> list[Bin]:
 
 
 def _probabilities(state: ScoreHistogram) -> tuple[Floats, Floats, Floats]:
-    """Return three arrays over buckets: the lower bound, the estimate and the upper bound of the probability p.
+    """Return three arrays over buckets: the lower bound, estimate and upper bound of the probability p.
 
     For logits, the bounds allow for the rounding error of the sigmoid.
     """
@@ -151,7 +151,7 @@ def find_equal_cuts(masses: Mass, n_bins: int) -> list[int]:
     """Return, for each bin of equal weight except the first, the index of its first bucket.
 
     `masses` contains the weights of the buckets. A bucket belongs to the bin that contains its median row. The position
-    of this row is the weight before the bucket plus half of the weight of the bucket, as a share of the total weight.
+    of this row is the weight before the bucket plus half the bucket's weight, as a share of the total weight.
     Bin i of n contains the positions from i/n to below (i + 1)/n.
     """
     # Sums in float64 leave only a few candidates for the first bucket of a bin. A binary search with exact integers
@@ -174,7 +174,7 @@ def find_equal_cuts(masses: Mass, n_bins: int) -> list[int]:
 
 
 def find_cut_ranges(masses: Mass, n_bins: int, slack: float) -> tuple[Ints, Ints]:
-    """Return where each bin of equal weight can begin: the smallest and the largest possible index of its first bucket.
+    """Return the smallest and largest possible indexes of the first bucket of each bin of equal weight.
 
     The two indexes differ if a relative error of `slack` in the weights can change the first bucket. The first bin,
     which begins at bucket 0, is left out.
@@ -238,9 +238,9 @@ def _sums(masses: Mass, p: Floats, cuts: Ints) -> NDArray[Any]:
 
 
 def _round_to_units(p: Floats, up: bool) -> Ints:
-    """Return probabilities as integers in units of 2**-60, rounded up if `up` is true, otherwise down.
+    """Return probabilities as integers in units of 2**-60, rounded up if `up` is true, or down otherwise.
 
-    The edges of buckets on the probability scale are multiples of this unit, so they do not change.
+    Bucket edges on the probability scale are multiples of this unit, so rounding does not change them.
     """
     scaled = p * float(UNIT)
     whole = np.ceil(scaled) if up else np.floor(scaled)

@@ -47,10 +47,10 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
 
     Notes
     -----
-    The definition is that of torchrec's `NEPositiveMetric` (`eps=1e-12`): the denominator is the entropy of both
+    The definition matches torchrec's `NEPositiveMetric` (`eps=1e-12`): the denominator is the entropy of both
     classes, as in NormalizedEntropy, although the numerator contains only positives. The value of each row is computed
-    in float64, and sums are exact. The value is undefined without rows, or for rows of one class only, unless
-    `base_rate` is given.
+    in float64, and sums are exact. The value is undefined without rows. It is also undefined if all
+    rows are of one class, unless `base_rate` is given.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
 class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
     """Calibration-free normalized entropy: log-loss divided by the log-loss of always predicting the mean prediction.
 
-    Formula: log-loss / -(b * log(m) + (1 - b) * log(1 - m)), where b is the weighted share of positives, and m is the
+    Formula: log-loss / -(b * log(m) + (1 - b) * log(1 - m)), where b is the weighted share of positives and m is the
     mean prediction.
 
     Parameters
@@ -110,10 +110,11 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
     -----
     The model is compared with a constant, its own mean prediction. If its predictions are too high on average, so is
     this constant. If the mean prediction equals the share of positives (calibration in the large), the value equals
-    NormalizedEntropy. The metric `CaliFreeNEMetric` of torchrec has the same aim, but divides NE by a sum over rows. So
-    its value falls as the number of rows grows.
+    NormalizedEntropy. torchrec's `CaliFreeNEMetric` has the same aim but divides NE by a sum over rows, so its value
+    falls as the number of rows grows.
 
-    The state is that of LogLoss and Calibration. The value is undefined without rows, or if the mean prediction is 0 or 1.
+    The state is the same as for LogLoss and Calibration. The value is undefined without rows or if the mean prediction is
+    0 or 1.
 
     Examples
     --------
@@ -147,7 +148,7 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
         return Estimate(reading.value, reason=TOGETHER)
 
     def _reference(self, state: ScoreSums) -> Fraction:
-        """Return the total log-loss of always predicting the mean prediction; 0 if this mean is 0 or 1."""
+        """Return the total log-loss of always predicting the mean prediction, or 0 if this mean is 0 or 1."""
         total, positive, predicted = state.weight(), state.weight(1), state.total("score")
         if not 0 < predicted < total:
             return Fraction(0)
@@ -176,7 +177,7 @@ def _read_differences(metric: TjurDiscrimination, state: Any) -> Reading | None:
     found = read_side_by_side(metric, state)
     if found is None:
         return None
-    # The value is a difference of means, which can be much smaller than the means. In that case its relative rounding
+    # The value is a difference of means, which can be much smaller than the means. In that case, its relative rounding
     # error can be large, so no cell is treated as exact.
     return found.having(bounds=partial(bounds_of_some, metric, state, found.value, np.ones(len(state), bool)))
 
@@ -184,8 +185,8 @@ def _read_differences(metric: TjurDiscrimination, state: Any) -> Reading | None:
 class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
     """Tjur's coefficient of discrimination: the mean prediction of positives minus the mean prediction of negatives.
 
-    Formula: mean of p over positives - mean of p over negatives, weighted. With `relative=True` it is the ratio of the two
-    means.
+    Formula: mean of p over positives - mean of p over negatives, weighted. With `relative=True`, it is the ratio of the
+    two means.
 
     Parameters
     ----------
@@ -251,11 +252,11 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 
 
 def _error(state: ScoreSums) -> Any:
-    """Return the standard error of the difference of the two class means; an array for several cells (slices)."""
+    """Return the standard error of the difference between the two class means, as an array for several cells (slices)."""
     variance: Any = 0.0
     # The variance of p in each class needs a sum of squares. This is obtained from the Brier score (p - y)**2, which is
-    # p**2 for negatives and (1 - p)**2 for positives. For positives this gives the variance of 1 - p, which equals that of
-    # p.
+    # p**2 for negatives and (1 - p)**2 for positives. For positives, this gives the variance of 1 - p, which equals that
+    # of p.
     for label in (0, 1):
         n = np.asarray(state.weight(label), np.float64)
         own = np.asarray(state.total("score", label), np.float64)

@@ -1,4 +1,4 @@
-"""Goodness-of-fit tests of probabilities: Spiegelhalter's z, and the statistic of Hosmer and Lemeshow."""
+"""Goodness-of-fit tests of probabilities: Spiegelhalter's z and the Hosmer-Lemeshow statistic."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
     If each label is positive with exactly the predicted probability, the value has approximately a standard normal
     distribution. `explain()` shows the two-sided p-value. A row of weight 2 counts as two rows. The value of each row
     is computed in float64; sums are exact, and the result is rounded once. Source: Spiegelhalter (1986). The value is
-    undefined without rows, or if all probabilities are 0, 1/2 or 1.
+    undefined without rows or if all probabilities are 0, 1/2 or 1.
 
     Examples
     --------
@@ -87,15 +87,15 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
 
 
 def _two_sided(z: float) -> float:
-    """Return the two-sided p-value of a standard normal test statistic; NaN for NaN."""
+    """Return the two-sided p-value of a standard normal test statistic, or NaN for NaN."""
     return 2 * normal_tail(abs(z)) if math.isfinite(z) else z
 
 
 class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - an error of calibration, not an exception
-    """Hosmer-Lemeshow statistic: the sum over bins of (observed - expected positives)**2, divided by its variance.
+    """Hosmer-Lemeshow statistic: the sum over bins of (observed - expected positives)**2 / variance.
 
     Formula: sum over bins of (O - E)**2 / (E * (1 - E / W_b)), where O is the number of positives in a bin, E is the
-    sum of p over its rows, and W_b is the number of its rows.
+    sum of p over its rows, and W_b is its number of rows.
 
     Parameters
     ----------
@@ -110,9 +110,9 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     For a fitted and well-calibrated model, the statistic has approximately a chi-squared distribution. Its degrees of
     freedom are the number of bins with rows, minus 2. `explain()` shows them and the p-value. A row of weight 2 counts as
     two rows. The value is exact with "uniform" and for small data. Otherwise its bounds are certified: E lies between the
-    sums for the lower and for the upper edges of histogram buckets.
+    sums that use the lower and the upper edges of the histogram buckets.
 
-    Rows with equal scores stay in one bin, whereas some programs split them. With millions of rows even a tiny gap is
+    Rows with equal scores stay in one bin, whereas some programs split them. With millions of rows, even a tiny gap is
     significant, so use a reliability curve (CalibrationCurve) instead. The value is undefined without rows. It is infinite
     if a bin contains a positive although all its predictions are 0, or a negative although all are 1.
 
@@ -149,7 +149,7 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
         if self.moves(state, rounding):
             return BEYOND
         # The value is a sum over bins of gap**2 * w / (e * (w - e)), for weight w and expected positives e. The errors
-        # of w, e and the gap are at most `off`. The two summands in the parentheses below are the change in gap**2, and
+        # of w, e and the gap are at most `off`. The two summands in the parentheses below are the change in gap**2 and
         # gap**2 times the relative change in w / (e * (w - e)).
         total = 0.0
         for b in self._filled_bins(state):
@@ -170,10 +170,10 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
 
 
 def _limits(b: Bin) -> tuple[Fraction, Fraction, Fraction]:
-    """Return the smallest, the estimated and the largest contribution of a bin to the statistic.
+    """Return the smallest, estimated and largest contributions of a bin to the statistic.
 
     The expected number of positives E is known only within bounds. As a function of E, the contribution falls until E
-    equals the observed number O, and then rises.
+    equals the observed number O and then rises.
     """
     if b.is_exact:
         return (_part(b, b.predicted),) * 3

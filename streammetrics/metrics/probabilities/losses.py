@@ -1,7 +1,7 @@
-"""Metrics of the probability itself: log-loss, normalized entropy, Brier score, calibration, click rates.
+"""Metrics of the probabilities themselves: log-loss, normalized entropy, Brier score, calibration and click rates.
 
 All of them can be computed from one state (`ScoreSums`), which contains exact sums over rows. Only the result is rounded.
-Undefined values are NaN, and `explain()` gives the reason for them.
+Undefined values are NaN, and `explain()` gives the reason.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ..standard_errors import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
-# The terms of rows are rounded to multiples of 2**-60. The rounding error can exceed 2 ulp of a term only if the term is
+# Row terms are rounded to multiples of 2**-60. The rounding error can exceed 2 ulp of a term only if the term is
 # below `SMALL`.
 SMALL = 2.0**-8
 LABEL = "label"
@@ -37,7 +37,7 @@ LABEL = "label"
 
 
 def _read_sums_side_by_side(metric: SummedMetric, state: Any) -> Reading | None:
-    """Return one `Reading` with arrays for all cells (such as slices); None if they have to be read one by one.
+    """Return one `Reading` with arrays for all cells (such as slices), or None if they have to be read one by one.
 
     Only the bounds of cells with small values are computed one by one.
     """
@@ -46,15 +46,15 @@ def _read_sums_side_by_side(metric: SummedMetric, state: Any) -> Reading | None:
 
 
 class SummedMetric(Several[ScoreSums]):
-    """Base class for metrics that are computed from exact sums over rows of terms, such as the log-loss of a row.
+    """Base class for metrics that are computed from exact sums of row terms, such as the log-loss of each row.
 
     A term is a function of the score and the label.
 
     Parameters
     ----------
     scale : {"probability", "logit"}
-        Whether the scores are probabilities or logits. Losses of logits are computed from the logit directly, without
-        being rounded to a probability and without clipping.
+        Whether the scores are probabilities or logits. Losses are computed directly from logits, without
+        rounding them to probabilities and without clipping.
     soft_labels : bool
         Whether targets are numbers in [0, 1] rather than 0 or 1, such as the probability predicted by a teacher model, a
         share of clicks or a smoothed label. A row has one target, or `num_labels` targets.
@@ -87,7 +87,7 @@ class SummedMetric(Several[ScoreSums]):
 
     @property
     def _setting_conflict(self) -> str | None:
-        """An error message if settings contradict each other; None if they do not."""
+        """An error message if settings contradict each other, or None if they do not."""
         logits = self.scale == "logit" and self._of_classes
         conflict = (
             'scale="logit" does not support num_classes= and labels=; pass probabilities (the softmax of the logits)'
@@ -140,7 +140,7 @@ class SummedMetric(Several[ScoreSums]):
         `limits` is the value with its bounds, and `rounding` is the largest relative error of a weight.
         """
         most, lost = max(abs(limits.low), abs(limits.high)), self._rounding_loss(state) / divisor
-        # With soft labels the divisor can be a sum of rounded targets. An error in the divisor changes the quotient by up
+        # With soft labels, the divisor can be a sum of rounded targets. An error in the divisor changes the quotient by up
         # to `most` times as much as the same error in the numerator.
         return 8 * (most * rounding + (lost * (1 + most) if self.soft_labels else lost))
 
@@ -151,8 +151,8 @@ class SummedMetric(Several[ScoreSums]):
     def _bounds_of_cells(self, state: ScoreSums, reading: Reading) -> tuple[Any, Any]:
         """Return the bounds of all cells (such as slices), as two arrays.
 
-        The values of most cells are exact. If values of a cell are so small that rounding terms to multiples of 2**-60
-        matters, the bounds of this cell are computed separately.
+        The values of most cells are exact. If a cell's values are so small that rounding terms to multiples of 2**-60
+        matters, the bounds of that cell are computed separately.
         """
         side: Any = reading.state
         sizes = [to_float(side.total(term), side.weight()) for term in self._summed_terms]
@@ -178,9 +178,9 @@ class OfSums(OwnNumber):
 
 
 class RowLoss(SummedMetric):
-    """Base class for metrics whose value is the mean loss of a row.
+    """Base class for metrics whose value is the mean loss over rows.
 
-    For several classes the loss of a row depends on all class scores, and the value is one number, not an average over
+    For several classes, the loss of a row depends on all class scores, and the value is one number, not an average over
     classes.
     """
 
@@ -207,25 +207,25 @@ class LogLoss(RowLoss, tag="log_loss"):
 
     Formula: -sum(w * log(q)) / sum(w), for weights w, where q is p for positives and 1 - p for negatives, clipped to
     [eps, 1 - eps]. For several classes, q is the probability of the true class, and the mean is over rows (it is not
-    divided by the number of classes). For soft labels y it is -sum(w * (y * log(p) + (1 - y) * log(1 - p))) / sum(w).
+    divided by the number of classes). For soft labels y, it is -sum(w * (y * log(p) + (1 - y) * log(1 - p))) / sum(w).
 
     Parameters
     ----------
     scale : {"probability", "logit"}
-        With "logit" the loss is computed from the logit z itself, as log(1 + e^z) - y * z, without a sigmoid and
+        With "logit", the loss is computed from the logit z itself, as log(1 + e^z) - y * z, without a sigmoid and
         without clipping. For several classes, the loss is the logarithm of the sum of e^z over all classes, minus the
         logit z of the true class.
     average : {"macro", "micro", "weighted", None}
         How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
         "weighted": their mean, weighted by the number of positives of each label. None: an array with one value for
-        each label. For several classes there is a single value, and only "macro" is allowed.
+        each label. For several classes, there is a single value, and only "macro" is allowed.
     eps : float, optional
         Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
         and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`). With the smallest eps, 2**-1022, the
         largest loss of a row is 708.4; an eps of 0 has the same effect. `explain()` counts the clipped rows.
     label_smoothing : float
         The share s of each label that is spread equally over all classes, as in Keras and PyTorch. A 0/1 label y
-        becomes (1 - s) * y + s / 2. With C classes the true class gets the target 1 - s + s / C, and each other class
+        becomes (1 - s) * y + s / 2. With C classes, the true class gets the target 1 - s + s / C, and each other class
         gets s / C.
 
     Notes
@@ -233,7 +233,7 @@ class LogLoss(RowLoss, tag="log_loss"):
     The loss of each row is computed with an error of at most 2 ulp (4 ulp with soft labels), and then rounded to a
     multiple of 2**-60. Sums are exact, and the mean is rounded once. Soft labels of 0 and 1 give the same value as hard
     labels, bit for bit. The state takes 100 bytes. An update takes 0.7 ns per row for probabilities and 4 ns for logits;
-    with soft labels it takes two to four times as long. The value is undefined without rows.
+    with soft labels, it takes two to four times as long. The value is undefined without rows.
 
     Examples
     --------
@@ -291,8 +291,8 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
 
     Notes
     -----
-    State, memory and time are the same as for LogLoss. The value is undefined without rows, or for rows of one class only,
-    unless `base_rate` is given.
+    State, memory and time are the same as for LogLoss. The value is undefined without rows. It is also undefined if
+    all rows are of one class, unless `base_rate` is given.
 
     Examples
     --------
@@ -359,7 +359,7 @@ class NormalizedEntropy(SummedMetric, tag="normalized_entropy"):
 
 
 def entropy(b: Any, rest: Any) -> Any:
-    """Return the entropy of a binary variable with probability `b`, in nats; NaN if `b` is 0 or 1.
+    """Return the entropy of a binary variable with probability `b`, in nats, or NaN if `b` is 0 or 1.
 
     `rest` is 1 - `b`. It is a separate parameter so that no digits are lost if `b` is close to 1. Both can be arrays.
     """
@@ -396,17 +396,17 @@ class BrierScore(RowLoss, tag="brier_score"):
 class Calibration(SummedMetric, tag="calibration"):
     """Calibration ratio: the predicted number of positives divided by the observed number; above 1 is over-prediction.
 
-    Formula: sum(w * p) / sum(w * y), for weights w, predicted probabilities p and labels y. With `inverse=True` it is
+    Formula: sum(w * p) / sum(w * y), for weights w, predicted probabilities p and labels y. With `inverse=True`, it is
     sum(w * y) / sum(w * p), which is called COPC (clicks over predicted clicks).
 
     Parameters
     ----------
     inverse : bool
-        Whether the value is the number of observed positives divided by the predicted number.
+        Whether to divide the observed number of positives by the predicted number.
 
     Notes
     -----
-    Sums are exact and are divided once. The value is undefined without positives, or, with `inverse=True`, if all
+    Sums are exact and divided once. The value is undefined without positives, or, with `inverse=True`, if all
     predictions are 0.
 
     Examples
@@ -446,7 +446,7 @@ class Calibration(SummedMetric, tag="calibration"):
         if predicted < 8 * lost:
             return BEYOND if limits.high or self.soft_labels else Fraction(0)
         # The denominator is a sum of rounded terms, so its relative error `off` also changes the quotient. With soft
-        # labels the numerator is also a sum of rounded terms.
+        # labels, the numerator is also a sum of rounded terms.
         off = lost / predicted
         return 8 * (limits.high * (rounding + off) + (off if self.soft_labels else 0))
 
@@ -467,7 +467,7 @@ class CTR(SummedMetric, tag="ctr"):
 
     Notes
     -----
-    Counts (or sums of soft labels) are exact and are divided once. The value is undefined without rows.
+    Counts (or sums of soft labels) are exact and divided once. The value is undefined without rows.
 
     Examples
     --------
@@ -497,8 +497,8 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
 
     Notes
     -----
-    The sum is exact and is divided once. Calibration has the same state, so computing both takes no more memory or time
-    than one alone. With two classes the metric needs no labels; rows without a label are counted as negatives. The
+    The sum is exact and divided once. Calibration has the same state, so computing both takes no more memory or time
+    than one alone. With two classes, the metric needs no labels; rows without a label are counted as negatives. The
     value is undefined without rows.
 
     Examples

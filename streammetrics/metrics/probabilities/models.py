@@ -22,13 +22,12 @@ class PredictionDifference(RowMean[float], tag="prediction_difference"):
         The distance d. "absolute": |a - b|. "signed": a - b, so that the value is the change of the mean score.
         "symmetric": |a - b| divided by the mean of |a| and |b|, which lies between 0 and 2; 0/0 counts as 0.
     scale : {"probability", "real"}
-        Whether both scores are probabilities, or any numbers up to 2**100 ("real").
+        Whether both scores are probabilities or any numbers up to 2**100 ("real").
 
     Notes
     -----
     The columns are `y_score` and `baseline`; labels are not needed. Each difference is rounded once, and their sum is
-    exact. "symmetric" is TFMA's `SymmetricPredictionDifference`.
-    The value is undefined without rows.
+    exact. "symmetric" is TFMA's `SymmetricPredictionDifference`. The value is undefined without rows.
 
     Examples
     --------
@@ -75,13 +74,13 @@ class FlipRate(RowMean[float], tag="flip_rate"):
         predicts to be positive. "down": rows that only the baseline predicts to be positive. "both" and "neither": rows
         that both models, or neither of them, predict to be positive.
     scale : {"probability", "real"}
-        Whether both scores are probabilities, or any numbers up to 2**100 ("real").
+        Whether both scores are probabilities or any numbers up to 2**100 ("real").
 
     Notes
     -----
     The columns are `y_score` and `baseline`; labels are not needed. Counts are exact. TFMA's `BooleanFlipRates` are the
-    same rates, also as shares of all rows, but there a score equal to the threshold is a negative decision. The value is
-    undefined without rows.
+    same rates, also as shares of all rows, except that a score equal to the threshold is a negative decision there. The
+    value is undefined without rows.
 
     Examples
     --------

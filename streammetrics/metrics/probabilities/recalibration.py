@@ -42,9 +42,9 @@ class ScoreRungs(NamedTuple):
     Parameters
     ----------
     positives, negatives : float64 array
-        The weight of the rows with label 1, and the weight of the rows with label 0, in each bucket.
+        The weights of the rows with label 1 and of the rows with label 0 in each bucket.
     low, middle, high : float64 array
-        The smallest, the middle and the largest logit of each bucket.
+        The smallest, middle and largest logits of each bucket.
     """
 
     positives: Floats
@@ -98,7 +98,7 @@ def total(values: Floats) -> float:
 def find_rungs(state: ScoreHistogram) -> ScoreRungs:
     """Return the buckets that contain rows, from a state with one cell (slice).
 
-    The smallest and the largest logit of each bucket are moved slightly outward to allow for rounding errors.
+    The smallest and largest logits of each bucket are moved slightly outward to allow for rounding errors.
     """
     a, c = state.positives.to_floats(), state.negatives.to_floats()
     some = a + c > 0
@@ -114,7 +114,7 @@ def find_rungs(state: ScoreHistogram) -> ScoreRungs:
 
 
 def find_reason_without_fit(rows: ScoreRungs, free: bool) -> str | None:
-    """Return the reason why there is no finite fit; None if there is one. If `free` is false, the slope is fixed at 1."""
+    """Return the reason why there is no finite fit, or None if there is one. If `free` is false, the slope is 1."""
     if not len(rows.weight):
         return "no rows"
     yes, no = rows.middle[rows.positives > 0], rows.middle[rows.negatives > 0]
@@ -133,7 +133,7 @@ def likelihood(rows: ScoreRungs, a: float, b: float) -> float:
 def derivatives(rows: ScoreRungs, a: float, b: float) -> tuple[Floats, Floats]:
     """Return the gradient and the curvature (negative second derivatives) of the log-likelihood at a and b.
 
-    The gradient consists of the derivatives with respect to a and b, and the curvature of the entries (a, a), (a, b) and
+    The gradient contains the derivatives with respect to a and b. The curvature contains the entries (a, a), (a, b) and
     (b, b) of the matrix.
     """
     t, x = a + b * rows.middle, rows.middle
@@ -156,10 +156,10 @@ def solve_newton_step(g: Floats, h: Floats, free: bool) -> tuple[float, float]:
 
 
 def fit_logistic(rows: ScoreRungs, free: bool, slip: float) -> Fit:
-    """Fit a and b by Newton's method, where each step is halved until it no longer reduces the likelihood.
+    """Fit a and b by Newton's method, halving each step until it no longer reduces the likelihood.
 
-    If `free` is false, b is fixed at 1. `slip` is the relative error of weights, which the radius of the result allows
-    for.
+    If `free` is false, b is fixed at 1. `slip` is the relative error of the weights; the radius of the result allows
+    for it.
     """
     # The fit starts at a = 0, b = 1, so no step is needed if the logits are already calibrated.
     a, b = 0.0, 1.0
@@ -176,7 +176,7 @@ def fit_logistic(rows: ScoreRungs, free: bool, slip: float) -> Fit:
             break
         a, b, best = a + share * da, b + share * db, found
         if abs(da) + abs(db) <= 1e-9 * (1 + abs(a) + abs(b)):
-            # Newton's method converges quadratically. The next step would be about the square of this one, and thus too
+            # Newton's method converges quadratically. The next step would be about the square of this one and thus too
             # small to matter.
             break
     each = zip((a, b), errors(rows, a, b, free), radius(rows, a, b, free, slip), strict=True)
@@ -203,7 +203,7 @@ def errors(rows: ScoreRungs, a: float, b: float, free: bool) -> tuple[float, flo
 def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tuple[float, float]:
     """Return how far a and b can be from the coefficients for the exact scores, of which only the buckets are known.
 
-    The result is infinite if no bound is found. The proof uses a circle around the fit, after logits have been scaled to
+    The result is infinite if no bound is found. The proof uses a circle around the fit, after the logits are scaled to
     mean 0 and standard deviation 1. If the gradient at the fit is smaller than the radius times the smallest curvature
     inside the circle, the likelihood falls outward everywhere on the circle. As the likelihood is concave, its maximum
     then lies inside the circle. The function therefore searches for a radius that meets this condition.
@@ -214,7 +214,7 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
     centre = float(h[1] / h[0]) if free else 0.0
     spread = math.sqrt(max(float(h[2] / h[0]) - centre * centre, 1e-30)) if free else 1.0
     low, high = (rows.low - centre) / spread, (rows.high - centre) / spread
-    # p is the fitted probability and q is 1 - p. Both have two rows: the smallest and the largest value for scores inside
+    # p is the fitted probability and q is 1 - p. Both have two rows: the smallest and largest values for scores inside
     # each bucket.
     t = np.sort(np.stack([a + b * rows.low, a + b * rows.high]), axis=0)
     p, q = sigmoid(t), sigmoid(-t[::-1])
@@ -251,8 +251,8 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
 def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) -> float:
     """Return the largest possible absolute value of the sum over rows of z * (y - p), one component of the gradient.
 
-    y is the label, and z lies between `low` and `high`. `p` has two rows: the smallest and the largest possible
-    probability p. `q` has the same two rows for 1 - p.
+    y is the label, and z lies between `low` and `high`. `p` has two rows: the smallest and largest possible
+    probabilities p. `q` has the same two rows for 1 - p.
     """
 
     # A positive row adds z * q to the sum, and a negative row adds -z * p. The extremes of such a product of two
@@ -340,12 +340,12 @@ class CalibrationSlope(RecalibrationMetric, tag="calibration_slope"):
     Notes
     -----
     This is Cox's recalibration (1958). Probabilities are clipped to [2**-23, 1 - 2**-23]. The fit uses the middle of each
-    histogram bucket, and the bounds hold for any scores inside the buckets. With 16 bits, the bounds are
-    usually within a few tenths of a percent of the value. For small data, whose scores are exact, they differ from it
-    only by rounding errors. The bounds are infinite if the buckets are too coarse.
+    histogram bucket, and the bounds hold for any scores inside the buckets. With 16 bits, the bounds are usually within a
+    few tenths of a percent of the value. For small data, whose scores are exact, they differ from it only by rounding
+    errors. The bounds are infinite if the buckets are too coarse.
 
-    `interval()` uses the robust (sandwich) standard error. The value is undefined without rows, for rows of one class
-    only, or if a threshold separates the classes.
+    `interval()` uses the robust (sandwich) standard error. The value is undefined without rows, if all rows are of one
+    class, or if a threshold separates the classes.
 
     Examples
     --------
@@ -380,8 +380,8 @@ class CalibrationIntercept(RecalibrationMetric, tag="calibration_intercept"):
 
     Notes
     -----
-    The state, the memory, the time and the bounds are the same as for CalibrationSlope. The value is undefined without
-    rows and for rows of one class. With a fitted slope, it is also undefined if a threshold separates the classes.
+    State, memory, time and bounds are the same as for CalibrationSlope. The value is undefined without rows or if all
+    rows are of one class. With a fitted slope, it is also undefined if a threshold separates the classes.
 
     Examples
     --------

@@ -65,11 +65,11 @@ class RowMean(Metric[Any, T]):
 
 
 class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
-    """Focal loss: log-loss in which a row has less weight if the model gives its label a high probability.
+    """Focal loss: log-loss in which a row gets less weight if the model gives its label a high probability.
 
     Formula: -sum(w * a * (1 - q)**gamma * log(q)) / sum(w), for weights w, where q is the probability of the label. The
-    factor a is `alpha` for positives and 1 - `alpha` for negatives; with several classes it is `alpha` for each class,
-    and without `alpha` it is 1.
+    factor a is `alpha` for positives and 1 - `alpha` for negatives; with several classes, it is `alpha` for each class;
+    without `alpha`, it is 1.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
     alpha : float, optional
         The factor for positives. Keras (with `apply_class_balancing=True`) and torchvision use 0.25.
     scale : {"probability", "logit"}
-        Whether the scores are probabilities or logits. From logits the loss is computed with log(1 + e^-z), without
+        Whether the scores are probabilities or logits. From logits, the loss is computed with log(1 + e^-z), without
         clipping.
     eps : float, optional
         Probabilities are clipped to [eps, 1 - eps]. The default is the machine epsilon of the scores: 2**-23 for float32
@@ -86,7 +86,7 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
 
     Notes
     -----
-    The definition is that of Keras' `BinaryFocalCrossentropy` and `CategoricalFocalCrossentropy` with `eps=1e-7`. The loss
+    The definition matches Keras' `BinaryFocalCrossentropy` and `CategoricalFocalCrossentropy` with `eps=1e-7`. The loss
     of each row has an error of a few ulp, and the sum is exact. Source: Lin et al. (2017). The value is undefined without
     rows.
 
@@ -131,7 +131,7 @@ class FocalLoss(RowMean[float], OfClasses[Any, float], tag="focal_loss"):
 
     def estimate(self, reading: Any, method: str) -> Estimate:
         estimate, times = super().estimate(reading, method), self._times
-        # With alpha=0 the standard error is 0. It is not computed as a product, because `estimate.error` can be
+        # With alpha=0, the standard error is 0. It is not computed as a product, because `estimate.error` can be
         # infinite, and 0 times infinity is NaN.
         return estimate._replace(error=estimate.error * times if times else 0.0)
 
@@ -149,10 +149,10 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
     squared : bool
         Whether each loss is squared.
     multiclass : {"crammer-singer", "one-vs-rest"}
-        How several classes are treated. "crammer-singer": each row has one loss. "one-vs-rest": each row has a loss for
+        How to treat several classes. "crammer-singer": each row has one loss. "one-vs-rest": each row has a loss for
         each class against the rest.
     average : {"macro", None}
-        With "one-vs-rest": whether the value is the mean over classes ("macro"), or an array with one value for each class
+        With "one-vs-rest": whether the value is the mean over classes ("macro") or an array with one value for each class
         (None).
 
     Notes
@@ -161,7 +161,7 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
     used unchanged; torchmetrics applies the sigmoid (or softmax) to any batch that contains a score outside [0, 1]. The
     loss of each row is rounded once or twice, and the sum is exact.
 
-    The definitions are those of scikit-learn's `hinge_loss`, torchmetrics' `HingeLoss` and Keras' `Hinge`. Keras'
+    The definitions match scikit-learn's `hinge_loss`, torchmetrics' `HingeLoss` and Keras' `Hinge`. Keras'
     `CategoricalHinge` differs: if the highest score of the other classes is negative, it uses 0 instead. The value is
     undefined without rows.
 
