@@ -243,7 +243,7 @@ class SquaredHingeLoss(HingeLoss, tag="squared_hinge_loss"):
 
     Notes
     -----
-    The metric is `HingeLoss(squared=True)` under the name that it has in Keras. The value is undefined without rows.
+    The metric is `HingeLoss(squared=True)` under its Keras name. The value is undefined without rows.
 
     Examples
     --------
@@ -266,14 +266,14 @@ class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
     """Poisson log-loss: the mean negative log-likelihood of counts under Poisson distributions with the predicted rates.
 
     Formula: sum(w * (p - y * log(p + eps))) / sum(w), for weights w, predicted rates p and counts y. With
-    `log_input=True` a prediction x is the logarithm of the rate, p = e**x. With `full=True`, Stirling's formula for
+    `log_input=True`, a prediction x is the logarithm of the rate, p = e**x. With `full=True`, Stirling's formula for
     log(y!), which is y * log(y) - y + log(2 * pi * y) / 2, is added for y > 1.
 
     Parameters
     ----------
     log_input : bool
-        Whether predictions are logarithms of rates, which is PyTorch's default. These logarithms have to lie between -256
-        and 256.
+        Whether predictions are logarithms of rates, which is PyTorch's default. These logarithms must lie between -256 and
+        256.
     full : bool
         Whether to add the term that depends only on the target.
     eps : float
@@ -281,8 +281,8 @@ class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
 
     Notes
     -----
-    The definition is that of PyTorch's `PoissonNLLLoss` and Keras' `Poisson`. PoissonDeviance is twice this loss, minus
-    twice the loss of perfect predictions, so its best value is 0. Targets have to be at least 0. The value of each row
+    The definition matches PyTorch's `PoissonNLLLoss` and Keras' `Poisson`. PoissonDeviance is twice this loss, minus
+    twice the loss of perfect predictions, so its best value is 0. Targets must be at least 0. The value of each row
     is computed in float64, and the sum is exact. The value is undefined without rows.
 
     Examples

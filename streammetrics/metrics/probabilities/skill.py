@@ -1,4 +1,4 @@
-"""Skill scores: by what share a model reduces the loss of a reference, such as a constant prediction."""
+"""Skill scores: the share by which a model reduces the loss of a reference, such as a constant prediction."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ TOGETHER = "the state does not contain the covariance of both losses; Sharded(..
 
 
 class SkillMetric(SummedMetric):
-    """Base class for skill scores: 1 - loss / loss of a reference.
+    """Base class for skill scores: 1 - loss / (loss of a reference).
 
-    By default the reference always predicts the mean label, which is the best constant.
+    By default, the reference always predicts the mean label, which is the best constant.
     """
 
     about = About(best="high", value_range=(None, 1), read_cells=None)
@@ -42,12 +42,12 @@ class SkillMetric(SummedMetric):
 
     @property
     def _rate(self) -> float | None:
-        """The fixed probability that the reference predicts (`base_rate`); None if it is not fixed."""
+        """The fixed probability that the reference predicts (`base_rate`), or None if it is not fixed."""
         return getattr(self, "base_rate", None)
 
     @property
     def _baseline(self) -> bool:
-        """Whether the reference is a column of predictions (the setting `baseline`)."""
+        """Whether the reference is a column of predictions (the `baseline` setting)."""
         return getattr(self, "baseline", False)
 
     def make_state(self) -> Any:
@@ -58,7 +58,7 @@ class SkillMetric(SummedMetric):
         return ClassRows(terms=terms, eps=getattr(self, "eps", None), **self._class_settings)
 
     def _lost_by(self, weight: Fraction, rate: Fraction) -> Fraction:
-        """Return the total loss of the rows of a class if `rate` is always predicted as the probability of this class.
+        """Return the total loss over the rows of a class if `rate` is always predicted as that class's probability.
 
         `weight` is the total weight of these rows.
         """
@@ -99,10 +99,9 @@ class SkillMetric(SummedMetric):
 
 
 def gradient_of_share(loss: Any, reference: Any, slope: Any) -> tuple[Any, Any]:
-    """Return the derivatives of a skill score, 1 - loss / reference, for the delta method.
+    """Return the derivatives of a skill score, 1 - loss / reference, with respect to the loss and the mean label.
 
-    They are the derivatives with respect to the loss and with respect to the mean label. `slope` is the derivative of the
-    loss of the reference with respect to the mean label.
+    `slope` is the derivative of the reference's loss with respect to the mean label.
     """
     return -1 / reference, loss * slope / (reference * reference)
 
@@ -141,7 +140,7 @@ class D2LogLoss(SkillMetric, tag="d2_log_loss"):
     """D2 of log-loss: the share by which the model reduces the log-loss of predicting the class shares; 1 is perfect.
 
     Formula: 1 - log-loss / -(sum over classes c of b_c * log(b_c)), where b_c is the weighted share of class c. For two
-    classes it is 1 - NormalizedEntropy, the relative information gain.
+    classes, it is 1 - NormalizedEntropy, the relative information gain.
 
     Parameters
     ----------
@@ -151,13 +150,14 @@ class D2LogLoss(SkillMetric, tag="d2_log_loss"):
     average : {"macro", "micro", "weighted", None}
         How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
         "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. For
-        several classes there is a single value, and the state takes 1.1 kB for each class.
+        several classes, there is a single value, and the state takes 1.1 kB for each class.
 
     Notes
     -----
-    The definition is that of scikit-learn's `d2_log_loss_score`. Logarithms of shares have an error of at most 1 ulp. The
-    rest of the computation is exact and rounded once. The state is that of LogLoss. A negative value means that the model
-    is worse than predicting the class shares. The value is undefined without rows, or for rows of one class only.
+    The definition matches scikit-learn's `d2_log_loss_score`. Logarithms of shares have an error of at most 1 ulp. The
+    rest of the computation is exact and rounded once. The state is the same as for LogLoss. A negative value means that
+    the model is worse than predicting the class shares. The value is undefined without rows or if all rows are of one
+    class.
 
     Examples
     --------
@@ -186,7 +186,7 @@ class LogLossSkillScore(SkillOverReference, D2LogLoss, tag="log_loss_skill_score
     """Log-loss skill score: the share by which the model reduces the log-loss of a reference; 1 is perfect.
 
     Formula: 1 - log-loss / log-loss of the reference. The reference either predicts a constant (the mean label or a fixed
-    rate), or takes its predictions from a column of the data.
+    rate) or takes its predictions from a column of the data.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ class LogLossSkillScore(SkillOverReference, D2LogLoss, tag="log_loss_skill_score
     -----
     Without `base_rate` and `baseline`, the value equals D2LogLoss. With `base_rate`, the denominator is the log-loss of
     that rate on these rows, whereas NormalizedEntropy divides by the entropy of the rate. With `baseline=True`, the
-    state takes 2.2 kB, and an update about 100 ns per row. The value is undefined without rows, or if the loss of the
+    state takes 2.2 kB and an update about 100 ns per row. The value is undefined without rows or if the loss of the
     reference is 0.
 
     Examples
@@ -217,19 +217,19 @@ class D2Brier(SkillMetric, tag="d2_brier"):
     """D2 Brier score: the share by which the model reduces the Brier score of predicting the class shares; 1 is perfect.
 
     Formula: 1 - Brier score / (sum over classes c of b_c * (1 - b_c)), where b_c is the weighted share of class c. For
-    two classes it is 1 - Brier score / (b * (1 - b)), where b is the share of positives.
+    two classes, it is 1 - Brier score / (b * (1 - b)), where b is the share of positives.
 
     Parameters
     ----------
     average : {"macro", "micro", "weighted", None}
         How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
         "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. For
-        several classes there is a single value, and the state takes 1.1 kB for each class.
+        several classes, there is a single value, and the state takes 1.1 kB for each class.
 
     Notes
     -----
-    The definition is that of scikit-learn's `d2_brier_score`. The value is exact apart from one rounding. The state is
-    that of BrierScore. The value is undefined without rows, or for rows of one class only.
+    The definition matches scikit-learn's `d2_brier_score`. The value is exact apart from one rounding. The state is
+    the same as for BrierScore. The value is undefined without rows or if all rows are of one class.
 
     Examples
     --------
@@ -262,7 +262,7 @@ class BrierSkillScore(SkillOverReference, D2Brier, tag="brier_skill_score"):
     """Brier skill score: the share by which the model reduces the Brier score of a reference; 1 is perfect.
 
     Formula: 1 - Brier score / Brier score of the reference. The reference either predicts a constant (the mean label or a
-    fixed rate), or takes its predictions from a column of the data.
+    fixed rate) or takes its predictions from a column of the data.
 
     Parameters
     ----------
@@ -274,8 +274,8 @@ class BrierSkillScore(SkillOverReference, D2Brier, tag="brier_skill_score"):
     Notes
     -----
     Without `base_rate` and `baseline`, the value equals D2Brier. The value is exact apart from one rounding. With
-    `baseline=True`, the state takes 2.2 kB, and an update about 20 ns per row. Source: Murphy (1973). The value is
-    undefined without rows, or if the loss of the reference is 0.
+    `baseline=True`, the state takes 2.2 kB and an update about 20 ns per row. Source: Murphy (1973). The value is
+    undefined without rows or if the loss of the reference is 0.
 
     Examples
     --------

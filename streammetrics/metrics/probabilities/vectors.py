@@ -1,4 +1,4 @@
-"""Metrics that compare two vectors in each row, such as probabilities of the same classes, or embeddings."""
+"""Metrics that compare two vectors in each row, such as class probabilities or embeddings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class VectorMetric(RowMean[float]):
     Parameters
     ----------
     width : int
-        The length of the vectors: both columns are matrices, rows x width.
+        The length of the vectors. Both inputs are matrices with `width` columns.
     """
 
     about = About(positional_columns=("y_true", "y_pred"), cost="1.1 kB; about 20 ns per number", example={"width": 3})
@@ -48,7 +48,7 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
     Parameters
     ----------
     width : int
-        The number of classes: both columns are matrices, rows x classes, of probabilities that sum to 1.
+        The number of classes. Both inputs are matrices with one column per class; the probabilities in a row sum to 1.
     eps : float, optional
         Every q below this number is replaced by it, so that the logarithm is finite. The default is the machine epsilon of
         the column: 2**-23 for float32 and half precision, 2**-52 for float64. Keras uses 1e-7.
@@ -56,8 +56,8 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
     Notes
     -----
     The metric compares two distributions in each row. To compare the score distributions of two logs, use `drift`. The
-    value of each row is computed in float64, and the sum is exact. The definition is that of torchmetrics'
-    `KLDivergence`, where q = 0 gives infinity, and of Keras' `KLDivergence`, which also clips p. The value is undefined
+    value of each row is computed in float64, and the sum is exact. The definition matches torchmetrics'
+    `KLDivergence`, where q = 0 gives infinity, and Keras' `KLDivergence`, which also clips p. The value is undefined
     without rows.
 
     Examples
@@ -81,7 +81,7 @@ class JensenShannonDivergence(VectorMetric, tag="jensen_shannon_divergence"):
 
     Notes
     -----
-    The divergence is symmetric, and is finite even if some probabilities are 0. The definition is that of torchmetrics'
+    The divergence is symmetric and finite even if some probabilities are 0. The definition matches torchmetrics'
     `JensenShannonDivergence`; scipy's `jensenshannon` is its square root. The value is undefined without rows.
 
     Examples
@@ -103,8 +103,8 @@ class CosineSimilarity(VectorMetric, tag="cosine_similarity"):
 
     Notes
     -----
-    Elements have to be 0, or have an absolute value between 2**-200 and 2**200. The definition is that of torchmetrics'
-    `CosineSimilarity(reduction="mean")` and of Keras' `CosineSimilarity`. The value is undefined without rows.
+    Elements must be 0 or have an absolute value between 2**-200 and 2**200. The definition matches torchmetrics'
+    `CosineSimilarity(reduction="mean")` and Keras' `CosineSimilarity`. The value is undefined without rows.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Less common metrics of the first k documents: number of hits, F-beta, fall-out and others."""
+"""Less common metrics of the first k documents: the number of hits, F-beta, fall-out and others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HitsAtK(RankingMetric, tag="hits_at_k"):
 
     Notes
     -----
-    The definition is that of ranx's `hits`. trec_eval's `num_rel_ret` is the sum over queries, that is, this mean times
+    The definition matches ranx's `hits`. trec_eval's `num_rel_ret` is the sum over queries, that is, this mean times
     the number of queries. The share of queries with at least one hit, which some libraries also call hits@k, is
     `HitRate`. The value is undefined without queries.
 
@@ -49,14 +49,14 @@ class HitsAtK(RankingMetric, tag="hits_at_k"):
 
 
 class RelativePrecision(RelevanceMetric, tag="relative_precision"):
-    """Relative precision: the hits among the first k documents, over the most hits possible, averaged over queries.
+    """Relative precision: the hits among the first k documents divided by the most hits possible, averaged over queries.
 
     Formula: hits@k / min(k, R), where R is the number of all relevant documents of the query; without k, hits /
     min(returned, R), where returned is the number of returned documents.
 
     Notes
     -----
-    The definition is that of trec_eval's `relative_P`, and without k that of its `set_relative_P`. The measure is also
+    The definition matches trec_eval's `relative_P` or, without k, its `set_relative_P`. The measure is also
     called capped recall. The value is undefined without queries.
 
     Examples
@@ -84,7 +84,7 @@ class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
 
     Notes
     -----
-    The definition is that of ranx's `f1`, and without k that of trec_eval's `set_F` (whose parameter x is beta^2). The
+    The definition matches ranx's `f1` or, without k, trec_eval's `set_F` (whose parameter x is beta^2). The
     value is undefined without queries.
 
     Examples
@@ -113,7 +113,7 @@ class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
 
     Notes
     -----
-    The definition is that of trec_eval's `set_map`. The order of the documents does not matter. The value is close to
+    The definition matches trec_eval's `set_map`. The order of the documents does not matter. The value is close to
     the average precision of a ranking in which the relevant documents are spread evenly. It is undefined without
     queries.
 
@@ -136,7 +136,7 @@ class SetAveragePrecision(RelevanceMetric, tag="set_average_precision"):
 class MeanWithin(RankingMetric):
     """Base class for metrics that average a measure over the queries that meet a condition, such as queries with a hit.
 
-    `condition` is the name of a measure that is 1 for these queries, and 0 for all others.
+    `condition` is the name of a measure that is 1 for these queries and 0 for all others.
     """
 
     about = About(read_cells=None)
@@ -175,10 +175,10 @@ class MeanWithin(RankingMetric):
 
 
 class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
-    """Fall-out at k: the share of the irrelevant documents that are among the first k, averaged over queries.
+    """Fall-out at k: the share of irrelevant documents that are among the first k, averaged over queries.
 
     Formula: (min(k, returned) - hits@k) / irrelevant, where hits@k is the number of relevant documents among the first
-    k. "returned" and "irrelevant" are the numbers of returned and of irrelevant documents of the query.
+    k. "returned" and "irrelevant" are the numbers of returned and irrelevant documents of the query.
 
     Parameters
     ----------
@@ -190,7 +190,7 @@ class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
 
     Notes
     -----
-    The definition is that of torchmetrics' `RetrievalFallOut`. The value is undefined if all queries are left out.
+    The definition matches torchmetrics' `RetrievalFallOut`. The value is undefined if all queries are left out.
 
     Examples
     --------

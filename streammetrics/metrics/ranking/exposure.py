@@ -22,10 +22,10 @@ class ExposureMetric(Metric[ListedKeys, float]):
     Parameters
     ----------
     k : int
-        The number of items of each list that count: those with the highest scores. Among items with equal scores, the one
+        The number of items in each list that count: those with the highest scores. Among items with equal scores, the one
         with the smallest key comes first.
     limit : int
-        The maximum number of different items over all slices. An update beyond it raises MemoryLimitError and counts
+        The maximum number of distinct items over all slices. An update beyond it raises MemoryLimitError and counts
         nothing.
     """
 
@@ -67,7 +67,7 @@ class OfLists(OwnReading):
 class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
     """Catalogue coverage: the share of all items that are among the first k of at least one list.
 
-    Formula: number of different items among the first k of any list / n_items.
+    Formula: (number of distinct items among the first k of any list) / n_items.
 
     Parameters
     ----------
@@ -77,8 +77,8 @@ class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
     Notes
     -----
     The columns are `item`, `y_score` and `query`. The optional columns of `PrecisionAtK.update`, such as `sample_weight`,
-    can also be passed. The state takes 100 bytes for each item that is shown. The definition is that of RecBole's
-    `ItemCoverage`. The value is undefined without lists, and if the lists show more than `n_items` items.
+    can also be passed. The state takes 100 bytes for each item that is shown. The definition matches RecBole's
+    `ItemCoverage`. The value is undefined without lists or if the lists show more than `n_items` items.
 
     Examples
     --------
@@ -106,19 +106,19 @@ class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
 class ExposureGini(ExposureMetric, tag="exposure_gini"):
     """Gini index of exposure: 0 if all items are shown equally often, close to 1 if a few items get nearly all exposure.
 
-    Formula: sum((2 * i - n - 1) * x_i) / (n * sum(x_i)), where x_1 <= ... <= x_n are the numbers of times that each of
-    the n items is among the first k of a list.
+    Formula: sum((2 * i - n - 1) * x_i) / (n * sum(x_i)), where x_i is the number of times that item i is among the
+    first k of a list, and the n items are sorted so that x_1 <= ... <= x_n.
 
     Parameters
     ----------
     n_items : int, optional
-        The number of items in the catalogue, including those that no list shows; by default the number of items shown.
+        The number of items in the catalogue, including those that no list shows; by default, the number of items shown.
 
     Notes
     -----
-    The value is exact and rounded once. The state and the cost are the same as for `CatalogueCoverage`. If `n_items` is
-    the size of the catalogue, the definition is that of RecBole's `GiniIndex`. The value is undefined without lists, and
-    if the lists show more than `n_items` items.
+    The value is exact and rounded once. State and cost are the same as for `CatalogueCoverage`. If `n_items` is
+    the size of the catalogue, the definition matches RecBole's `GiniIndex`. The value is undefined without lists or if
+    the lists show more than `n_items` items.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
 
 
 class OfDifferences(OfLists):
-    """Value and bounds of the Gini index: a sum of differences of weights, divided by the sum of these weights."""
+    """Value and bounds of the Gini index: a sum of weight differences, divided by the sum of the weights."""
 
     def _bounds(self) -> tuple[float, float]:
         # The relative error of the value has no bound, because rounded weights can cancel in the differences. The
@@ -160,12 +160,12 @@ class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
     Parameters
     ----------
     base : int, optional
-        The base of the logarithm: 2 gives bits. By default the logarithm is natural, and the unit is nats.
+        The base of the logarithm: 2 gives bits. By default, the logarithm is natural and the unit is nats.
 
     Notes
     -----
-    The value is computed from exact counts. The state and the cost are the same as for `CatalogueCoverage`. RecBole's
-    `ShannonEntropy` divides this entropy by the number of items shown, and this quotient has no standard meaning. (The
+    The value is computed from exact counts. State and cost are the same as for `CatalogueCoverage`. RecBole's
+    `ShannonEntropy` divides this entropy by the number of items shown, a quotient without a standard meaning. (The
     entropy divided by the logarithm of that number is known as evenness.) The value is undefined without lists.
 
     Examples
@@ -190,21 +190,21 @@ class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
 class TailShare(ExposureMetric, tag="tail_share"):
     """Tail share: the share of exposure that goes to items other than the most exposed ones.
 
-    Formula: sum of x_i over all items except the ceil(head * n) most exposed ones / sum of x_i, where x_i is the number
-    of times that item i is among the first k, and n is the number of items.
+    Formula: (sum of x_i over all items except the ceil(head * n) most exposed ones) / (sum of x_i over all items), where
+    x_i is the number of times that item i is among the first k, and n is the number of items.
 
     Parameters
     ----------
     head : float
-        The share of the items that form the head: the most exposed ones.
+        The share of items that form the head, that is, the most exposed items.
     n_items : int, optional
-        The number of items in the catalogue, including those that no list shows; by default the number of items shown.
+        The number of items in the catalogue, including those that no list shows; by default, the number of items shown.
 
     Notes
     -----
-    The value is exact and rounded once. The state and the cost are the same as for `CatalogueCoverage`. RecBole's
-    `TailPercentage` defines the tail from the training log. To compute it, mark the items of the tail in a column, and use
-    `PrecisionAtK` with this column as `y_true`. The value is undefined without lists, and if the lists show more than
+    The value is exact and rounded once. State and cost are the same as for `CatalogueCoverage`. RecBole's
+    `TailPercentage` defines the tail from the training log. To compute it, mark the tail items in a column and use
+    `PrecisionAtK` with that column as `y_true`. The value is undefined without lists or if the lists show more than
     `n_items` items.
 
     Examples
@@ -234,8 +234,8 @@ class Personalisation(ExposureMetric, tag="personalisation"):
     Notes
     -----
     This is the mean of 1 - overlap / k over all pairs of lists, computed from counts. If each list has k items, it equals
-    1 minus the mean cosine similarity (recmetrics' `personalization`). A list of weight w counts as w such lists. The
-    state and the cost are the same as for `CatalogueCoverage`. The value is undefined if the total weight is 1 or less.
+    1 minus the mean cosine similarity (recmetrics' `personalization`). A list of weight w counts as w such lists.
+    State and cost are the same as for `CatalogueCoverage`. The value is undefined if the total weight is 1 or less.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Base classes for ranking metrics, and the metrics of gains, which grow with the grade of a document.
+"""Base classes for ranking metrics, and metrics based on gains, which grow with the grade of a document.
 
 All are computed from one `RankingSums` state, so each query is ranked once for all measures and cut-offs. Undefined values
 are NaN, and `explain()` gives the reason.
@@ -27,10 +27,10 @@ class RankingMetric(QueryMean[RankingSums]):
     Parameters
     ----------
     k : int, optional
-        The number of documents at the top of each ranking that count; all of them by default.
+        How many of the top documents in each ranking count; all of them by default.
     ties : {"average", "order", "document", "optimistic", "pessimistic"}
-        How documents with equal scores are ranked. "average": the value is the mean over all their orders. "order": in the
-        order of their rows, or of the column `position`. "document": by the column `document`, descending, as in
+        How to rank documents with equal scores. "average": the value is the mean over all their orders. "order": in the
+        order of their rows or of the `position` column. "document": by the `document` column, descending, as in
         trec_eval. "optimistic": the highest grade first. "pessimistic": the lowest grade first.
     missing : {"raise", "unjudged"}
         What a null or NaN grade means. "raise": an error. "unjudged": a document that nobody judged, which has no gain
@@ -47,7 +47,7 @@ class RankingMetric(QueryMean[RankingSums]):
     missing: str = setting(default="raise", choices=("raise", "unjudged"))
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """Count a batch of whole queries, with a row for each document, or as matrices with a row for each query.
+        """Count a batch of whole queries, as columns with one row per document or matrices with one row per query.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class RankingMetric(QueryMean[RankingSums]):
             `sample_weight`: the weight of the query, the same in all its rows.
             `mask`: 0 for the padding of a matrix, where there is no document; the values there are ignored.
             `retrieved`: 0 for documents that were judged but not returned; they count for ideal rankings and recall.
-            `relevant`: the number of all relevant documents of the query, if some of them have no rows; these count
+            `relevant`: the total number of relevant documents of the query, if some of them have no rows; these count
             with the lowest relevant grade.
             `position` (with `ties="order"`) and `document` (with `ties="document"`) rank documents with equal scores.
             `pooled` (with `missing="unjudged"`): 0 for documents outside the pool. Only a sample of the documents in
@@ -72,7 +72,7 @@ class RankingMetric(QueryMean[RankingSums]):
         ------
         InvalidInputError
             A value is invalid, lengths differ, a query occurs again, or the rows of a query contradict one another, for
-            example with different weights. The message names the column and the row, and nothing was counted.
+            example with different weights. The message names the column and the row, and no rows are counted.
         """
         return super().update(y_true, y_score, **columns)
 
@@ -99,7 +99,7 @@ class RankingMetric(QueryMean[RankingSums]):
 
 
 class GainMetric(RankingMetric):
-    """Base class for metrics of the gains of documents; the gain of a document grows with its grade.
+    """Base class for metrics based on the gains of documents; a document's gain grows with its grade.
 
     Parameters
     ----------
@@ -147,8 +147,8 @@ class DCG(GainMetric, tag="dcg"):
 
     Notes
     -----
-    The state and the time are the same as for `CumulativeGain`. The definition is that of scikit-learn's `dcg_score`. The
-    value is undefined without queries.
+    State and time are the same as for `CumulativeGain`. The definition matches scikit-learn's `dcg_score`. The value is
+    undefined without queries.
 
     Examples
     --------
@@ -213,7 +213,7 @@ class ExpectedReciprocalRank(RankingMetric, tag="err"):
     Notes
     -----
     A group of n tied documents takes n^2 steps. The value is undefined without queries. Source: Chapelle et al.,
-    "Expected reciprocal rank for graded relevance" (2009), and the program gdeval of TREC.
+    "Expected reciprocal rank for graded relevance" (2009), and TREC's gdeval program.
 
     Examples
     --------

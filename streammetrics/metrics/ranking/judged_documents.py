@@ -23,7 +23,7 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
 
     Notes
     -----
-    The definition is that of `Judged` of ir_measures. The value is undefined without queries.
+    The definition matches `Judged` in ir_measures. The value is undefined without queries.
 
     Examples
     --------
@@ -42,13 +42,13 @@ class JudgedAtK(RankingMetric, tag="judged_at_k"):
 
 
 class OneOrder(RelevanceMetric):
-    """Base class for metrics that need one order of tied documents, as no formula gives the mean over all orders.
+    """Base class for metrics that need one order of tied documents, because no formula gives the mean over all orders.
 
     Parameters
     ----------
     ties : {"pessimistic", "optimistic", "order", "document"}
-        How documents with equal scores are ranked. "pessimistic": the lowest grade first. "optimistic": the highest grade
-        first. "order": in the order of their rows. "document": by the column `document`, descending, as in trec_eval.
+        How to rank documents with equal scores. "pessimistic": the lowest grade first. "optimistic": the highest grade
+        first. "order": in the order of their rows. "document": by the `document` column, descending, as in trec_eval.
     """
 
     k: int | None = setting(default=None, choices=(None,))
@@ -64,7 +64,7 @@ class BPref(OneOrder, tag="bpref"):
 
     Notes
     -----
-    Documents without a judgement do not count. With `ties="document"`, the definition is that of trec_eval's `bpref`.
+    Documents without a judgement do not count. With `ties="document"`, the definition matches trec_eval's `bpref`.
     The value is undefined without queries. Source: Buckley and Voorhees, "Retrieval evaluation with incomplete
     information" (2004).
 
@@ -94,12 +94,12 @@ class InferredAP(OneOrder, tag="inferred_ap"):
     Parameters
     ----------
     missing : {"unjudged", "raise"}
-        What a null grade means. "unjudged": a document of the pool that was not sampled or, if the column `pooled` is 0, a
+        What a null grade means. "unjudged": a document of the pool that was not sampled or, if the `pooled` column is 0, a
         document outside the pool. "raise": an error.
 
     Notes
     -----
-    With `ties="document"`, the definition is that of trec_eval's `infAP`; pass null where trec_eval expects the grade
+    With `ties="document"`, the definition matches trec_eval's `infAP`; pass null where trec_eval expects the grade
     -1. The value is undefined without queries. Source: Yilmaz and Aslam, "Estimating average precision with incomplete
     and imperfect judgments" (2006).
 

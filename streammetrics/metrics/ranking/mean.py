@@ -1,4 +1,4 @@
-"""The mean over queries, and its standard error."""
+"""The mean over queries and its standard error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Empty = float | str
 
 
 def _read_queries_side_by_side(metric: Any, state: Any) -> Reading | None:
-    """Return one `Reading` with the values of all cells (such as slices) as arrays; None if that is not possible."""
+    """Return one `Reading` with the values of all cells (such as slices) as arrays, or None if that is not possible."""
     found = read_side_by_side(metric, state)
     # With `bounds=None`, the bounds of a cell equal its value. If a weight was rounded, the caller computes the bounds
     # cell by cell instead.
@@ -27,7 +27,7 @@ def _read_queries_side_by_side(metric: Any, state: Any) -> Reading | None:
 
 
 class QueryMean(Metric[S, float]):
-    """Base class for metrics that are the mean over queries of a measure that is computed for each query."""
+    """Base class for metrics that average a measure over queries; the measure is computed for each query."""
 
     about = About(
         read_cells=_read_queries_side_by_side,
@@ -106,7 +106,7 @@ def without_products(reading: Reading, parts: str, average: str) -> Estimate:
     """Return an estimate of a quotient of sums over queries, with the reason why it has no standard error.
 
     The standard error would need sums of products of `parts` (such as "numerator and denominator"), which no state
-    contains. With the value `average` (such as "queries") of the setting `average=`, the metric has a standard error.
+    contains. `average` is the value of the `average=` setting (such as "queries") with which the metric has one.
     """
     why = f'the state has no products of {parts}: average="{average}" has an interval, Sharded(..., unit=) one of this'
     return Estimate(reading.value, reason=why)

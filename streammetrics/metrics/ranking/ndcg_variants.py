@@ -1,6 +1,6 @@
 """Variants of NDCG and average precision: averaged over the ranks of relevant documents, or with another discount.
 
-All are metrics of trec_eval. With `ties="document"` their values equal those of trec_eval. As in trec_eval, a document
+All are trec_eval metrics. With `ties="document"`, their values equal those of trec_eval. As in trec_eval, a document
 with a grade above 0 is relevant.
 """
 
@@ -30,7 +30,7 @@ class OriginalNDCG(RankingMetric, tag="original_ndcg"):
 
     Notes
     -----
-    The definition is that of trec_eval's `ndcg_p`. The value is undefined without queries. Source: Järvelin and
+    The definition matches trec_eval's `ndcg_p`. The value is undefined without queries. Source: Järvelin and
     Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002), with b = 2.
 
     Examples
@@ -53,8 +53,8 @@ class BesideIdeal(RankingMetric):
     Parameters
     ----------
     ties : {"pessimistic", "optimistic", "order", "document"}
-        How documents with equal scores are ranked. "pessimistic": the lowest grade first. "optimistic": the highest grade
-        first. "order": in the order of their rows. "document": by the column `document`, descending, as in trec_eval.
+        How to rank documents with equal scores. "pessimistic": the lowest grade first. "optimistic": the highest grade
+        first. "order": in the order of their rows. "document": by the `document` column, descending, as in trec_eval.
     empty : {0, "skip", 1}
         The value of a query without a relevant document: 0 or 1; "skip" leaves the query out.
     """
@@ -72,7 +72,7 @@ class NDCGAtRelevant(BesideIdeal, tag="ndcg_at_relevant"):
 
     Notes
     -----
-    The definition is that of trec_eval's `ndcg_rel`. The value is undefined without queries.
+    The definition matches trec_eval's `ndcg_rel`. The value is undefined without queries.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class NDCGAtLevels(BesideIdeal, tag="ndcg_at_levels"):
 
     Notes
     -----
-    The definition is that of trec_eval's `Rndcg`, including the condition on the end of the ranking. The value is
+    The definition matches trec_eval's `Rndcg`, including the condition on the end of the ranking. The value is
     undefined without queries.
 
     Examples
@@ -118,7 +118,7 @@ class NormalizedGain(BesideIdeal, tag="normalized_gain"):
 
     Notes
     -----
-    The definition is that of trec_eval's `G`. The value is undefined without queries.
+    The definition matches trec_eval's `G`. The value is undefined without queries.
 
     Examples
     --------
@@ -145,7 +145,7 @@ class BinaryGain(OneOrder, tag="binary_gain"):
 
     Notes
     -----
-    The definition is that of trec_eval's `binG`. The value is undefined without queries.
+    The definition matches trec_eval's `binG`. The value is undefined without queries.
 
     Examples
     --------
@@ -172,7 +172,7 @@ class SmoothedAP(OneOrder, tag="smoothed_ap"):
 
     Notes
     -----
-    On this scale, easy queries do not dominate the mean. The definition is that of trec_eval's `yaap`. The value is
+    On this scale, easy queries do not dominate the mean. The definition matches trec_eval's `yaap`. The value is
     undefined without queries. Source: Robertson, "On smoothing average precision" (2012).
 
     Examples

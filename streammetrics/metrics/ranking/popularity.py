@@ -13,7 +13,7 @@ __all__ = ["AveragePopularity", "Novelty"]
 class OfPopularity(RankingMetric):
     """Base class for metrics of the popularity of the first k items of each list.
 
-    Rows have a column `popularity` rather than grades.
+    Rows have a `popularity` column rather than grades.
     """
 
     about = About(best=None)
@@ -25,12 +25,12 @@ class OfPopularity(RankingMetric):
 class AveragePopularity(OfPopularity, tag="average_popularity"):
     """Average popularity: the mean popularity of the first k items of a list, averaged over lists.
 
-    Formula: mean over lists of sum over i <= k of popularity_i / min(k, length of the list), where popularity_i is the
+    Formula: mean over lists of (sum over i <= k of popularity_i) / min(k, length of the list), where popularity_i is the
     popularity of the item at rank i.
 
     Notes
     -----
-    Popularity is any number that is not negative, such as the number of interactions with the item in the training log
+    Popularity is any non-negative number, such as the number of interactions with the item in the training log
     (as in RecBole), or the share of users who interacted with it. The value is undefined without lists.
 
     Examples
@@ -49,13 +49,13 @@ class AveragePopularity(OfPopularity, tag="average_popularity"):
 class Novelty(OfPopularity, tag="novelty"):
     """Novelty: the mean self-information of the first k items of a list in bits, averaged over lists.
 
-    Formula: mean over lists of sum over i <= k of -log2(p_i) / min(k, length of the list), where p_i is the share of
+    Formula: mean over lists of (sum over i <= k of -log2(p_i)) / min(k, length of the list), where p_i is the share of
     users who know the item at rank i.
 
     Notes
     -----
-    The definition is that of recmetrics' `novelty`. A share of 0 raises an error, because its self-information is
-    infinite: add 1 to the count of each item to avoid it. The value is undefined without lists. Source: Zhou et al.,
+    The definition matches recmetrics' `novelty`. A share of 0 raises an error, because its self-information is
+    infinite; add 1 to the count of each item to avoid this. The value is undefined without lists. Source: Zhou et al.,
     "Solving the apparent diversity-accuracy dilemma of recommender systems" (2010).
 
     Examples

@@ -1,4 +1,4 @@
-"""Metrics of precision: at levels of recall, at every k, combined with gains, and as a geometric mean over queries."""
+"""Precision metrics: at recall levels, at every k, combined with gains, and as a geometric mean over queries."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ Floats = NDArray[np.float64]
 
 
 class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
-    """Interpolated precision: the highest precision at any rank where recall is at least a level, averaged over queries.
+    """Interpolated precision: the highest precision where recall is at least a given level, averaged over queries.
 
     Formula: max of hits@i / i over ranks i with hits@i >= floor(recall * R + 0.9), where R is the number of relevant
-    documents; 0 if there is no such rank.
+    documents, or 0 if there is no such rank.
 
     Parameters
     ----------
     recall : float
-        The level of recall, in [0, 1].
+        The recall level, in [0, 1].
 
     Notes
     -----
-    With `ties="document"`, the definition is that of trec_eval's `iprec_at_recall`, including its rounding: with three
+    With `ties="document"`, the definition matches trec_eval's `iprec_at_recall`, including its rounding: with three
     relevant documents, recall 0.7 requires two of them. The value is undefined without queries.
 
     Examples
@@ -81,7 +81,7 @@ class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
 
     Notes
     -----
-    With `ties="document"`, the definition is that of trec_eval's `11pt_avg`. The value is undefined without queries.
+    With `ties="document"`, the definition matches trec_eval's `11pt_avg`. The value is undefined without queries.
 
     Examples
     --------
@@ -99,8 +99,8 @@ class QMeasure(RankingMetric, tag="q_measure"):
     """Q-measure: an average precision in which documents also count by their gains, averaged over queries.
 
     Formula: (1 / min(R, k)) * (sum over ranks i <= k of relevant documents of (hits@i + b * cg@i) / (i + b * icg@i)),
-    where b is beta, R is the number of relevant documents, and cg and icg are the cumulative gains of the actual and of
-    the ideal ranking.
+    where b is beta, R is the number of relevant documents, and cg and icg are the cumulative gains of the actual and
+    ideal rankings.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class QMeasure(RankingMetric, tag="q_measure"):
     Notes
     -----
     The value is undefined without queries. Source: Sakai, "New performance metrics based on multigrade relevance"
-    (2004), and his program NTCIREVAL.
+    (2004), and his NTCIREVAL program.
 
     Examples
     --------
@@ -197,17 +197,17 @@ class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
     """Geometric mean of average precision over queries, which emphasizes queries with low values.
 
     Formula: exp(mean over queries of log(max(AP, floor))), where AP is the average precision, whose denominator is the
-    number of all relevant documents.
+    total number of relevant documents.
 
     Parameters
     ----------
     floor : float
-        The smallest value of a query: a lower average precision is raised to it. The default is that of trec_eval,
-        0.00001.
+        The smallest value of a query: a lower average precision is raised to it. The default, 0.00001, matches
+        trec_eval.
 
     Notes
     -----
-    The definition is that of trec_eval's `gm_map`. Logarithms in float64 are summed exactly; the exponential of their
+    The definition matches trec_eval's `gm_map`. Logarithms in float64 are summed exactly; the exponential of their
     mean may be off by an ulp or two. The value is undefined without queries. Source: Robertson, "On GMAP and other
     transformations" (2006).
 
@@ -236,8 +236,8 @@ class GeometricBPref(OneOrder, GeometricQueryMean, tag="geometric_bpref"):
 
     Notes
     -----
-    The state and the time are the same as for `GeometricMAP`. With `ties="document"`, the definition is that of
-    trec_eval's `gm_bpref`. The value is undefined without queries.
+    State and time are the same as for `GeometricMAP`. With `ties="document"`, the definition matches trec_eval's
+    `gm_bpref`. The value is undefined without queries.
 
     Examples
     --------
@@ -262,7 +262,7 @@ class PrecisionsAndRecalls(NamedTuple):
     k : int64 array
         The numbers of documents at the top of the ranking: 1, 2, and so on.
     precision, recall : float64 arrays
-        The precision and the recall of the first k documents, averaged over queries.
+        The precision and recall of the first k documents, averaged over queries.
     """
 
     k: NDArray[np.int64]
@@ -283,7 +283,7 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
     Notes
     -----
     An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 64 bytes for each i. The
-    definition is that of torchmetrics' `RetrievalPrecisionRecallCurve`. The values are NaN without queries.
+    definition matches torchmetrics' `RetrievalPrecisionRecallCurve`. The values are NaN without queries.
 
     Examples
     --------
@@ -323,7 +323,7 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
         return low, high
 
     def _sides(self, state: RankingSums) -> tuple[Floats, Floats]:
-        """Return the lower and the upper bounds of all precisions and recalls, as two arrays of shape (2, k).
+        """Return the lower and upper bounds of all precisions and recalls, as two arrays of shape (2, k).
 
         The bounds allow only for the rounding of weights.
         """
@@ -346,7 +346,7 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
     Notes
     -----
     An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 64 bytes for each i. The
-    definition is that of torchmetrics' `RetrievalRecallAtFixedPrecision`. `explain()` gives the cut-off i that has this
+    definition matches torchmetrics' `RetrievalRecallAtFixedPrecision`. `explain()` gives the cut-off i that has this
     recall. The value is undefined without queries.
 
     Examples
@@ -378,7 +378,7 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
         return super().read(state).having(bounds=partial(self._limits, state), details=partial(self._details, state))
 
     def _limits(self, state: RankingSums) -> tuple[float, float]:
-        """Return the bounds of the value.
+        """Return the bounds on the value.
 
         Rounded weights change precisions as well as recalls, so they also affect which cut-offs reach the required
         precision.

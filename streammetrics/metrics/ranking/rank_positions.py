@@ -1,4 +1,4 @@
-"""Metrics of the ranks of documents: mean rank, share of pairs in the right order, and the DCG of the ideal ranking."""
+"""Metrics of document ranks: the mean rank, the share of pairs in the right order, and the DCG of the ideal ranking."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class IDCG(GainMetric, tag="idcg"):
 
     Notes
     -----
-    `NDCG` divides by this value for each query separately, so the quotient of the means DCG and IDCG is not NDCG. The
+    `NDCG` divides by this value for each query separately, so the mean DCG divided by the mean IDCG is not NDCG. The
     value is undefined without queries.
 
     Examples
@@ -56,8 +56,8 @@ class MeanRank(MeanWithin, tag="mean_rank"):
 
     Notes
     -----
-    The definition is that of TFMA's `min_label_position`, and of the mean rank of link prediction (`ties="average"`
-    gives PyKEEN's "realistic"). Documents that were not returned have no rank: the value is undefined if no query
+    The definition matches TFMA's `min_label_position` and the mean rank in link prediction (`ties="average"` gives
+    PyKEEN's "realistic"). Documents that were not returned have no rank: the value is undefined if no query
     returned a relevant document.
 
     Examples
@@ -110,13 +110,13 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
     """Average relevance position: the mean rank of the returned documents, weighted by their grades.
 
     Formula: (sum of g_i * i) / (sum of g_i) over the returned documents of all queries, where g_i is the grade of the
-    document at rank i; or this quotient for each query, averaged.
+    document at rank i; or the mean of this quotient over queries.
 
     Parameters
     ----------
     average : {"pooled", "queries"}
-        "pooled": one quotient for all queries together (TF-Ranking's `ARPMetric`). "queries": the mean of the quotients of
-        the queries that have a grade above 0.
+        "pooled": one quotient for all queries together (TF-Ranking's `ARPMetric`). "queries": the mean quotient over the
+        queries that have a grade above 0.
 
     Notes
     -----
@@ -150,13 +150,13 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
     Parameters
     ----------
     ties : {"average", "order", "document", "optimistic", "pessimistic"}
-        How pairs with equal scores count. "average": as one half. "order": by the order of the rows. "document": by the
-        column `document`. "optimistic": as right. "pessimistic": as wrong (as in TF-Ranking).
+        How to count pairs with equal scores. "average": as one half. "order": by the order of the rows. "document": by
+        the `document` column. "optimistic": as right. "pessimistic": as wrong (as in TF-Ranking).
     average : {"pooled", "queries"}
-        "pooled": one share for the pairs of all queries together (TF-Ranking's `OPAMetric`). "queries": the mean of the
-        shares of the queries that have such a pair.
+        "pooled": one share for the pairs of all queries together (TF-Ranking's `OPAMetric`). "queries": the mean
+        share over the queries that have such a pair.
     unreturned : {"ignored", "below", "wrong"}
-        How pairs with a document that was judged but not returned count. "ignored": they do not count (trec_eval's
+        How to count pairs with a document that was judged but not returned. "ignored": they do not count (trec_eval's
         `prefs_simp_ret`). "below": the document ranks below all that were returned (`prefs_simp_imp`). "wrong": in
         addition, pairs of two such documents are in the wrong order (`prefs_simp`).
 

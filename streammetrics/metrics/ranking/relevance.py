@@ -1,6 +1,6 @@
 """Metrics of rankings with relevant and irrelevant documents: precision, recall, hit rate, reciprocal rank and others.
 
-All are computed from the same `RankingSums` state as the metrics of gains.
+All are computed from the same `RankingSums` state as the gain metrics.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PrecisionAtK(RelevanceMetric, tag="precision_at_k"):
 
     Notes
     -----
-    The definition is that of trec_eval's `P` and Spark's `precisionAt`. The value is undefined without queries.
+    The definition matches trec_eval's `P` and Spark's `precisionAt`. The value is undefined without queries.
 
     Examples
     --------
@@ -67,13 +67,13 @@ class PrecisionAtK(RelevanceMetric, tag="precision_at_k"):
 class RecallAtK(RelevanceMetric, tag="recall_at_k"):
     """Recall at k: the share of all relevant documents that are among the first k, averaged over queries.
 
-    Formula: hits@k / R, where R is the number of all relevant documents of the query: its relevant rows, whether or
-    not they were returned, or the number in the column `relevant`.
+    Formula: hits@k / R, where R is the total number of relevant documents of the query: its relevant rows, whether or
+    not they were returned, or the number in the `relevant` column.
 
     Notes
     -----
     Recall needs all relevant documents, including documents that were not returned. For lists of documents, see
-    `ranked_lists`. The definition is that of trec_eval's `recall`. The value is undefined without queries.
+    `ranked_lists`. The definition matches trec_eval's `recall`. The value is undefined without queries.
 
     Examples
     --------
@@ -96,11 +96,11 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
     Parameters
     ----------
     multiple : float
-        The cut-off as a multiple of R: less than 1 stresses the top of the ranking, more than 1 stresses recall.
+        The cut-off as a multiple of R. Values below 1 stress the top of the ranking; values above 1 stress recall.
 
     Notes
     -----
-    The definition is that of trec_eval's `Rprec`, and of its `Rprec_mult`. The value is undefined without queries.
+    The definition matches trec_eval's `Rprec` and `Rprec_mult`. The value is undefined without queries.
 
     Examples
     --------
@@ -141,7 +141,7 @@ class HitRate(RelevanceMetric, tag="hit_rate"):
     Notes
     -----
     An update takes about 7 ns per document, as for `CumulativeGain`, and the state takes 120 bytes, or 1,200 bytes if
-    pooled. The value is undefined without queries; if pooled, without relevant documents.
+    pooled. The value is undefined without queries or, if pooled, without relevant documents.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
 
     Notes
     -----
-    The definition is that of trec_eval's `recip_rank`. The value is undefined without queries.
+    The definition matches trec_eval's `recip_rank`. The value is undefined without queries.
 
     Examples
     --------
@@ -203,7 +203,7 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
 
 
 class MeanAveragePrecision(RelevanceMetric, tag="map"):
-    """Mean average precision: the mean precision at ranks of relevant documents up to rank k, averaged over queries.
+    """Mean average precision: the mean precision at the ranks of relevant documents up to rank k, averaged over queries.
 
     Formula: (1 / D) * (sum of hits@i / i over ranks i <= k of relevant documents), where D is min(R, k), R, or hits@k,
     and R is the number of all relevant documents of the query.
@@ -251,7 +251,7 @@ class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
 
     Notes
     -----
-    For binary judgements and p = 0.9, the definition is that of trec_eval's `rbp`. The value is undefined without
+    For binary judgements and p = 0.9, the definition matches trec_eval's `rbp`. The value is undefined without
     queries. Source: Moffat and Zobel, "Rank-biased precision for measurement of retrieval effectiveness" (2008).
 
     Examples

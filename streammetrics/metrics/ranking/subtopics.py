@@ -19,8 +19,8 @@ class SubtopicMetric(QueryMean[SubtopicSums]):
     Parameters
     ----------
     k : int
-        The number of documents at the top of each ranking that count. Among equal scores, the smallest `document` comes
-        first, as in ndeval.
+        How many of the top documents in each ranking count. Among equal scores, the smallest `document` comes first, as
+        in ndeval.
     relevance_level : float, optional
         The lowest grade of a relevant document; any grade above 0 by default.
     empty : {0, "skip", 1}
@@ -41,7 +41,7 @@ class SubtopicMetric(QueryMean[SubtopicSums]):
 
 
 class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
-    """Alpha-nDCG: NDCG in which a subtopic is worth less each time that it is repeated, averaged over queries.
+    """Alpha-nDCG: NDCG in which a subtopic is worth less each time it is repeated, averaged over queries.
 
     Formula: sum over i <= k of G_i / log2(1 + i), divided by the same sum for an ideal ranking. The gain of the
     document at rank i is G_i = sum over its subtopics s of (1 - alpha)^n, where n documents above it are about s.
@@ -57,9 +57,9 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
 
     Notes
     -----
-    There is a row for each pair of a document and a subtopic, with the columns `query`, `document`, `subtopic`, `y_true`
+    Each row is a pair of a document and a subtopic, with the columns `query`, `document`, `subtopic`, `y_true`
     (whether the document is relevant for the subtopic) and `y_score`. The optional columns of `PrecisionAtK.update`, such
-    as `sample_weight`, can also be passed. The definition is that of ndeval. The value is undefined without queries.
+    as `sample_weight`, can also be passed. The definition matches ndeval. The value is undefined without queries.
     Source: Clarke et al., "Novelty and diversity in information retrieval evaluation" (2008).
 
     Examples
@@ -96,13 +96,13 @@ class IntentAwareERR(SubtopicMetric, tag="err_ia"):
     alpha : float
         The probability that a reader stops at a document about the subtopic.
     norm : {"bound", "ideal", "none"}
-        What the sum is divided by. "bound" is the sum for k documents that are each about all subtopics (ndeval's ERR-IA).
+        The divisor of the sum. "bound" is the sum for k documents that are each about all subtopics (ndeval's ERR-IA).
         "ideal" is the sum for the ideal ranking, which takes the judged document with the largest gain next (ndeval's
         nERR-IA). "none" is the number of subtopics / alpha, which gives a mean of expected reciprocal ranks.
 
     Notes
     -----
-    The rows have the same columns as those of `AlphaNDCG`. The value is undefined without queries. Source: Chapelle et
+    The rows have the same columns as for `AlphaNDCG`. The value is undefined without queries. Source: Chapelle et
     al., "Intent-based diversification of web search results" (2011).
 
     Examples
@@ -126,13 +126,14 @@ class IntentAwareERR(SubtopicMetric, tag="err_ia"):
 
 
 class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
-    """Subtopic recall: the share of the subtopics of a query that the first k documents cover, averaged over queries.
+    """Subtopic recall: the share of a query's subtopics that the first k documents cover, averaged over queries.
 
-    Formula: number of subtopics that the first k documents are about / number of subtopics with a relevant document.
+    Formula: (number of subtopics that the first k documents are about) / (number of subtopics with a relevant
+    document).
 
     Notes
     -----
-    The rows have the same columns as those of `AlphaNDCG`. The definition is that of ndeval's `strec`. The value is
+    The rows have the same columns as for `AlphaNDCG`. The definition matches ndeval's `strec`. The value is
     undefined without queries. Source: Zhai et al., "Beyond independent relevance" (2003).
 
     Examples
@@ -159,12 +160,12 @@ class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     Parameters
     ----------
     k : int
-        The number of items at the top of each list that count. Among equal scores, the smallest `document` comes first, as
-        in ndeval.
+        How many of the top items in each list count. Among equal scores, the smallest `document` comes first, as in
+        ndeval.
 
     Notes
     -----
-    There is a row for each category of an item, with the columns `query`, `document`, `category` and `y_score`. A list
+    Each row is a category of an item, with the columns `query`, `document`, `category` and `y_score`. A list
     takes k^2 steps. Lists of fewer than two items are left out; the value is undefined if no list remains.
 
     Examples

@@ -1,4 +1,4 @@
-"""D2 scores: the share of the loss of the best constant that the predictions avoid."""
+"""D2 scores: the share by which predictions reduce the loss of the best constant."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
     -----
     The loss of the predictions is an exact sum. The loss of the best constant is computed from a histogram of targets
     (see Quantile), and its error is at most the width of a bucket. This changes the score by about 0.001 at 7 bits,
-    wherever the targets lie. The loss is exact for up to 32 different targets, and for up to 8,192 different integers.
-    Each output takes at most 2 MiB during updates, and a row takes about 5 ns. The definition is that of scikit-learn's
-    `d2_pinball_score`. The value is undefined without rows, and if the loss of the best constant is 0 (scikit-learn
+    wherever the targets lie. The loss is exact for up to 32 distinct targets and for up to 8,192 distinct integers.
+    Each output takes at most 2 MiB during updates, and a row takes about 5 ns. The definition matches scikit-learn's
+    `d2_pinball_score`. The value is undefined without rows or if the loss of the best constant is 0 (scikit-learn
     then returns 1.0 or 0.0).
 
     Examples
@@ -126,8 +126,8 @@ class D2AbsoluteError(D2Pinball, tag="d2_absolute_error"):
 
     Notes
     -----
-    This is `D2Pinball` at alpha = 0.5. The bounds, the state and the cost are the same. The definition is that of
-    scikit-learn's `d2_absolute_error_score`. The value is undefined without rows, and if all targets are equal.
+    This is `D2Pinball` at alpha = 0.5, with the same bounds, state and cost. The definition matches scikit-learn's
+    `d2_absolute_error_score`. The value is undefined without rows or if all targets are equal.
 
     Examples
     --------
@@ -148,7 +148,7 @@ class D2AbsoluteError(D2Pinball, tag="d2_absolute_error"):
 class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
     """D2 of a Tweedie deviance: the share by which predictions reduce the deviance of the mean target; 1 is perfect.
 
-    Formula: 1 - mean deviance of predictions / mean deviance of always predicting the weighted mean of the targets.
+    Formula: 1 - (mean deviance of predictions) / (mean deviance of always predicting the weighted mean of the targets).
 
     Parameters
     ----------
@@ -158,11 +158,11 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
 
     Notes
     -----
-    The definition is that of scikit-learn's `d2_tweedie_score`. Sums are exact. The null deviance is the deviance of
+    The definition matches scikit-learn's `d2_tweedie_score`. Sums are exact. The null deviance is the deviance of
     always predicting the mean. It is computed as a difference of powers, which loses digits if the targets lie far from
     0 and close together. `bounds()` allows for this error, which is 1e-12 if the spread of the targets is 3 % of their
     mean, and 0.7 if the spread is 1e-7 of their mean. Numbers must lie between 2**-50 and 2**50. The value is undefined
-    without rows, and if all targets are equal.
+    without rows or if all targets are equal.
 
     Examples
     --------
@@ -199,9 +199,9 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
 
 
 def null_deviance(state: RowTerms, power: float) -> tuple[float, float]:
-    """Return the mean deviance of always predicting the mean, and the largest rounding error of this deviance.
+    """Return the mean deviance of always predicting the mean and the largest rounding error of this deviance.
 
-    The deviance is 0 if all targets are equal. Its rounding errors come from logarithms or powers of the targets and of
+    The deviance is 0 if all targets are equal. Its rounding errors come from logarithms or powers of the targets and
     the mean.
     """
     weight = state.weight()
@@ -221,7 +221,7 @@ class SavedDeviance(OwnReading):
 
     @cached_property
     def null(self) -> tuple[float, float]:
-        """The deviance of always predicting the mean, and its largest rounding error."""
+        """The deviance of always predicting the mean and its largest rounding error."""
         return null_deviance(self.state, self.metric.power)
 
     def _raw_value(self) -> float:

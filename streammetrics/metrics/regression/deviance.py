@@ -70,7 +70,7 @@ class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
 
     Notes
     -----
-    Terms are also accurate if p is close to y, and their sum is exact. The definition is that of scikit-learn's
+    Terms are also accurate if p is close to y, and their sum is exact. The definition matches scikit-learn's
     `mean_poisson_deviance`. The value is undefined without rows.
 
     Examples
@@ -90,14 +90,14 @@ class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
 
 
 class GammaDeviance(SummedLoss, tag="gamma_deviance"):
-    """Mean gamma deviance: a loss for positive amounts that depends only on the ratio of prediction and target.
+    """Mean gamma deviance: a loss for positive amounts that depends only on the ratio of prediction to target.
 
     Formula: weighted mean of 2 * (log(p / y) + y / p - 1), for targets y and predictions p.
 
     Notes
     -----
-    A prediction of twice the target has the same loss whatever the size of the target. Terms are also accurate if p is
-    close to y, and their sum is exact. The definition is that of scikit-learn's `mean_gamma_deviance`. The value is
+    A prediction of twice the target has the same loss for targets of any size. Terms are also accurate if p is
+    close to y, and their sum is exact. The definition matches scikit-learn's `mean_gamma_deviance`. The value is
     undefined without rows.
 
     Examples

@@ -1,7 +1,7 @@
 """Losses of predicted numbers: absolute, squared, asymmetric and robust errors.
 
 All are computed from one `RegressionSums` state: exact sums, rounded once. With `num_outputs=`, targets and predictions
-are matrices, rows x outputs.
+are matrices with one column per output.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["MAE", "MSE", "RMSE", "WMAE", "HuberLoss", "PinballLoss"]
 
 
 class SummedLoss(OutputMetric[RegressionSums]):
-    """Base class for metrics that are computed from exact sums of the losses of rows.
+    """Base class for metrics that are computed from exact sums of row losses.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class MAE(SummedLoss, tag="mae"):
     -----
     The difference d = p - y is computed in float64 and rounded once. The sum is exact for numbers of any size, and the
     mean is rounded once. A row takes about 1 ns, and each output takes 550 bytes; in a collection, MAE shares one state
-    with MSE, RMSE and others. The definition is that of scikit-learn's `mean_absolute_error`. The value is undefined
+    with MSE, RMSE and others. The definition matches scikit-learn's `mean_absolute_error`. The value is undefined
     without rows.
 
     Examples
@@ -104,7 +104,7 @@ class MSE(SummedLoss, tag="mse"):
     Notes
     -----
     The difference d = p - y and its square d**2 are rounded once each; the sum of squares is exact, and the mean is
-    rounded once. The state and the cost are the same as for `MAE`. The definition is that of scikit-learn's
+    rounded once. State and cost are the same as for `MAE`. The definition matches scikit-learn's
     `mean_squared_error`. The value is undefined without rows.
 
     Examples
@@ -129,8 +129,8 @@ class RMSE(MSE, tag="rmse"):
 
     Notes
     -----
-    The root of the exact mean squared error is rounded once. For several outputs, each root is computed to 120
-    bits, and their mean is rounded once. The state and the cost are the same as for `MAE`. The definition is that of
+    The root of the exact mean squared error is rounded once. For several outputs, each root is computed to 120 bits,
+    and the mean of the roots is rounded once. State and cost are the same as for `MAE`. The definition matches
     scikit-learn's `root_mean_squared_error`. The value is undefined without rows.
 
     Examples
@@ -158,11 +158,11 @@ class WMAE(SummedLoss, tag="wmae"):
     Parameters
     ----------
     divisor : {"weights", "rows"}
-        What the sum is divided by: the total weight (as in scikit-learn, Keras and Kaggle), or the number of rows n.
+        The divisor of the sum: the total weight (as in scikit-learn, Keras and Kaggle) or the number of rows n.
 
     Notes
     -----
-    The state and the cost are the same as for `MAE`. The value equals MAE unless `divisor="rows"`. It is undefined without
+    State and cost are the same as for `MAE`. The value equals MAE unless `divisor="rows"`. It is undefined without
     rows.
 
     Examples
@@ -203,7 +203,7 @@ class PinballLoss(SummedLoss, tag="pinball_loss"):
 
     Notes
     -----
-    The state and the cost are the same as for `MAE`. The definition is that of scikit-learn's `mean_pinball_loss`. The
+    State and cost are the same as for `MAE`. The definition matches scikit-learn's `mean_pinball_loss`. The
     value is undefined without rows.
 
     Examples
@@ -239,7 +239,7 @@ class HuberLoss(SummedLoss, tag="huber_loss"):
 
     Notes
     -----
-    The state and the cost are the same as for `MAE`. The definition is that of torch's and Keras' Huber loss. Source:
+    State and cost are the same as for `MAE`. The definition matches the Huber loss of PyTorch and Keras. Source:
     Huber (1964). The value is undefined without rows.
 
     Examples

@@ -1,7 +1,7 @@
-"""How well predictions follow targets: bias, explained variance, R2, correlation.
+"""How well predictions follow targets: bias, explained variance, R2 and correlation.
 
-All are computed from one `Moments` state: exact sums of the columns, of their squares and of their product. The value is
-therefore right to the last bits, even if the variance is tiny compared with the mean.
+All are computed from one `Moments` state: exact sums of the columns, their squares and their products. The value is
+therefore correct to the last bits, even if the variance is tiny compared with the mean.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class MeanError(MomentMetric, tag="mean_error"):
 
     Notes
     -----
-    The sums of targets and of predictions are exact, and their difference is rounded once. The value is undefined
+    The sums of targets and predictions are exact, and their difference is rounded once. The value is undefined
     without rows.
 
     Examples
@@ -85,16 +85,16 @@ class R2(MomentMetric, tag="r2"):
     Parameters
     ----------
     multioutput : {"uniform_average", "raw_values", "variance_weighted"}
-        How the values of several outputs are combined. "uniform_average": their mean. "raw_values": an array with one
+        How to combine the values of several outputs. "uniform_average": their mean. "raw_values": an array with one
         value for each output. "variance_weighted": their mean, weighted by the variance of the targets.
     force_finite : bool
-        What the value is if all targets are equal. With False, it is undefined. With True, it is 1.0 if the predictions
-        have no error, and otherwise 0.0, as in scikit-learn by default.
+        The value if all targets are equal. With False, it is undefined. With True, it is 1.0 if the predictions have no
+        error and 0.0 otherwise, as in scikit-learn by default.
 
     Notes
     -----
-    The value is computed from exact sums of products and rounded once, so every bit of it is correct. The definition is
-    that of scikit-learn's `r2_score`, except for the default of `force_finite`. If all targets are equal, the value is
+    The value is computed from exact sums of products and rounded once, so every bit of it is correct. The definition
+    matches scikit-learn's `r2_score`, except for the default of `force_finite`. If all targets are equal, the value is
     undefined (NaN, with a reason), and averages leave such outputs out. With `force_finite=False`, scikit-learn returns
     NaN or -inf.
 
@@ -135,7 +135,7 @@ class WeightedByVariance(Outputs):
 
 
 def squared_error(state: Moments, output: int) -> Fraction:
-    """Return the exact sum of w * (p - y)**2 of one output, for weights w, predictions p and targets y."""
+    """Return the exact sum of w * (p - y)**2 for one output, for weights w, predictions p and targets y."""
     xx, xy, yy = (state.total(term, output) for term in ("xx", "xy", "yy"))
     return xx - 2 * xy + yy
 
@@ -159,12 +159,12 @@ class ExplainedVariance(R2, tag="explained_variance"):
     Parameters
     ----------
     force_finite : bool
-        What the value is if all targets are equal. With False, it is undefined. With True, it is 1.0 if all errors are
-        also equal, and otherwise 0.0, as in scikit-learn by default.
+        The value if all targets are equal. With False, it is undefined. With True, it is 1.0 if all errors are also
+        equal and 0.0 otherwise, as in scikit-learn by default.
 
     Notes
     -----
-    The state, the cost and the exactness are the same as for `R2`. The definition is that of scikit-learn's
+    State, cost and exactness are the same as for `R2`. The definition matches scikit-learn's
     `explained_variance_score`, except that the value is undefined if all targets are equal, unless `force_finite=True`.
 
     Examples
