@@ -182,14 +182,14 @@ class ExplainedVariance(R2, tag="explained_variance"):
 
 
 class PearsonCorrelation(MomentMetric, tag="pearson_correlation"):
-    """Pearson's correlation of targets and predictions: the strength of their linear relation, in [-1, 1].
+    """Pearson's correlation between targets and predictions: the strength of their linear relation, in [-1, 1].
 
     Formula: Cov(y, p) / sqrt(Var(y) * Var(p)), with weighted covariance and variances.
 
     Notes
     -----
-    The square of the value is an exact fraction, and its root is rounded once. The state and the cost are the same as for
-    `R2`. The definition is that of scipy's `pearsonr`. The value is undefined if all targets or all predictions are equal.
+    The square of the value is an exact fraction, and its root is rounded once. State and cost are the same as for
+    `R2`. The definition matches scipy's `pearsonr`. The value is undefined if all targets or all predictions are equal.
 
     Examples
     --------
@@ -220,14 +220,13 @@ class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
     Parameters
     ----------
     ddof : float
-        The number that is subtracted from the number of rows in the denominator of variances and covariance: 0 (as in
-        Lin), or 1 (as in torchmetrics).
+        The number subtracted from the number of rows in the denominator of variances and covariance: 0 (as in Lin) or
+        1 (as in torchmetrics).
 
     Notes
     -----
-    The value is an exact fraction, rounded once. The state and the cost are the same as for `R2`. Source: Lin (1989). The
-    value is undefined without rows, if all targets and predictions are the same number, and if the total weight is at most
-    `ddof`.
+    The value is an exact fraction, rounded once. State and cost are the same as for `R2`. Source: Lin (1989). The value is
+    undefined without rows, if all targets and predictions are the same number, or if the total weight is at most `ddof`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Probabilistic forecasts: quantiles, intervals and ensembles; and errors compared with a naive forecast."""
+"""Metrics of quantile, interval and ensemble forecasts, and of errors relative to a naive forecast."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
 
 
 class IntervalMetric(RowMean[float]):
-    """Base class for means over rows of a number, such as a width, that is computed from a prediction interval."""
+    """Base class for metrics that average a number, such as the width, computed from each row's prediction interval."""
 
     about = About(positional_columns=("y_true", "lower"), cost="1.1 kB; about 20 ns per row")
 
@@ -92,8 +92,8 @@ class IntervalMetric(RowMean[float]):
         Raises
         ------
         InvalidInputError
-            A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in size, or lengths differ. The
-            message names the column, the first bad row and the number of bad rows. Nothing was counted.
+            A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in size, or lengths differ; no
+            rows are counted. The message names the column, the first invalid row and the number of invalid rows.
         """
         more = {} if upper is None else {"upper": upper}
         return super().update(y_true, lower, **more, **columns)
@@ -143,13 +143,13 @@ class IntervalScore(IntervalMetric, tag="interval_score"):
 
 
 class IntervalCoverage(IntervalMetric, tag="interval_coverage"):
-    """Coverage of intervals: the share of targets inside their interval, ends included.
+    """Coverage of intervals: the share of targets inside their intervals, including the ends.
 
     Formula: (sum of the weights w of rows with l <= y <= u) / sum(w), for targets y and intervals from l to u.
 
     Notes
     -----
-    The state and the cost are the same as for `IntervalScore`. The measure is also called PICP. The value is undefined
+    State and cost are the same as for `IntervalScore`. The measure is also called PICP. The value is undefined
     without rows.
 
     Examples
@@ -172,7 +172,7 @@ class IntervalWidth(IntervalMetric, tag="interval_width"):
 
     Notes
     -----
-    The state and the cost are the same as for `IntervalScore`. The measure is also called MPIW. The value is undefined
+    State and cost are the same as for `IntervalScore`. The measure is also called MPIW. The value is undefined
     without rows.
 
     Examples
@@ -188,7 +188,7 @@ class IntervalWidth(IntervalMetric, tag="interval_width"):
 
 
 class ForecastMetric(RowMean[float]):
-    """Base class for means over rows of a number that is computed from the target and several forecasts of it."""
+    """Base class for metrics that average a number computed from each row's target and several forecasts of it."""
 
     about = About(best="low", positional_columns=("y_true", "y_pred"), cost="1.1 kB; about 10 ns per number")
 
@@ -196,7 +196,7 @@ class ForecastMetric(RowMean[float]):
 
     @property
     def width(self) -> int:
-        """The number of forecasts for each row, which is the number of columns of `y_pred`."""
+        """The number of forecasts for each row, that is, the number of columns in `y_pred`."""
         raise NotImplementedError
 
     def make_state(self) -> RowTerms:
@@ -212,13 +212,13 @@ class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
     Parameters
     ----------
     quantiles : tuple of float
-        The levels of the quantiles that the columns of `y_pred` (rows x quantiles) forecast.
+        The quantile levels that `y_pred` forecasts, with one column per quantile.
 
     Notes
     -----
     As the quantiles become dense, the value approaches the score of the whole distribution. Quantiles that cross are not
     corrected. The terms of rows are computed in float64, and their sum is exact. A forecast (one column of one row) takes
-    about 10 ns. The definition is that of scoringrules' `crps_quantile`. The value is undefined without rows.
+    about 10 ns. The definition matches scoringrules' `crps_quantile`. The value is undefined without rows.
 
     Examples
     --------
@@ -255,16 +255,16 @@ class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
     Parameters
     ----------
     members : int
-        The number of members M, which is the number of columns of `y_pred` (rows x members). Their order does not matter.
+        The number of members M. `y_pred` has one column per member, in any order.
     estimator : {"energy", "fair"}
-        How the distance of members is averaged. "energy": over all M**2 pairs. "fair": over the M * (M - 1) pairs of
+        How to average the distance between members. "energy": over all M**2 pairs. "fair": over the M * (M - 1) pairs of
         two different members.
 
     Notes
     -----
     Members are sorted, so the value does not depend on their order. The terms of rows are computed in float64, and their
-    sum is exact. The definition is that of properscoring's `crps_ensemble`, and that
-    of scoringrules' function with its estimators "nrg" and "fair". The value is undefined without rows.
+    sum is exact. The definition matches properscoring's `crps_ensemble` and scoringrules' function of the same
+    name with its "nrg" and "fair" estimators. The value is undefined without rows.
 
     Examples
     --------
@@ -310,10 +310,10 @@ class MASE(Metric[RowTerms, float], tag="mase"):
 
     Notes
     -----
-    The columns are `y_true`, `y_pred`, and `lag`: the naive forecast of the row, such as the previous value, or the
+    The columns are `y_true`, `y_pred` and `lag`: the naive forecast for the row, such as the previous value or the
     value one season earlier. Both means are over the same rows, whereas Hyndman and Koehler (2006) divide by the mean
     naive error of the training period. Errors are computed in float64, sums are exact, and their quotient is rounded
-    once. The value is undefined without rows, and if the naive forecast has no error.
+    once. The value is undefined without rows or if the naive forecast has no error.
 
     Examples
     --------

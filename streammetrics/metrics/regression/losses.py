@@ -29,7 +29,7 @@ class LogCosh(SummedLoss, tag="log_cosh"):
     Notes
     -----
     Terms are accurate to a few ulp, even for small errors, and their sum is exact. A row takes about 10 ns; the state is
-    the same as for `MAE`. The definition is that of torchmetrics' `LogCoshError` and Keras' `LogCoshError`. The value is
+    the same as for `MAE`. The definition matches `LogCoshError` in torchmetrics and Keras. The value is
     undefined without rows.
 
     Examples
@@ -58,8 +58,8 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
 
     Notes
     -----
-    Powers are accurate to a few ulp, and their sum is exact. The root is accurate to a few ulp; at p = 1 and 2 the value
-    is rounded once. A row takes about 20 ns; the state is the same as for `MAE`. The definition is that of torchmetrics'
+    Powers are accurate to a few ulp, and their sum is exact. The root is accurate to a few ulp; at p = 1 and 2, the value
+    is rounded once. A row takes about 20 ns; the state is the same as for `MAE`. The definition matches torchmetrics'
     `MinkowskiDistance`. The value is undefined without rows.
 
     Examples
@@ -92,8 +92,7 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
         total = state.total(self.terms[0], output)
         if not state.weight():
             return None
-        # A sum of 0, and the powers 1 and 2, have exact results. Other roots use a logarithm, which would be undefined for
-        # 0.
+        # The result is exact for a sum of 0 and for powers 1 and 2. Other roots use a logarithm, which is undefined for 0.
         if not total or self.p in (1.0, 2.0):
             return root(total, Fraction(1)) if self.p == 2.0 else Quotient(total, 1)
         return float(elementary.power(np.float64(to_float(total)), np.float64(1.0 / self.p)))
@@ -108,12 +107,12 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
     Parameters
     ----------
     threshold : float
-        The threshold t. It is rounded to the dtype of the columns that are passed to `update`; if the two columns
-        differ, to the narrower dtype.
+        The threshold t. It is rounded to the dtype of the columns passed to `update`, or to the narrower dtype if the
+        two columns differ.
 
     Notes
     -----
-    The value is an exact quotient, rounded once. The definition is that of torchmetrics' `CriticalSuccessIndex`, except
+    The value is an exact quotient, rounded once. The definition matches torchmetrics' `CriticalSuccessIndex`, except
     that the value is undefined if no number reaches the threshold, whereas torchmetrics returns 0.
 
     Examples
@@ -157,7 +156,7 @@ class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
                 ),
             )
         # The value is a share of the rows in which the target or the prediction reaches the threshold, so it has the
-        # standard error of a binomial share.
+        # standard error of a binomial proportion.
         return share(int(some), reading.value, method)
 
     def reason(self, state: RegressionSums) -> str | None:

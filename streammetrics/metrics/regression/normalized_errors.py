@@ -1,4 +1,4 @@
-"""Squared errors relative to the variance, the size or the range of the targets.
+"""Squared errors relative to the variance, size or range of the targets.
 
 All are computed from one `Moments` state, whose sums are exact.
 """
@@ -39,12 +39,12 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
     Parameters
     ----------
     squared : bool
-        Whether the value is this quotient (True), or its square root (False).
+        Whether the value is this quotient (True) or its square root (False).
 
     Notes
     -----
-    The value is computed from exact sums of products and rounded once. The state and the cost are the same as for `R2`.
-    The definition is that of torchmetrics' `RelativeSquaredError`. The value is undefined if all targets are equal.
+    The value is computed from exact sums of products and rounded once. State and cost are the same as for `R2`.
+    The definition matches torchmetrics' `RelativeSquaredError`. The value is undefined if all targets are equal.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class NMSE(NormedSquares, tag="nmse"):
     Parameters
     ----------
     normalization : {"power", "means", "constant"}
-        What the squared error is divided by. "power": the sum of the squared targets (the power of a signal). "means": the
+        The divisor of the squared error. "power": the sum of the squared targets (the power of a signal). "means": the
         product of the means of targets and predictions, for dispersion models. "constant": the squared error of a constant
         prediction (as in torchrec). RelativeSquaredError divides by the variance of the targets.
     constant : float
@@ -84,7 +84,7 @@ class NMSE(NormedSquares, tag="nmse"):
 
     Notes
     -----
-    The value is computed from exact sums of products and rounded once. The state and the cost are the same as for `R2`.
+    The value is computed from exact sums of products and rounded once. State and cost are the same as for `R2`.
     Source of "means": Hanna and Chang (2004). The value is undefined if the denominator is 0, that is, if all targets are
     0, all targets equal the constant, or one of the means is 0.
 
@@ -128,10 +128,10 @@ class NRMSE(NormedSquares, tag="nrmse"):
     Notes
     -----
     The square of the value is an exact fraction, and its root is rounded once. With "mean", the value is negative if the
-    mean of the targets is negative. The state and the cost are the same as for `R2`; "range" adds 16 bytes for each
-    output. The definition is that of torchmetrics' `normalized_root_mean_squared_error`. The class
-    `NormalizedRootMeanSquaredError` of torchmetrics differs: it uses the standard deviation for "l2", and after
-    a merge it uses the denominator of the last update. The value is undefined if d is 0.
+    mean of the targets is negative. State and cost are the same as for `R2`; "range" adds 16 bytes for each output.
+    The definition matches torchmetrics' function `normalized_root_mean_squared_error`. The torchmetrics class
+    `NormalizedRootMeanSquaredError` differs: it uses the standard deviation for "l2", and after a merge it uses the
+    denominator of the last update. The value is undefined if d is 0.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Base classes for metrics of one or several numeric targets: a value for each output, and their average."""
+"""Base classes for metrics of one or several numeric targets, with a value for each output and their average."""
 
 from __future__ import annotations
 
