@@ -1,4 +1,4 @@
-"""Metrics by user or group, computed within each group and averaged over groups."""
+"""Metrics by user or group: these metrics are computed within each group and averaged over groups."""
 
 from .auc import *
 from .losses import *

@@ -1,4 +1,4 @@
-"""Probability metrics, which measure the loss, skill and calibration of predicted probabilities."""
+"""Probability metrics: these metrics measure losses, skill and calibration of predicted probabilities."""
 
 from .bucket_error import *
 from .calibration import *

@@ -1,4 +1,4 @@
-"""Ranking metrics, which evaluate the ranked list of each query or user and average over the lists."""
+"""Ranking metrics: these metrics evaluate the ranked list of each query or user, and average over the lists."""
 
 from .at_k import *
 from .exposure import *

@@ -1,4 +1,4 @@
-"""Regression metrics, which measure the errors of predicted numbers, quantiles and intervals."""
+"""Regression metrics: these metrics measure the errors of predicted numbers, quantiles and intervals."""
 
 from .d2_scores import *
 from .deviance import *
