@@ -118,9 +118,9 @@ def corrections(case: Case) -> None:
 def _is_subtractable(whole: State, rest: State, part: State) -> bool:
     """Return whether subtracting `part` from `whole` must give exactly `rest`, the state of the other rows.
 
-    The result may differ in three cases: the other rows are few enough to be kept exactly but are already in buckets;
-    a subtracted row has changed a flag or a bucket width, and the change remains; or a subtracted row contains the
-    minimum or maximum, which is then unknown.
+    The result may differ in four cases: the other rows are few enough to be kept exactly but are already in buckets; a
+    sum of squares is saturated; a subtracted row has changed a flag or a bucket width, and the change remains; or a
+    subtracted row contains the minimum or maximum, which is then unknown.
     """
     if whole.folding is not None and len(whole.cells.tallies[whole.folding[1]]):
         return False

@@ -53,8 +53,8 @@ class SummedMetric(Several[ScoreSums]):
     Parameters
     ----------
     scale : {"probability", "logit"}
-        Whether the scores are probabilities or logits. Losses are computed directly from logits, without
-        rounding them to probabilities and without clipping.
+        Whether the scores are probabilities or logits. For logits, losses are computed directly, without
+        rounding to a probability and without clipping.
     soft_labels : bool
         Whether targets are numbers in [0, 1] rather than 0 or 1, such as the probability predicted by a teacher model, a
         share of clicks or a smoothed label. A row has one target, or `num_labels` targets.

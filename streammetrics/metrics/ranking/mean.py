@@ -106,7 +106,7 @@ def without_products(reading: Reading, parts: str, average: str) -> Estimate:
     """Return an estimate of a quotient of sums over queries, with the reason why it has no standard error.
 
     The standard error would need sums of products of `parts` (such as "numerator and denominator"), which no state
-    contains. `average` is the value of the `average=` setting (such as "queries") with which the metric has one.
+    contains. With the `average=` setting `average` (such as "queries"), the metric has a standard error.
     """
     why = f'the state has no products of {parts}: average="{average}" has an interval, Sharded(..., unit=) one of this'
     return Estimate(reading.value, reason=why)
