@@ -73,7 +73,7 @@ class TruePositives(CellCount, tag="true_positives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, or 0 without rows. Sums are exact integers, and only the
+    The value is the number of rows or their total weight; it is 0 without rows. Sums are exact integers, and only the
     result is rounded.
 
     Examples
@@ -93,7 +93,7 @@ class FalsePositives(CellCount, tag="false_positives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, or 0 without rows. Sums are exact integers, and only the
+    The value is the number of rows or their total weight; it is 0 without rows. Sums are exact integers, and only the
     result is rounded.
 
     Examples
@@ -113,7 +113,7 @@ class TrueNegatives(CellCount, tag="true_negatives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, or 0 without rows. Sums are exact integers, and only the
+    The value is the number of rows or their total weight; it is 0 without rows. Sums are exact integers, and only the
     result is rounded.
 
     Examples
@@ -133,7 +133,7 @@ class FalseNegatives(CellCount, tag="false_negatives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight, or 0 without rows. Sums are exact integers, and only the
+    The value is the number of rows or their total weight; it is 0 without rows. Sums are exact integers, and only the
     result is rounded.
 
     Examples
