@@ -267,7 +267,7 @@ def score_log(request: EvalRequest) -> int:
     spellings = {
         (one.label, one.convert_pos_label(log.schema)): one.pos_label
         for one in specs.values()
-        if one.pos_label is not None
+        if one.pos_label is not None and one.label is not None
     }
     empty = check_outcome(result.overall, log, filters.values(), spellings)
     users = result.users if exposed is None else exposed
