@@ -40,7 +40,7 @@ def inherit_parameter_docs(cls: Any) -> None:
 
 
 def _complete_docs(cls: Any, text: str) -> str:
-    """Return a class's docstring `text` with the parameters added that only its base classes document."""
+    """Return a class's docstring `text`, extended by the parameters that only its base classes document."""
     before, own, after = _split_docstring(text)
     missing = settable_names(cls).difference(*(names for names, _ in own))
     added = []

@@ -159,7 +159,7 @@ def sort_by_query(table: Any, names: Sequence[str]) -> Any:
 
 
 def _check_distinct(ids: Sequence[Ints], column: Any) -> None:
-    """Raise InvalidInputError if an ID of the query column occurs twice."""
+    """Raise InvalidInputError if an ID occurs twice; `ids` contains one ID for each run of adjacent rows of a query."""
     # The ID of a string consists of two integers, and the ID of a number is one integer. IDs of different lengths are
     # never equal, so compare only IDs of the same length.
     for width in {array.shape[1] for array in ids}:

@@ -35,7 +35,7 @@ def sync(metrics: H | Deferred[H], timeout: float | timedelta = TIMEOUT) -> H:
     metrics : Metric, MetricCollection, Sliced, Bundle or Deferred
         The metrics of this process. They do not change, so counting can continue.
     timeout : float or timedelta
-        The time limit, in seconds. A process may compile kernels at its first batch with weights, so allow a few
+        The time limit, in seconds. A process may compile kernels for its first batch with weights, so allow a few
         seconds for this. Hooks such as `Deferred` compile kernels earlier, as does
         `streammetrics.hooks.compilation.compile_kernels`.
 

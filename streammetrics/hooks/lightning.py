@@ -44,7 +44,7 @@ class MetricCheckpoint(lightning.Callback):
         self._counts = {name: metric.update_count for name, metric in _find_metrics(pl_module)}
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Find the metrics that the validation has updated."""
+        """Find the metrics that were updated during validation."""
         self._validated |= {
             name for name, metric in _find_metrics(pl_module) if metric.update_count != self._counts.get(name)
         }

@@ -43,7 +43,7 @@ def sync(metrics: H | Deferred[H], comm: Any = None, timeout: float | timedelta 
     comm : mpi4py.MPI.Intracomm, optional
         The communicator; by default COMM_WORLD.
     timeout : float or timedelta
-        The time limit, in seconds; the same on all ranks. A rank may compile kernels at its first batch with weights,
+        The time limit, in seconds; the same on all ranks. A rank may compile kernels for its first batch with weights,
         so allow a few seconds for this. Hooks such as `Deferred` compile kernels earlier, as does
         `streammetrics.hooks.compilation.compile_kernels`.
 

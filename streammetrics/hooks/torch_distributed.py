@@ -56,7 +56,7 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     group : ProcessGroup, optional
         The group of ranks; by default all ranks.
     timeout : float or timedelta
-        The time limit, in seconds; the same on all ranks. A rank may compile kernels at its first batch with weights,
+        The time limit, in seconds; the same on all ranks. A rank may compile kernels for its first batch with weights,
         so allow a few seconds for this. Hooks such as `Deferred` compile kernels earlier, as does
         `streammetrics.hooks.compilation.compile_kernels`.
 

@@ -254,7 +254,7 @@ class TorchMetric(torchmetrics.Metric):
         return {self._key: _to_byte_tensor(self._current.to_bytes(), self.device)}
 
     def state_dict(self, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
-        """Return the state as one uint8 tensor, after ``persistent(True)``.
+        """Return the state as one uint8 tensor if `persistent(True)` was called before; otherwise an empty dict.
 
         It is the state of this rank or, while this metric is synced (in `sync_context`), the state of all ranks.
         """

@@ -439,7 +439,7 @@ def _variance_per_user(estimate: ScaledEstimate, users: float, shares: tuple[flo
 
 
 def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tuple[float, float]:
-    """Return the detectable difference, in standard errors at the planned end, and the mean stopping time.
+    """Return the detectable difference, in multiples of the standard error at the planned end, and the mean stopping time.
 
     The mean stopping time is expressed as a share of the planned users; it is 1 for a single look (`looks` is None).
     `df` is the number of degrees of freedom.
@@ -461,7 +461,7 @@ def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tup
 def _find_sequential_drift(alpha: float, power: float, looks: int) -> tuple[float, float]:
     """Return the smallest drift that repeated looks detect with the given power, and the mean stopping time.
 
-    The drift is the true difference in standard errors at the planned end. The standard error is assumed to be known.
+    The drift is the true difference divided by its standard error at the planned end, which is assumed to be known.
     """
     low, high = 0.0, 64.0
     for _ in range(HALVINGS):

@@ -106,7 +106,7 @@ def sort_by_full_score(row: Any, n: Any, score: Any) -> None:
 
 @inline
 def find_gains(row: Any, length: Any, small: Any, values: Any, place: Any, gain: Any) -> Any:
-    """Write the ranks, counted from 0, and gains of the documents with a gain above 0, and return their number.
+    """Find the documents with a gain above 0: write their ranks (from 0) and their gains, and return how many there are.
 
     `row` holds the sorted keys of the query. If grades are `small` integers, the gain is the grade; otherwise, `values`
     holds the gain of each document.

@@ -162,7 +162,7 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def add_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add terms of any size for unweighted rows in one cell. `sum_unbounded` describes the parameters."""
+    """Add the terms of unweighted rows in one cell to its sums; terms may be of any size. See `sum_unbounded`."""
     if has_bad_value(logit, y, s):  # check all rows first: large terms are added immediately and cannot be undone
         return 1
     k, f, out, v = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
@@ -248,7 +248,7 @@ def sum_unbounded_multilabel(
     width: Any, y: Any, s: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, sums: Any, large: Any, squares: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add terms of any size for unweighted rows in one cell, like `sum_unbounded`, for each of `width` labels."""
+    """Add the terms of unweighted rows in one cell to the sums of each of `width` labels, like `sum_unbounded`."""
     for i in range(width):
         yy, ss, counts, total = (
             slice_label(y, i, width),

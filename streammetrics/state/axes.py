@@ -45,7 +45,8 @@ class Axis(NamedTuple):
         of a statistic can have groups, which are identified by a 128-bit hash ("group"), or classes, whose columns
         share one vocabulary ("class").
     size : int
-        The width of an epoch, in microseconds or steps, or the number of shards.
+        The width of a range: in microseconds for "epoch", as a number of integers for "step". For "shard", the number
+        of shards.
     limit : int, optional
         The maximum number of keys, not counting pinned ones, within each cell of the axes before this one. The keys
         with the smallest hashes are kept.

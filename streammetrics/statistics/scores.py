@@ -157,14 +157,14 @@ class DistinctScores(NamedTuple):
 class ScoreHistogram(ScoresByLabel, tag="scores"):
     """Counts of negatives and positives by score: exact scores in cells with few rows, buckets in other cells.
 
-    The bucket of a score consists of the leading bits of the score, so buckets are in the order of the scores.
+    The leading bits of a score determine its bucket, so buckets are in the order of the scores.
 
     Parameters
     ----------
     scale : {"probability", "real", "logit"}
-        The scale of the scores, which defines the buckets. With `probability`, there are 2**bits + 1 buckets: 32
-        octaves of p below 1/2, the same octaves of 1 - p above 1/2, and a bucket for 1/2. With `real` and `logit`,
-        there are 2**bits buckets, which are the leading bits of a float32.
+        The scale of the scores, which defines the buckets. With `probability`, there are 2**bits + 1 buckets: each
+        of 32 octaves of p below 1/2, and of 1 - p above 1/2, is divided into buckets, and 1/2 has a bucket of its own.
+        With `real` and `logit`, there are 2**bits buckets, each of them for the leading bits of a float32.
     bits : int or None
         log2 of the number of buckets. With more bits, each bucket is divided into narrower ones. With None, there are
         no buckets, and every cell keeps all exact scores.

@@ -1,8 +1,8 @@
 """Metrics at the best threshold, such as the largest F1; they also return that threshold.
 
 The threshold is the smallest score of a histogram bucket, so `score >= threshold` selects whole buckets, and the counts
-are exact. A threshold inside a bucket could give a better value. The upper bound allows for this: it assumes the best
-case, in which the positives of each bucket have its highest scores.
+are exact. A threshold inside a bucket could give a better value. The certified upper bound
+allows for this: it assumes the best case, in which the positives of each bucket have its highest scores.
 """
 
 from __future__ import annotations
