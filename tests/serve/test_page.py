@@ -25,6 +25,7 @@ from streammetrics.serve.page.history import ExperimentHistory
 from streammetrics.serve.page.page_data import build_page, build_source_rows
 from streammetrics.serve.page.routes import stream_events
 from streammetrics.serve.page.view import View
+from streammetrics.serve.part_keys import HOUR, parse_hour
 
 
 @pytest.fixture(scope="module")
@@ -531,3 +532,17 @@ def test_evaluations_of_tests_go_through_json() -> None:
     for made in ALL.values():
         found = made()
         assert Evaluation.from_json(found.to_json()) == found
+
+
+@pytest.mark.parametrize(
+    ("state", "at", "expected"),
+    [
+        ("running", "2026-06-03T12", "day 3 of 14"),
+        ("ended", "2026-06-03T12", "planned users reached, day 3 of 14"),
+        ("ended", "2026-06-15T00", "ended, day 3 of 14"),
+    ],
+)
+def test_the_page_says_why_an_experiment_is_over(state: str, at: str, expected: str) -> None:
+    definition = {"start": "2026-06-01T00", "end": "2026-06-15T00"}
+    found = replace(ALL["running"](), state=state, at=parse_hour(at) * float(HOUR), day=2.5)
+    assert build_page(found, ExperimentHistory(definition=definition), View()).day == expected

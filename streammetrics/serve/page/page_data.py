@@ -107,12 +107,15 @@ class PageData:
 
     @property
     def day(self) -> str:
-        """The current day of the experiment and the planned number of days, such as "day 3 of 14"."""
+        """The day of the experiment, such as "day 3 of 14", after whether its end or the planned users are reached."""
         start, end = (self.history.definition.get(name) for name in ("start", "end"))
-        number = f"day {max(math.ceil(self.evaluation.day), 1)}"
-        if start is None or end is None:
-            return number
-        return f"{number} of {count_days(parse_hour(start), parse_hour(end), self.evaluation.timezone):.0f}"
+        text = f"day {max(math.ceil(self.evaluation.day), 1)}"
+        if start is not None and end is not None:
+            text += f" of {count_days(parse_hour(start), parse_hour(end), self.evaluation.timezone):.0f}"
+        if self.evaluation.state != "ended":
+            return text
+        is_over = end is not None and self.evaluation.at >= parse_hour(end) * HOUR
+        return f"{'ended' if is_over else 'planned users reached'}, {text}"
 
 
 def build_page(evaluation: Evaluation, history: ExperimentHistory, view: View) -> PageData:
