@@ -179,7 +179,7 @@ class Classes(Kind):
 class ScoresOrClasses(Matrix):
     """Either a matrix with a score for each class, or a column of predicted classes (integers or strings).
 
-    The two can only be told apart by the data, so `variant` inspects each batch and returns the kind of its column.
+    Only the data show which of them a column is, so `variant` inspects each batch and returns the kind of its column.
     """
 
     def __init__(self, names: int | tuple[Any, ...]) -> None:
@@ -428,7 +428,10 @@ class Logit(Score):
 
 
 def check_labels(owner: str, labels: Any) -> None:
-    """Raise ValueError unless `labels` contains at least two distinct labels, all integers, all strings or all bytes."""
+    """Raise ValueError unless `labels` is a tuple or list of two or more different integers, strings or bytes.
+
+    All labels must be of the same type, and no label may occur twice.
+    """
     if not isinstance(labels, (tuple, list)) or len(labels) < 2:
         raise ValueError(f"{owner}: labels= must be a tuple or list of at least two classes, not {labels!r}")
     if len(set(labels)) < len(labels):

@@ -161,7 +161,7 @@ class Binding:
 
 
 def _check_labels(labels: Any) -> tuple[Any, Any]:
-    """Return the labels (negative, positive) in normalised form; raise an error unless there are two distinct labels."""
+    """Return the labels (negative, positive) in normalised form; raise an error unless they are two distinct labels."""
     if not isinstance(labels, tuple):
         raise TypeError(f"labels must be a tuple (negative, positive), not {labels!r}")
     plain_labels = tuple(map(_normalize_label, labels))

@@ -85,8 +85,8 @@ def plan_column(kind: Kind, like: Array) -> FlatColumn | None:
 
 def _plan_matrix(kind: Matrix, like: Array) -> FlatColumn | None:
     """Return the plan for matrices with the layout of `like`; None if `like` is not contiguous or has no plan."""
-    # Flags such as `C_CONTIGUOUS` do not suffice: they are set for every one-row array, whatever its strides.
-    # The plan also serves later arrays with more rows, so the strides themselves must be those of a contiguous array.
+    # Flags such as `C_CONTIGUOUS` do not suffice: they are set for every one-row array, whatever its strides. The plan
+    # also serves later arrays with more rows, so the strides themselves must be those of a contiguous array.
     if like.shape[1:] != (kind.width,) or like.strides != (kind.width * like.itemsize, like.itemsize):
         return None
     flat = plan_column(kind.kind, np.zeros(2, like.dtype))

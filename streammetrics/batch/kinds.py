@@ -195,7 +195,7 @@ class Score(Kind):
     def ok(self, column: Column) -> bool:
         if not column.values.size:
             return True
-        # Use the kernel only for `Score` itself, because it does not know the bounds of subclasses.
+        # Use the kernel only for `Score` itself, because the kernel does not know the bounds of subclasses.
         if type(self) is Score and has_kernels() and column.values.ndim == 1:
             return not find_kernel(
                 "checks:find_bad_probability" if self.scale == "probability" else "checks:find_nonfinite"
@@ -501,7 +501,7 @@ def flag(role: str) -> Need:
 
 
 def _check_numeric(values: Array, name: str, expected: str, instead: str = "") -> None:
-    """Raise InvalidInputError unless an array contains numbers; for strings, the message ends with the hint `instead`."""
+    """Raise InvalidInputError unless an array contains numbers; for strings, the message ends with `instead`."""
     kind, dtype = values.dtype.kind, dtype_name(values.dtype)
     if kind in "biu" or dtype in ("float16", "float32", "float64"):
         return

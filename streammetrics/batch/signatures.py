@@ -68,9 +68,9 @@ def matrix_signature(arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
 def make_matcher(ndims: tuple[int, ...]) -> Callable[..., Callable[..., bool]]:
     """Return a function that takes a layout and returns a matcher, which checks whether columns have this layout.
 
-    The layout of a batch consists of each column's dtype and strides and, for a matrix, its width. Most
-    batches have the same layout as the one before, and a matcher checks this in half the time needed to compute and
-    compare a signature. `ndims` contains the number of dimensions (1 or 2) of each column.
+    The layout of a batch consists of each column's dtype and strides and, for a matrix, its width. Most batches have
+    the same layout as the one before, and a matcher checks this in half the time needed to compute and compare a
+    signature. `ndims` contains the number of dimensions (1 or 2) of each column.
     """
     names, expected, same = [f"c{i}" for i in range(len(ndims))], list[str](), list[str]()
     for i, c in enumerate(names):

@@ -50,8 +50,8 @@ def read_slice_keys(raw: Any, name: str, *, exact: bool = True) -> KindAndConten
 
     Dates become days since 1970, and timestamps microseconds since 1970. Timestamps without a time zone are taken as
     UTC. Decimals become strings. With `exact`, a timestamp with nanoseconds or a value outside the range of keys raises
-    InvalidInputError. Without `exact`, timestamps are rounded down to microseconds, and a value outside
-    the range of keys may change to another value outside the range.
+    InvalidInputError. Without `exact`, timestamps are rounded down to microseconds, and a value outside the range of
+    keys may change to another value outside the range.
     """
     return read_slice_column(key_column(raw, name), name, exact=exact)
 

@@ -64,9 +64,10 @@ class Texts(NamedTuple):
 def read_text_blocks(raw: Any, name: str) -> tuple[Any, Iterable[tuple[slice, Texts | None]]]:
     """Return a key column as `key_column` converts it, and the strings of each block of rows.
 
-    There are no blocks if `read_slice_column` must read the column instead: if it is a numpy array other than an object
-    array, stores each distinct string only once, or has a key in its first block that is not a string. If a later block
-    contains such a key, the iterable yields None for that block.
+    There are no blocks if `read_slice_column` must read the column instead. This is the case if the column is empty, is
+    a numpy array other than an object array, or stores each distinct string only once. It is also the case if the first
+    block contains an item that this module cannot read, such as an integer or, in a list, None. If only a later block
+    contains such an item, the iterable yields None for that block.
     """
     column = _convert_column(raw, name)
     if isinstance(column, np.ndarray) and column.dtype != object:
@@ -126,7 +127,7 @@ def _read_views(column: Any) -> Texts | None:
 
 
 def _view_words(column: Any) -> NDArray[np.int32]:
-    """Return the views of an Arrow string_view array as rows of four integers, the first of which is the length."""
+    """Return the views of an Arrow string_view array as rows of four integers; the first is the length in bytes."""
     views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, VIEW_BYTES // 4)
     return views[column.offset : column.offset + len(column)]
 
@@ -140,7 +141,7 @@ def _build_texts(column: Any, kind: str, data: Any, starts: NDArray[np.int64], s
 
 
 def _read_objects(values: Sequence[Any]) -> Texts | None:
-    """Return the strings in a list; None if the list is empty, or an item is not a string or contains a NUL character."""
+    """Return the strings in a list; None if it is empty, or an item is not a string or contains a NUL character."""
     if not len(values) or not isinstance(values[0], str):
         return None
     # Joining the strings, encoding the result and finding the separators is faster than a Python loop over the strings.

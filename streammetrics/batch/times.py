@@ -158,8 +158,8 @@ class EventTime(Kind):
     def _stamps(self, batch: Batch, name: str) -> tuple[Ints, Mask | None, Mask | None]:
         raw = batch.read_original(name)
         one = raw.item() if isinstance(raw, np.ndarray) and not raw.ndim and raw.dtype.kind != "M" else raw
-        # If the batch is a single event whose time is a string or float, raise the same error as for a column of
-        # such times.
+        # If the batch is a single event whose time is a string or float, raise the same error as for a column of such
+        # times.
         if isinstance(one, (str, float)):
             self._refuse("floats" if isinstance(one, float) else "values of kind string", name)
         if isinstance(one, (int, np.integer, datetime.date, np.datetime64)) or getattr(raw, "ndim", 1) == 0:

@@ -82,7 +82,7 @@ class ComparisonOptions:
     users : float or None
         The number of users so far, on both compared sides together.
     counted : dict of str to float
-        The number of users in each arm of the log; empty if they were not counted.
+        The number of users in each arm, counted in the log or in the exposures; empty if they were not counted.
     planned : float or None
         The planned number of users, on both compared sides together.
     final : bool
@@ -214,7 +214,8 @@ class SideComparison:
     def users(self) -> float | Mapping[str, float] | None:
         """The number of users: a single number for both compared arms together, or one for each arm.
 
-        The number in the options (`--users`) takes precedence over those counted in the log, unless more were counted.
+        The number in the options (`--users`) takes precedence over the counted numbers, unless these exceed it by more
+        than 10 % (`COUNT_TOLERANCE`). The result is None if there is neither.
         """
         stated, counted = self.options.users, self.options.counted
         if not self.sides.keys() <= counted.keys():
@@ -517,7 +518,7 @@ def build_comparisons(
 
 
 def parse_margins(texts: Iterable[str]) -> dict[str, float]:
-    """Parse the values of --guardrail, such as `calibration=0.02`, into a dict from metric names to relative margins."""
+    """Parse the values of --guardrail, such as `calibration=0.02`, into a dict from metrics to relative margins."""
     margins = {}
     for one in texts:
         # Split at the last "=", because the name of a metric may contain one, such as log_loss:eps=1e-6.

@@ -207,7 +207,7 @@ def _add_truth_columns(grid: Grid, truths: dict[str, dict[str, float]]) -> Grid:
 
 
 def _overall_ctr(truth: DemoTruth) -> float:
-    """Return the expected click-through rate over all rows: the mean of both variants, which are about equally large."""
+    """Return the expected click-through rate of all rows: the mean of both variants, which are about equally large."""
     return sum(truth.ctr.values()) / len(truth.ctr)
 
 

@@ -46,7 +46,7 @@ def build_log_arguments(
     if delimiter is not None:
         arguments["delimiter"] = {"\\t": "\t", "tab": "\t"}.get(delimiter, delimiter)
     if nulls:
-        # Import here, because this module loads pyarrow, which is slow.
+        # This import loads pyarrow, which is slow, so run it only if it is needed.
         from streammetrics.io.text import DEFAULT_NULLS
 
         arguments["nulls"] = [*DEFAULT_NULLS, *_split_all(nulls)]

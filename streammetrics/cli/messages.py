@@ -95,9 +95,9 @@ def unknown_name_error(
 ) -> UsageError:
     """Return the error for an unknown name; it suggests a similar name, the names that contain it, or all names.
 
-    `what` says what the name stands for, such as "metric", and `place` says where it is unknown. `list_command` is the
-    command that lists names too numerous for one message. The message then shows only names in which a word begins like
-    the unknown name.
+    `what` says what the name stands for, such as "metric", and `place` says where it is unknown. If there are too many
+    names for one message, `list_command` is the command that lists them all. If no name then contains the unknown name,
+    the message shows only names with a word that begins like it, and the command.
     """
     by_lower = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)

@@ -25,8 +25,8 @@ class PushTarget:
     experiment, hour : str or None
         The command-line options with the same names.
     source : str
-        Name of the sender. Several machines may share a name. If one of them scores a log that another has already
-        posted, the new states replace the old ones.
+        Name of the sender. Several machines may share a name. If one of them scores a log whose states another has
+        already posted, the new states replace the old ones.
     seq : int
         The number of this log within the hour, if the hour has several.
     """

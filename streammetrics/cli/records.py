@@ -165,10 +165,10 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
     assessment of each metric).
 
     The record of an arm's users has `arm`, `users`, `share` with its 99 % interval (`share_low`, `share_high`) and
-    `planned`. The other fields are the same for all arms: `alarm` and `p_value` (with --sequential, `e_value`) of the
-    test, which are null without --shares, `several` (users in more than one arm), `sampled` (the fraction of users that
-    were counted) and `smallest_mismatch` (the smallest difference between a share and its plan that the test would
-    probably detect).
+    `planned`. The other fields are the same for all arms. The fields `alarm` and `p_value` (with --sequential,
+    `e_value`) come from the test and are null without --shares. The others are `several` (users in more than one arm),
+    `sampled` (the fraction of users that were counted) and `smallest_mismatch` (the smallest difference between a share
+    and its plan that the test would probably detect).
     """
     sides = display.comparisons
     lists = {

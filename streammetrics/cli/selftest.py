@@ -1,7 +1,7 @@
 """`streammetrics selftest`: check that this machine computes the same bits as all others, and measure its speed.
 
-The test generates rows with integer arithmetic, so they are the same on every machine. It then compares digests of
-the results with the digests in this module. If the byte format of states changes but their content does not, run
+The test generates rows with integer arithmetic, so they are the same on every machine. It then compares digests of the
+results with the digests in this module. If the byte format of states changes but their content does not, run
 ``python -m streammetrics.cli.selftest`` to print the new digests.
 """
 

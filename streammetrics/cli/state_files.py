@@ -260,7 +260,8 @@ def _describe_progress(content: Any) -> str:
 
 def _format_rows(content: Any) -> str:
     piece = split_pieces(content)[0][1]
-    # All states of the collection have counted the same rows. The smallest state yields their number fastest.
+    # Every state stores the number of rows that it has counted. Read it from the smallest state, which takes the least
+    # time.
     state = min(states_of(piece), key=lambda s: s.nbytes)
     rows = state.without_axes.facts().get("rows")
     return "" if rows is None else f"{rows:,} rows, "

@@ -253,7 +253,7 @@ def _feed_keys() -> None:
 
 
 def _feed_many_values() -> None:
-    """Update metrics with more distinct values than a state stores exactly, first without slices, then with two."""
+    """Update metrics with more distinct values than a cell stores exactly, first without slices, then with two."""
     values = np.random.default_rng(0).normal(size=1 << 14)
     keys = np.arange(len(values)) % 2
     for metric in (Quantile(), Sliced(Quantile(), by="key")):
@@ -265,7 +265,8 @@ def _feed_many_values() -> None:
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
     """Yield the metric with each setting that changes which kernels it uses.
 
-    Where the metric supports them, these are each score scale, exact scores, two classes, two labels, and soft labels.
+    If the metric supports them, the settings are each scale of the scores, exact scores, two classes, two labels, and
+    soft labels.
     """
     declared = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
     scales = declared["scale"]["choices"] if "scale" in declared else ()

@@ -200,7 +200,7 @@ class Accumulator:
         return [self.updater.subtract_change(other.all_states)]
 
     def align(self, other: Any, verb: str = "merge", preposition: str = "into") -> Any:
-        """Return another accumulator with its metrics in the same order as here.
+        """Return another accumulator with its metrics in the same order as in this accumulator.
 
         Raises IncompatibleStateError if the settings differ. `verb` and `preposition` are words for the message, as in
         "cannot merge AUC into CTR".

@@ -347,9 +347,9 @@ class CollectionDefinition(Definition):
             for place, i, state in zip(
                 entry.places, old.definition.sources(entry.definition), coarse_states, strict=True
             ):
-                # If several metrics share a state, `own_states` keeps only the content that this metric needs, so the
-                # settings differ from those of the new state. Such a state has no setting `bits`, and coarsening
-                # does not change it, so take the shared state instead.
+                # If several metrics share a state, `own_states` keeps only the content that this metric needs, so its
+                # settings may differ from those of the new state. A state whose settings differ has no setting `bits`,
+                # and coarsening does not change it, so take the shared state instead.
                 if new_states[place].settings != state.settings:
                     state = states[old.places[i]].narrow(new_states[place])
                 new_states[place] = state

@@ -123,7 +123,7 @@ class Definition:
         return thing
 
     def with_on_invalid(self, on_invalid: str) -> Self:
-        """Return this definition with a new value of `on_invalid`, or the definition itself if the value is the same."""
+        """Return this definition with a new value of `on_invalid`, or this definition itself if nothing changes."""
         if on_invalid == self.on_invalid:
             return self
         copy = object.__new__(type(self))
@@ -200,7 +200,10 @@ class Definition:
         raise TypeError(f"{self.type_name} cannot be compared; compare the objects that the {self.type_name} contains")
 
     def intervals_of_cells(self, states: Sequence[State], confidence: float) -> dict[str, list[Interval]] | None:
-        """Return the intervals of each metric in all cells (such as slices); None if each cell needs its own call."""
+        """Return the intervals of each metric, one for each cell (such as a slice).
+
+        Returns None if the intervals have to be computed cell by cell.
+        """
         return None
 
     def check_states(self, states: Sequence[State]) -> None:
@@ -242,7 +245,10 @@ class Definition:
         return [coarsen_state(s, bits) for s in states]
 
     def sources(self, new: Any) -> list[int]:
-        """Return, for each state of the coarser definition `new`, the index here of the state that it is computed from."""
+        """Return where the states of the coarser definition `new` come from.
+
+        For each state of `new`, the list contains the index of the state of this definition from which it is computed.
+        """
         return list(range(len(self.reads)))
 
 

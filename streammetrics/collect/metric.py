@@ -180,8 +180,8 @@ class Metric(Settings, MetricLike, Generic[S, T]):
             warnings.warn(f"{self.name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
         elif may_be_wide(self, reading.state):
             # The state caches the value, because a call to `bounds()`, which needs it again, often follows. The state
-            # does not cache the whole reading, because the reading refers to the state, and only the garbage
-            # collector could free such a cycle.
+            # does not cache the whole reading, because the reading refers to the state, and only the garbage collector
+            # could free such a cycle.
             reading.state.__dict__.setdefault("_raw_values", {})[identity_of(self)] = reading.raw_value
             warn_of_wide_values(wide_of(self, self.name, reading), accumulator.warned_wide, stacklevel=2)
         return value
@@ -374,8 +374,8 @@ class MetricDefinition(Definition):
         # mean over rows has no `limit`.
         fewer = state.coarsen(bits) if "bits" in state.settings else state
         has_limit = "limit" in self.metric.settings and hasattr(fewer, "limit")
-        # `limit` is the maximum number of rows stored exactly, without buckets. Its default depends on `bits`,
-        # so the value of the coarser state is passed explicitly.
+        # `limit` is the maximum number of rows that a cell stores exactly, without buckets. Its default depends on
+        # `bits`, so the value of the coarser state is passed explicitly.
         limit = {"limit": fewer.limit} if has_limit else {}
         return MetricDefinition(type(self.metric)(**(_constructor_arguments(self.metric) | {"bits": bits} | limit)))
 

@@ -34,9 +34,8 @@ class MetricContainer(MetricLike):
         ----------
         confidence : float or None
             Confidence level of the intervals. If you pass a level, the table prints every interval, or the reason why
-            there is none. By default, the table prints only intervals that come from `Sharded`: other intervals
-            assume independent rows, but rows from the same user are correlated. If you pass None, there are no
-            intervals.
+            there is none. By default, the table prints only intervals that come from `Sharded`: other intervals assume
+            independent rows, but rows from the same user are correlated. If you pass None, there are no intervals.
         """
         accumulator = self._accumulator
         records = accumulator.answer().records(check_confidence(confidence))

@@ -69,8 +69,8 @@ class MetricLike(Plottable):
         Raises
         ------
         IncompatibleStateError
-            The other object has a different type or different settings, or a query in ranking metrics is the last in
-            one object and the first in the other, so its rows are in both. The message names each difference. Both
+            The other object has a different type or different settings; the message names each difference. Or, with
+            ranking metrics, the last query of one object is the first of the other, so its rows are in both. Both
             objects remain unchanged.
         MemoryLimitError
             The merged state would exceed the memory limit.
@@ -94,8 +94,9 @@ class MetricLike(Plottable):
         Raises
         ------
         IncompatibleStateError
-            The other object has a different type or different settings, contains rows that this object does not, or has
-            states that cannot be subtracted (minima, sketches, samples, sealed groups). Both objects are unchanged.
+            The other object has a different type or different settings, contains rows that this object has not counted,
+            or has states that cannot be subtracted (minima, sketches, samples, sealed groups). Both objects are
+            unchanged.
 
         Examples
         --------
@@ -278,8 +279,8 @@ def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:
         The values, keyed by name. A value has the name of its metric, such as "auc", or, in a collection with nested
         names, its full name, such as "ctr/auc". For slices, the slice key comes first ("A/auc", "A/7/auc"). For
         arrays, the index of the element comes last ("recall_each/0"). Curves and matrices are omitted. Loggers refuse
-        some characters, so "@" becomes "_at_", and any other character except letters, digits and ``_ . / -``
-        becomes "_".
+        some characters, so "@" becomes "_at_", and any other character except letters, digits and ``_ . / -`` becomes
+        "_".
 
     Raises
     ------

@@ -20,9 +20,9 @@ NEXT_SECTION = re.compile(r"^\w[\w ]*\n-{3,}$", re.MULTILINE)
 class InheritedDocs:
     """The docstring of a class, with the parameters that only its base classes document, and with the cost of a metric.
 
-    A setting that many metrics share is documented once, in the base class that declares it, and a cost is declared once,
-    in `about`. The help of every metric still shows both. The text is assembled only when read, so it costs no
-    import time.
+    A setting that many metrics share is documented once, in the base class that declares it, and a cost is declared
+    once, in `about`. The help of every metric still shows both. The text is assembled only when it is read, so it costs
+    no import time.
     """
 
     def __init__(self, own: str) -> None:

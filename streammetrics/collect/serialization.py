@@ -78,9 +78,9 @@ def save(thing: Any, path: str | os.PathLike[str]) -> Path:
     thing : object with `to_bytes`, or state
         The object to write.
     path : path
-        The file. If it is a symbolic link, its target is replaced. An existing file keeps its
-        permissions. If the process is killed, the old file remains, possibly along with a hidden temporary file
-        ".streammetrics-..." in the same folder.
+        The file. If it is a symbolic link, its target is replaced. An existing file keeps its permissions. If the
+        process is killed, the old file remains, possibly along with a hidden temporary file ".streammetrics-..." in the
+        same folder.
 
     Raises
     ------

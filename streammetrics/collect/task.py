@@ -32,8 +32,8 @@ class Task:
         A 0/1 column: rows with 0 are left out, and their number is reported. For example, ``where="click"`` restricts a
         conversion rate to clicked rows.
     labels : (negative, positive), optional
-        The values of the two labels in `y_true` and `y_pred`, such as (-1, 1) or ("no", "yes"). If set, columns
-        of soft labels must contain these two values rather than numbers in [0, 1].
+        The values of the two labels in `y_true` and `y_pred`, such as (-1, 1) or ("no", "yes"). If set, columns of
+        soft labels must contain these two values rather than numbers in [0, 1].
     pos_label : optional
         The value of positive labels; all other values are negative.
     negative_rate : float, optional

@@ -126,7 +126,7 @@ class CheckpointDefinition(Definition):
         self.done = tuple((a, b) for a, b in part_ranges)
 
     def having(self, **parts: Any) -> Self:
-        """Return a copy with new values of `done` (the ranges of counted parts) or `rows` (the number of their rows)."""
+        """Return a copy with new values of `done` (the ranges of counted parts) or `rows` (their number of rows)."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__ | parts)
         return copy

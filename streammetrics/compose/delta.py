@@ -61,9 +61,9 @@ class Delta(Bundle):
 
     Notes
     -----
-    A delta takes as much memory as two metrics, and applying it takes as long as a merge. Retract a row
-    with exactly the values with which it was counted: label, score, weight, slice, unit and time. To remove all rows
-    of a part that was merged, such as a faulty partition, use `subtract`.
+    A delta takes as much memory as two metrics, and applying it takes as long as a merge. Retract a row with exactly
+    the values with which it was counted: label, score, weight, slice, unit and time. To remove all rows of a part that
+    was merged, such as a faulty partition, use `subtract`.
 
     Examples
     --------
@@ -111,14 +111,14 @@ class Delta(Bundle):
         Parameters
         ----------
         total : object of the same class as the metric
-            The object to change. It must have counted the retracted rows, unless this delta adds them. The delta itself
-            is not changed.
+            The object to change; after an error, it is unchanged. It must have counted the retracted rows, unless this
+            delta adds them. The delta itself is not changed.
 
         Raises
         ------
         IncompatibleStateError
-            If the total has different settings, if a retracted row is neither in the total nor added, or if rows cannot
-            be subtracted (see `subtract`). The total is then unchanged.
+            The total has different settings, a retracted row is neither in the total nor added, or rows cannot be
+            subtracted (see `subtract`).
         """
         if not isinstance(total, MetricLike):
             raise TypeError(

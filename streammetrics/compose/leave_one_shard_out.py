@@ -155,7 +155,7 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
     metric : Metric
         The metric.
     binding : Binding
-        The columns of the state. Its method `correct_state` is applied to each state before values are computed.
+        The columns of the state. The binding also corrects each state from which values are read (`correct_state`).
     shards : State
         The state split by shard; its last axis is the shard.
     count : int
@@ -172,8 +172,8 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
     cells = int(at.max(initial=-1)) + 1 if len(shards.axes) > 1 else 1
     statistic = about_of(metric).pair_statistic
     if statistic is not None and type(shards) is ScoreHistogram:
-        # AUC and similar metrics are ratios of pair counts. One pass over the histogram counts the pairs that
-        # remain without each shard.
+        # AUC and similar metrics are ratios of pair counts. One pass over the histogram counts the pairs that remain
+        # without each shard.
         pairs = count_pairs_without(shards, at, cells)
         if pairs is not None:
             all_shards, less_one = (divide_integers(*statistic(*each.T)) for each in pairs)

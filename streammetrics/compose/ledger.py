@@ -259,9 +259,9 @@ class Ledger(MetricLike):
     Notes
     -----
     For each partition the ledger keeps the ID and a digest of 32 bytes (about 250 bytes in memory). The state of a
-    partition is no longer needed once it has been added. `add` takes no longer than a merge: it works on a copy
-    of the total, but arrays that do not change are shared rather than copied. Several threads may call `add`.
-    `sm.save` writes a ledger atomically, and `sm.load` reads it.
+    partition is no longer needed once it has been added. `add` takes no longer than a merge: it works on a copy of the
+    total, but arrays that do not change are shared rather than copied. Several threads may call `add`. `sm.save` writes
+    a ledger atomically, and `sm.load` reads it.
 
     The digest is computed from the partition's state, so counting a partition again must give the same state. The same
     rows always do, with one exception: with ``grouped="sorted"`` the state also depends on how rows were split into

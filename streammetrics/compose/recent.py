@@ -268,7 +268,10 @@ RecentDefinition.public = Recent
 
 
 def _count_rows(*columns: Any) -> int:
-    """Return the number of rows: the length of the first column that is not a scalar, or 1 if all are scalars."""
+    """Return the number of rows: the length of the first column that is not a scalar.
+
+    If all columns are scalars, return 1. If there are no columns (None does not count), return 0.
+    """
     columns_passed = [c for c in columns if c is not None]
     return next(
         (len(c) for c in columns_passed if hasattr(c, "__len__") and not is_scalar(c)), int(bool(columns_passed))

@@ -303,9 +303,9 @@ class ShardedDefinition(Definition):
 class Sharded(MetricContainer):
     """A metric, or a collection, with valid intervals even if rows of one unit, such as a user, are correlated.
 
-    The hash of each unit assigns it to one of K shards. Values are computed from the states of all rows. The
-    standard error comes from the delete-one-group jackknife, for which each shard has its own states, with fewer
-    histogram buckets.
+    The hash of each unit assigns it to one of K shards. Values are computed from the states of all rows. The standard
+    error comes from the delete-one-group jackknife, for which each shard has its own states, with fewer histogram
+    buckets.
 
     Parameters
     ----------
@@ -325,7 +325,8 @@ class Sharded(MetricContainer):
         IDs that stand for a missing unit, such as 0.
     memory_limit : int
         The maximum total size of all shards in bytes; exceeding it raises MemoryLimitError. The constructor raises the
-        error if arrays of fixed size, such as confusion matrices, would exceed the limit.
+        error if arrays whose size does not depend on the rows, such as confusion matrices, would exceed the limit in
+        all shards together.
     on_invalid : {"raise", "drop"}
         Whether an invalid row raises an error, or is left out and reported.
 

@@ -168,8 +168,8 @@ class Sliced(AxisWrapper):
     def left(self) -> float:
         """The fraction of all rows that are in `other`, between 0 and 1.
 
-        If there are several tasks, each may leave out different invalid rows. The result is then the fraction of the
-        task with the most rows.
+        If there are several tasks, each may leave out different rows: invalid ones, or those that `where` excludes. The
+        result is then the fraction of the task with the most rows.
         """
         state = max(self._accumulator.states, key=lambda s: int(s.row_counts.sum()))
         rows = state.row_counts
@@ -339,7 +339,7 @@ def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int
         return dict(places)
     states = slices._accumulator.states
     if sort in (None, "rows"):
-        # Tasks may leave out different invalid rows. Take the largest number of rows across all tasks.
+        # Tasks may leave out different rows, so the number of rows of a slice is the largest over all tasks.
         rows_by_cell = [state.row_counts for state in states]
         rows_of = {k: max(int(n[i].sum()) for n, i in zip(rows_by_cell, at, strict=True)) for k, at in places.items()}
         many = [k for k, n in rows_of.items() if n >= min_rows]
@@ -397,7 +397,7 @@ def _sort_values(
 
 
 def _stored_key(definition: SlicedDefinition, states: Sequence[State], key: Any) -> Any:
-    """Convert a key to the types in which keys are stored, such as int rather than a NumPy integer.
+    """Convert a key to the Python types that `Sliced.keys` returns, such as int rather than a numpy integer.
 
     If a value of the key occurs in no slice, return `REST`, which is never the key of a slice.
     """
