@@ -61,7 +61,7 @@ def count_exposures(path: str, counter: Sliced | None, threads: int | None) -> S
 def build_user_split(
     users: Sliced, shares: Mapping[str, float], *, exposed: bool, sequential: bool
 ) -> UserSplit | None:
-    """Return the users of each arm, with the test of their shares; None if fewer than two arms have rows.
+    """Return the users of each arm, with the test of their shares; None if fewer than two arms are counted or planned.
 
     Parameters
     ----------
