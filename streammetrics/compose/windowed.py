@@ -161,8 +161,9 @@ class Windowed(AxisWrapper):
         time of this machine. States with different limits can be merged, and the limit is not saved.
     mature_after : str, timedelta or int, optional
         The age at which labels are complete, if labels such as conversions arrive late. Tables mark a window as
-        provisional if some of its rows may be younger. The age is measured up to the end of the newest window (inside
-        slices, of the newest window of each slice), or up to the argument `now` of `table`. This setting is not saved.
+        provisional if some of its rows may be younger than this. The age is measured up to the end of the newest window
+        (inside slices, of the newest window of each slice), or up to the argument `now` of `table`. This setting is not
+        saved.
     memory_limit : int
         The maximum total size of all windows in bytes; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
@@ -242,7 +243,7 @@ class Windowed(AxisWrapper):
         return definition_of(self).mature_after
 
     def last(self, windows: int = 1, until: Any = None) -> Any:
-        """Return one object for all rows of the newest windows; it equals an object that counted only these rows.
+        """Return one object for all rows of the newest windows; it equals, bit for bit, an object of only these rows.
 
         Parameters
         ----------
@@ -281,15 +282,15 @@ class Windowed(AxisWrapper):
         return object_of_cells(definition, chosen)
 
     def lifetime(self) -> Any:
-        """Return one object for all rows, including those of expired windows; it equals an object without windows."""
+        """Return one object for all rows, including expired windows; it equals, bit for bit, one without windows."""
         return self.total
 
     @property
     def late(self) -> int:
         """The number of rows in expired windows (see `keep`).
 
-        If there are several tasks, each may leave out different invalid rows. The result is then the maximum over
-        the tasks.
+        If there are several tasks, each may leave out different invalid rows. The result is then the maximum over the
+        tasks.
         """
         states = self._accumulator.states
         return max(int(s.row_counts[s.cells.keys[:, 0] == EXPIRED].sum()) for s in states)

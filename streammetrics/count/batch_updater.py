@@ -81,8 +81,8 @@ class BatchUpdater:
     reads : sequence of Read
         The states to add rows to, empty or not, each with the columns that it reads.
     memory_limit : int
-        The maximum total size of the states in bytes. The limit applies only if states have several
-        cells, such as slices.
+        The maximum total size of the states in bytes. The limit applies only if states have several cells, such as
+        slices.
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or drop the row and count it as dropped.
     """
@@ -158,8 +158,8 @@ class BatchUpdater:
         """
         counted = [live for one in (self, *others) if (live := one._content[1]) is not None]
         for live in counted:
-            # The conversion replaces arrays to which drafts write. Set the number of free rows to 0, so that the next
-            # batch begins with `reserve`, which drops the drafts.
+            # The conversion replaces arrays to which drafts write. Leave no free rows, so that the next batch begins
+            # with `reserve`, which drops the drafts.
             live.free_rows[0] = min(live.free_rows[0], 0)
         for first, *rest in zip(*(live.counters for live in counted), strict=True):
             first.fold_jointly(rest)
@@ -170,8 +170,9 @@ class BatchUpdater:
         Raises
         ------
         IncompatibleStateError
-            When the change is applied, if keys have different types, or if both sides contain rows of the same query
-            or rows that must not be counted twice, such as the same partition of groups.
+            When the change is applied, if keys have different types, or if the last query of one side is the first
+            query of the other side. It is also raised if both sides contain rows that must not be counted twice, such
+            as the same partition of groups.
         MemoryLimitError
             When the change is applied, if the merged states exceed the memory limit.
         """
@@ -295,8 +296,8 @@ class BatchUpdater:
             if last is not None and names == last.names and last.like(*arrays):
                 assert live is not None
                 return self._count_like_last(live, last, arrays, table)
-            # Pass scalars to `count_batch` unchanged. A scalar tells it that the batch has a single row, so a list
-            # in another column is one row of a matrix.
+            # Pass scalars to `count_batch` unchanged. A scalar tells it that the batch has a single row, so a list in
+            # another column is one row of a matrix.
             columns = tuple([c if is_scalar(c) else a for c, a in zip(columns, arrays, strict=True)])
             key = SIGNATURES[len(arrays)](*arrays)  # type: ignore[misc]
             # The key is None if a column has two dimensions. Flatten columns of shape (n, 1) and try again. If the key
@@ -357,8 +358,8 @@ class BatchUpdater:
         # again, and frees the memory that has been reserved.
         except MemoryLimitError:
             return live, None
-        # Memory is now reserved for at least this batch. The counters that need `reserve` before each
-        # batch have no free rows, but they can count this batch.
+        # Memory is now reserved for at least this batch. Counters that need `reserve` before each batch report 0 free
+        # rows, but they can count this batch.
         live.free_rows[0] = max(rows, min((c.free_rows for c in live.counters), default=1 << 62))
         return live, live.drafts.get((names, key)) or make_draft(
             self.reads, self._needs, live, names, key, arrays, widened
@@ -461,13 +462,12 @@ class BatchUpdater:
         derived: Sequence[Mapping[str, Column]],
         committed: list[bool],
     ) -> None:
-        # Three steps come before the commit. Each may raise an error, but none of them changes the value of a metric.
-        # The first step numbers new cells. The second finds the cells that become too large, and converts their exact
-        # rows to histogram buckets. The third reserves memory. After an error, `count_batch` undoes the first two
-        # steps.
+        # Three steps come before the commit. The first step numbers new cells. The second finds the cells that become
+        # too large, and converts their exact rows to histogram buckets. The third reserves memory. Each step may raise
+        # an error. In that case, `count_batch` undoes the first two steps, so that the error changes no result.
         cache: dict[Any, Ints] = {}
-        # New cells have no memory in the counters yet. Set the number of free rows to 0, so that the next batch begins
-        # with `reserve`, even if an error prevents `reserve` from being called for this batch.
+        # New cells have no memory in the counters yet. Leave no free rows, so that the next batch begins with
+        # `reserve`, even if an error prevents `reserve` from being called for this batch.
         live.free_rows[0] = min(live.free_rows[0], 0)
         places = [
             self._locate_rows(live, batch, c, rows, cache) for c, rows in zip(live.counters, prepared, strict=True)

@@ -1,10 +1,9 @@
 """The exact rows of many cells (such as slices), which are sorted only when they are read.
 
 A row is stored as a code of two integers: the high word contains the cell, and the low word the value (see
-`kernels.exact_rows`).
-New rows are buffered in the order in which they arrive. When the buffer is full, its rows are grouped by high word and
-become a chunk. The rows of a chunk that have the same high word form a run. Rows are sorted when they are read. If a
-cell is converted to histogram buckets before that, its rows are never sorted.
+`kernels.exact_rows`). New rows are buffered in the order in which they arrive. When the buffer is full, its rows are
+grouped by high word and become a chunk. The rows of a chunk that have the same high word form a run. Rows are sorted
+when they are read. If a cell is converted to histogram buckets before that, its rows are never sorted.
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class Runs(NamedTuple):
 
 
 def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
-    """Return rows that are grouped by high word, given the number of rows with each high word."""
+    """Build `Runs` from rows in the order of their high words; `counts[h]` is the number of rows with high word h."""
     bounds = exclusive_cumsum(counts)
     return Runs(low, weights, bounds[:-1], bounds[1:])
 
@@ -171,8 +170,8 @@ class LiveCellRows:
     Parameters
     ----------
     shift : int
-        The number of bits in a place (a possible value of a row). The high word of a code contains the cell and all
-        but the lowest 64 bits of the place.
+        The number of bits in a place (a possible value of a row). The high word of a code contains the cell and all but
+        the lowest 64 bits of the place.
     """
 
     high: Array

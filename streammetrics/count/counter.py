@@ -158,7 +158,7 @@ class Counter:
     def free_rows(self) -> int:
         """The number of rows that can be added to existing cells without another call to `reserve`.
 
-        It is 0 if `reserve` must be called before each batch.
+        The number holds for rows with and without weights. It is 0 if `reserve` must be called before each batch.
         """
         room, cells = 1 << 62, max(self.index.count(self.inner), 1)
         for live in self.tallies.values():
@@ -259,8 +259,8 @@ class Counter:
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
         """Raise an error if these rows contradict one another or earlier rows, so that they cannot be added.
 
-        An example is string keys after integer keys. `columns` contains a column for each role, such as "y_score",
-        and `at` the slice of each row. `at` is empty if there is only one slice.
+        An example is string keys after integer keys. `columns` contains the checked column of each role, such as
+        "y_score", and `at` the slice of each row. `at` is empty if there is only one slice.
         """
         sources = {role: c.source for role, c in columns.items() if len(c.values)}
         self.statistic.check_rows(columns, at)
@@ -365,9 +365,9 @@ class Counter:
     def _build_optional_part(self, part: Flat) -> Array:
         """Return a new optional array, such as the sums of weights, that includes all earlier rows of each cell.
 
-        An optional array is created only when a row has a value other than the default, such as a weight other than 1.
-        All earlier rows have the default value, so the sums over them are known. For example, the sum of their weights
-        is the number of rows.
+        An optional array is created when the first batch that needs it is counted, such as the first batch with
+        weights. All earlier rows have the default value, such as weight 1, so the sums over them are known. For
+        example, the sum of their weights is the number of rows.
         """
         parts = self.parts
         lengths = [len(a) for n, a in self.flats.items() if parts[n].front == part.front]
@@ -408,8 +408,8 @@ class Counter:
     def stage_rows(self, columns: Mapping[str, Any], at: Ints, rows: int) -> list[Callable[[], Any]]:
         """Count rows in copies of the arrays, and return functions that replace the arrays with these copies.
 
-        The rows are counted by the state's method `absorb`, which uses numpy rather than kernels. `at` is the cell
-        of each row; it is empty if there is only one cell.
+        The rows are counted by the state's method `absorb`, which uses numpy rather than kernels. `at` is the cell of
+        each row; it is empty if there is only one cell.
         """
         statistic, parts = self.statistic, self.parts
         if not rows:

@@ -5,8 +5,7 @@ of each column, and the commit: a single call that runs all kernels with their a
 layout, so most batches need no decisions in Python.
 
 Some batches need preparation, because they select rows, contain new keys or keys that are not integers, or need a
-ranking. `batch.prepared_batch` prepares the columns of such a batch, and this module only builds the kernel
-call.
+ranking. `batch.prepared_batch` prepares the columns of such a batch, and this module only builds the kernel call.
 """
 
 from __future__ import annotations
@@ -85,10 +84,10 @@ class Draft(NamedTuple):
         already been prepared and checked, it instead returns a list of calls that count them, which the caller runs
         together with other calls.
     build_arguments : callable, optional
-        A function that builds the arguments of the commit from the converted columns. It replaces key
-        columns, or unit columns such as user IDs, with the cell of each row. For a counter that stores rows, it also
-        copies the rows to the memory of this counter, where the commit later makes them valid. The function returns
-        None if a row needs a new cell. If `build_arguments` is None, the converted columns are the arguments.
+        A function that builds the arguments of the commit from the converted columns. It replaces key columns, or unit
+        columns such as user IDs, with the cell of each row. For a counter that stores rows, it also copies the rows to
+        the memory of this counter, where the commit later makes them valid. The function returns None if a row needs a
+        new cell. If `build_arguments` is None, the converted columns are the arguments.
     """
 
     converters: tuple[tuple[int, Callable[[Array], Array] | None], ...] | None
@@ -133,7 +132,8 @@ class LiveCounters(NamedTuple):
     free_rows : list of one int
         The number of rows that can be added without allocating memory; negative while arrays are being replaced.
     last : list of one LastBatch or None
-        How the last batch was counted; None if the next batch needs a new plan even if its layout is the same.
+        How the last batch was counted; None if the next batch must not be counted in the same way, even if its layout
+        is the same.
     """
 
     counters: tuple[Counter, ...]
@@ -284,7 +284,7 @@ def _plan_reads(
         try:
             counter.statistic.check_sources(counter.flats, {role: flats[i].source for role, i in positions.items()})
         except InvalidInputError:
-            # The values of a column have a different type than in earlier batches, such as strings instead of integers.
+            # The values of a column have a different type than in earlier batches, such as integers instead of strings.
             # The general path (`count_batch`) raises the error.
             return None
         bound.append(positions)
@@ -349,8 +349,8 @@ def _build_arguments(
 ) -> tuple[Any, ...] | None:
     """Return the arguments of a commit; None if a row needs a new cell.
 
-    The arguments are the columns that states read, the cells that each locator finds for the rows, and, for each
-    counter that stores rows, a call that makes the appended rows valid.
+    The arguments are the columns that states read, followed by the cells that each locator finds for the rows. For each
+    counter that stores rows, there is one more argument: a call that makes the appended rows valid.
 
     Parameters
     ----------
@@ -495,7 +495,8 @@ def can_draft(read: Read) -> bool:
     """Return whether batches can be counted in a state without preparing its columns.
 
     This requires that every row is counted, and that its values are used unchanged. The state must have a single cell,
-    or one cell for each slice or shard. A `GroupRows` state, which stores rows, must have a single cell.
+    or one cell for each slice or shard. A `GroupRows` state, which stores rows, must have neither slices nor shards,
+    and must not use `sample_rows` or `partition`.
     """
     state, binding = read.state, read.binding
     kinds = [a.kind for a in state.axes]

@@ -299,8 +299,8 @@ class FoldingCounter(Counter):
         if not n:
             return
         taken, rest = chunk, chunk.drop(words)
-        # If all rows of the chunk are moved, which is often the case, do not copy them first. This requires the
-        # runs to be ordered by high word, which may not be the case after an interrupted call to `consolidate`.
+        # If all rows of the chunk are moved, which is often the case, do not copy them first. This requires the runs to
+        # be ordered by high word, which may not be the case after an interrupted call to `consolidate`.
         if n == len(chunk.low) and (chunk.first[1:] >= chunk.first[:-1]).all():
             words = np.arange(len(chunk.first))
         else:

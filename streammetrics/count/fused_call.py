@@ -48,7 +48,7 @@ def import_kernel(name: str) -> Callable[..., Any]:
 def specialize_kernel(name: str, arguments: Sequence[Any], columns: Sequence[Any]) -> Callable[..., Any]:
     """Return the machine code of a kernel for arguments of these types.
 
-    `columns` contains an array for each column. It replaces the `ColumnArgument` with the same position. Only the types
+    `columns` contains an array for each column: array i replaces each `ColumnArgument` with position i. Only the types
     of these arrays matter.
     """
     kernel = import_kernel(name)
@@ -70,7 +70,8 @@ def _build_caller(picks: tuple[tuple[int, ...], ...], columns: int) -> Callable[
     """
     # The source of the function, for one kernel k0 with the columns c0 and c1 and the constant h0_1, is
     # `lambda k0, h0_1: lambda c0, c1: k0(c0, h0_1, c1)`. For several kernels, `next` makes one call after another. A
-    # Python loop over the kernels would be slower, and a signal handler could run between two of them.
+    # Python loop over the kernels would be slower, and a signal handler could run between two of them. The source
+    # depends only on the arguments, so the function is cached.
     constants, calls = [], []
     for k, pick in enumerate(picks):
         names = [f"c{i}" if i >= 0 else f"h{k}_{j}" for j, i in enumerate(pick)]

@@ -161,8 +161,8 @@ class GroupCounter(Counter):
         Raises
         ------
         InvalidInputError
-            If the group keys have a different type from earlier keys (such as strings after integers), or belong to
-            the partition of another worker.
+            If the group keys have a different type from earlier keys (such as strings after integers), or belong to the
+            partition of another worker.
         MemoryLimitError
             If the rows exceed the memory limit, and `spill_dir` is not set.
         """
@@ -225,7 +225,11 @@ class GroupCounter(Counter):
                 )
 
     def _reserve_bytes(self, size: int) -> None:
-        """If `size` more bytes would exceed the limit, write the earlier rows to disk, or raise MemoryLimitError."""
+        """If `size` more bytes would exceed the limit, write the earlier rows to disk.
+
+        Raises MemoryLimitError instead if `spill_dir` is not set. A sample of rows has no limit here, because `reserve`
+        reduces it.
+        """
         limit, used = self.statistic.memory_limit, self.kept.nbytes + (0 if self.lone else self.before.nbytes)
         if used + size <= limit or self.statistic.sample_rows:
             return

@@ -280,7 +280,7 @@ def encode_keys(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: I
 def locate_keys(index: Index, path: Any, codes: Ints, above: Ints, first: int = 0) -> Ints:
     """Return the cell of each key; column i of `codes` contains the codes for level `first + i` of the path.
 
-    `above` is the cell of each key at the level before `first`; it is ignored if `first` is 0.
+    `above` is the cell of each key at the level before `first`. If `first` is 0, it is used only for the empty path.
     """
     if len(path) <= first:
         return above

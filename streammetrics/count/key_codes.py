@@ -30,8 +30,8 @@ Ints = NDArray[np.int64]
 # The number of slots in a new hash table.
 FREE = 1 << 10
 # The first code for integers of 2**63 or more. Such an integer is stored as the int64 with the same bits: 2**64 - 1,
-# for example, as -1. To avoid confusion with negative integers, these integers have a separate table, whose codes
-# begin here.
+# for example, as -1. To avoid confusion with negative integers, these integers have a separate table, whose codes begin
+# here.
 BIG_CODE_BASE = 1 << 40
 
 
@@ -224,8 +224,8 @@ class KeyCodes:
             return self._encode_with_nulls(*content)
         (data, offsets), index, missing = content
         numbers = self._texts.encode(data, offsets[:-1], offsets[1:])
-        # Store the codes only for strings and bytes. Decimals have been converted to strings whose order
-        # differs from that of the Arrow dictionary, so their codes do not match its indices.
+        # Store the codes only for strings and bytes. Decimals have been converted to strings whose order differs from
+        # that of the Arrow dictionary, so their codes do not match its indices.
         if missing is None and whole and kind in ("string", "bytes"):
             self._last = column.dictionary, kind, numbers
         if missing is not None:
@@ -341,8 +341,8 @@ def _sort_distinct(values: Ints) -> Ints:
 
     `np.unique` does the same with a hash table, which takes ten times as long for a million distinct values.
     """
-    # Repeated values are dropped before sorting, too. This saves time if, for example, rows are in time order and
-    # the values are windows, because long runs of values are then equal.
+    # Repeated values are dropped before sorting, too. This saves time if, for example, rows are in time order and the
+    # values are windows, because long runs of values are then equal.
     return _drop_repeated(np.sort(_drop_repeated(values)))
 
 

@@ -67,8 +67,8 @@ class KeyCounter(Counter):
             live.high[first:end] = cells[kept]
         row_counts = self.flats["rows"] + np.bincount(cells, minlength=len(self.flats["rows"]))
         kind, kinds = kind_number(columns["value"].source, np.zeros(0)), self.flats["kinds"]
-        # For each cell of these rows, store the kind of the keys, such as integers. Skip this if all cells have
-        # already had keys of this kind.
+        # For each cell of these rows, store the kind of the keys, such as integers. Skip this if all cells have already
+        # had keys of this kind.
         if not kinds[:, kind].all():
             kinds = kinds.copy()
             kinds[cells, kind] = 1

@@ -17,7 +17,7 @@ __all__ = ["KnownCells"]
 
 Ints = NDArray[np.int64]
 
-# The array that `find` fills is kept for the next batch unless the batch has more rows than this.
+# `find` keeps the array that it fills for the next batch, unless the current batch has more rows than this.
 MOST_ROWS = 1 << 16
 
 

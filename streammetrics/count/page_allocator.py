@@ -2,8 +2,8 @@
 
 Histograms repeatedly allocate and free arrays of many megabytes. On the C heap, this leaves gaps that are not returned
 to the system, so that the process takes far more memory than its arrays. A large array is therefore placed in an
-anonymous memory map. The pages of the map are returned to the system when the array is freed, and they take no
-memory until something is written to them.
+anonymous memory map. The pages of the map are returned to the system when the array is freed, and they take no memory
+until something is written to them.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ Array = NDArray[Any]
 # Smaller arrays are allocated on the heap, because a memory map would take more time than it is worth.
 MIN_MAPPED_BYTES = 1 << 22
 MAP_FLAGS: dict[str, int] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-# With huge pages, a page fault occurs once per 2 MiB rather than once per 4 KiB, which reduces sorting time by a
-# fifth.
+# With huge pages, a page fault occurs once per 2 MiB rather than once per 4 KiB, which reduces sorting time by a fifth.
 HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 

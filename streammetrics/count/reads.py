@@ -26,7 +26,7 @@ class Read(NamedTuple):
     state : State
         The state to which rows are added. It may be empty.
     binding : Binding
-        For each role that the state reads, such as "y_score", the name of the column.
+        The column of each role that the state reads, such as "y_score", and the column that selects rows, if any.
     ranks : bool, optional
         Whether only the order of the scores matters; None if this is unknown.
     latest : tuple of (axis, Latest)

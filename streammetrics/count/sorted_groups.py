@@ -31,7 +31,7 @@ __all__ = ["SortedCounter"]
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
 # Adding groups to the exact sums has a large fixed cost. Closed groups are therefore added only if there are more than
-# MAX_WAITING_GROUPS of them, or if they come from more than MAX_WAITING_BATCHES batches.
+# MAX_WAITING_GROUPS of them, if they come from more than MAX_WAITING_BATCHES batches, or if the state is read.
 MAX_WAITING_GROUPS, MAX_WAITING_BATCHES = 1 << 17, 1 << 10
 Call = Callable[[], Any]
 

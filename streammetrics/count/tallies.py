@@ -63,7 +63,7 @@ DENSE = 12
 # Codes are grouped by their high word, which contains the cell, unless the largest high word exceeds about FAR times
 # the number of codes.
 FAR = 64
-# A new buffer has space for this many batches.
+# If there are 8-bit counters, a new buffer has space for this many batches.
 AHEAD = 6
 # The codes in the buffer are not sorted as long as there are at most this many, even if there are fewer entries.
 WAIT = 3 << 20
@@ -261,7 +261,7 @@ class LiveTally:
         return self.nbytes + 8 * rows
 
     def count_free_rows(self, cells: int) -> int:
-        """Return the number of rows that can be added to `cells` cells without another call to `reserve`."""
+        """Return the number of rows, weighted or not, that can be added to `cells` cells without calling `reserve`."""
         if self.dense or not self.is_active:
             return 1 << 62
         fits_counters = not len(self.low) or cells * self.places <= len(self.low)
@@ -464,7 +464,7 @@ class LiveExactRows:
         """Reserve memory for `rows` more rows.
 
         `most` is the largest number of rows that a cell keeps exactly; None if there is no limit. If there is a single
-        cell, the buffer need not be larger.
+        cell, its buffer never needs space for more rows than that.
         """
         if self.is_full(rows):
             self.consolidate()

@@ -50,8 +50,8 @@ U4, U8 = np.uint32, np.uint64
 # Windows (arrays of counters for frequent values) are created after this many rows. If a batch has more rows, a sample
 # of this many rows determines the range of each window.
 FEWEST = 1 << 10
-# Without windows, levels (bucket widths) are adapted when the number of entries and buffered codes exceeds a
-# threshold. The threshold grows with the number of cells, from FEW to MANY.
+# Without windows, levels (bucket widths) are adapted when the number of entries and buffered codes exceeds a threshold.
+# The threshold grows with the number of cells, from FEW to MANY.
 FEW, MANY = 1 << 18, 1 << 22
 # If the sample from which a window is created has at most this many distinct numbers, the window has a counter for each
 # of them.
@@ -69,7 +69,7 @@ FEWEST_OUTSIDE = 1 << 13
 # Windows are replaced at the latest when the number of values without a counter exceeds both this number and twice the
 # number of entries.
 WAIT = 1 << 16
-# If there are windows, the buffer has space for at least this many values.
+# If there are windows, a new buffer has space for at least this many more values.
 ROOM = 1 << 18
 # The largest number of counters in a window.
 MOST = 1 << 17
@@ -215,8 +215,9 @@ def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ..
 
     Returns six integers: the level of the window; 1 if this level is higher than the level of the cell, otherwise 0;
     the first bucket and the number of buckets for positive values; and the same two for negative values. There are at
-    most `most` buckets. If the sample consists of exact numbers (level 0), the window has a level at which each of
-    these numbers is a bucket edge. For integers, for example, the bucket edges are then integers.
+    most `most` buckets. If the sample consists of exact numbers (level 0), the window gets the highest level at which
+    each of these numbers is the edge of a bucket. Large consecutive integers, for example, then fall in adjacent
+    buckets.
     """
     wide, buckets = level, entries.codes
     if not level:
@@ -315,8 +316,8 @@ class ValueCounter(Counter):
     def state(self) -> State:
         """Return the counted rows as a state in canonical form: states of the same rows are byte-for-byte equal."""
         # Adapting levels replaces arrays. This is safe only if there are several cells, because each batch then begins
-        # with a check for replaced arrays. The arrays of a single cell must not be replaced here: kernels
-        # write to them without this check as long as there is space.
+        # with a check for replaced arrays. The arrays of a single cell must not be replaced here: kernels write to them
+        # without this check as long as there is space.
         if not self.lone and self.tallies["rows"].used[0]:
             self._fit()
         return super().state()
