@@ -1,8 +1,8 @@
 """Distributed engines: workers compute the states of their batches as bytes, and the engine merges these bytes.
 
-There is one module for each engine, such as `dask`; importing the module imports the engine. All modules merge states
-with `fold` or `streammetrics.merge`. The result therefore has the same digest as a state that one process computes in
-one pass over the whole log.
+There is one module for each engine, such as `dask`; importing the module imports the engine. All modules count batches
+as `fold` does, and merge states as `streammetrics.merge` does. The result therefore has the same digest as a state that
+one process computes in one pass over the whole log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def fold(batches: Iterable[Any], metrics: MetricLike) -> bytes:
     Parameters
     ----------
     batches : iterable of tables
-        The tables to pass to `update`: mappings, data frames, Arrow tables or record batches.
+        The tables to pass to `update`: mappings of columns, data frames, Arrow tables or record batches.
     metrics : Metric, MetricCollection, Sliced or Bundle
         The metrics to compute. The object itself does not change, and its own rows are not included.
 

@@ -45,8 +45,8 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bo
     Raises
     ------
     InvalidInputError
-        If a batch contains invalid values, if the data frame lacks a column, or if the rows of a query are not adjacent
-        and ranking metrics are computed without a shuffle.
+        If a batch contains invalid values, or if the data frame lacks a column. It is also raised if ranking
+        metrics are computed without a shuffle, and the rows of a query are not adjacent.
 
     Notes
     -----
@@ -55,8 +55,8 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bo
     a query. To check this, the IDs of all queries are sent to the client (8 or 16 bytes each). Alternatively, each row
     can contain a whole query as lists.
 
-    Dask identifies data by a hash, which is the same for all slices of one Arrow table, so it confuses such slices. To
-    scatter or map them, use ``client.scatter(..., hash=False)`` and ``client.map(..., pure=False)``.
+    Dask identifies data by a hash, which is the same for all slices of one Arrow table, so Dask confuses such slices.
+    To scatter or map them, use ``client.scatter(..., hash=False)`` and ``client.map(..., pure=False)``.
 
     Examples
     --------

@@ -84,7 +84,7 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Metric
     """Register in a connection SQL functions that compute, merge and read states.
 
     For each name there is an aggregate ``smet_NAME_agg(...)``, which returns the state of a group of rows as a BLOB. If
-    the object is a single metric, the aggregate ``smet_NAME(...)`` returns its value. Both take the required columns,
+    NAME stands for a single metric, the aggregate ``smet_NAME(...)`` returns its value. Both take the required columns,
     in the order of `streammetrics.extend.columns_of`. Other functions work for all states: ``smet_merge_agg(state)``
     merges the states of a group, and ``smet_value(state)`` and ``smet_value(state, metric)`` return the value of a
     metric.

@@ -52,10 +52,10 @@ def evaluate(parts: Iterable[Any], metrics: H, *, workers: int | None = None, pr
 
     Notes
     -----
-    Parts and batches can end in the middle of a query, because the first and the last query of each part are counted
-    only after their rows have been joined with those of other parts. The IDs of all queries are kept until the end (8
-    or 16 bytes each), to find queries whose rows are not adjacent. If there are any, sort the log by query first, or
-    use the command `streammetrics eval`, which sorts it on disk.
+    Parts and batches can end in the middle of a query. The rows of the first and the last query of each part are joined
+    with those of other parts before they are counted. The IDs of all queries are kept until the end (8 or 16 bytes
+    each), to find queries whose rows are not adjacent. If there are any, sort the log by query first, or use the
+    command `streammetrics eval`, which sorts it on disk.
 
     Each part needs memory for one state, so do not divide the log into more than a few parts per worker.
 

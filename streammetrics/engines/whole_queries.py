@@ -1,7 +1,7 @@
 """Count ranking metrics of a log whose parts and batches may end in the middle of a query.
 
-A worker counts the complete queries of its part. The first and the last query of a part may continue in another part, so
-the worker returns their rows, and the driver counts these queries when it has all their rows.
+A worker counts the complete queries of its part. The first and the last query of a part may continue in another part,
+so the worker returns their rows. The driver counts these queries when it has all their rows.
 """
 
 from __future__ import annotations

@@ -58,8 +58,7 @@ class RowGrouping(NamedTuple):
     def gather(self, frame: DataFrame, parts: int) -> DataFrame:
         """Distribute the rows over `parts` partitions, so that rows of the same group or query are in one partition.
 
-        A new column contains the partition number. If the columns identify queries, each partition is sorted by
-        query.
+        A new column contains the partition number. If the columns identify queries, each partition is sorted by query.
         """
         keys = [column(name) for name in self.columns]
         partitioned = frame.withColumn(PART, build_part_function(parts)(*keys)).repartitionById(parts, column(PART))
@@ -69,8 +68,8 @@ class RowGrouping(NamedTuple):
 def find_row_grouping(metrics: MetricLike, present: Collection[str]) -> RowGrouping | None:
     """Return the columns of groups or queries whose rows must be in the same task; None if rows can be in any task.
 
-    A table for ranking metrics may lack the query column. Each row then contains a whole query as lists, so rows
-    can be in any task.
+    A table for ranking metrics may lack the query column. Each row then contains a whole query as lists, so rows can be
+    in any task.
 
     Raises
     ------
@@ -160,8 +159,9 @@ def evaluate(
         slices, and the states are shuffled and merged. With "rows", the rows are shuffled by slice, so that each task
         has all rows of its slices. This is faster if there are so many slices that their states are no smaller than the
         rows. "auto" chooses "rows" if the first 20,000 rows are in more than 15,000 slices, which is typical of logs
-        with 35,000 slices or more. Otherwise it chooses "states", for example for most logs that are sorted by slice.
-        With "states", tasks send on the states of their slices before they run out of memory.
+        with 35,000 slices or more. Otherwise it chooses "states", for example for a log sorted by slice, because its
+        first rows are in few slices. With "states", tasks send on the states of their slices before they fill the
+        memory.
     partitions : int, optional
         The number of partitions if rows are shuffled, which is the case with "rows", and for ranking metrics and
         GroupAUC. The default for "rows" is `spark.sql.shuffle.partitions`, which adaptive execution may reduce. The

@@ -35,9 +35,9 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
         A classic session, or a Spark Connect session.
     aggregates : mapping of str to metrics, optional
         Additional aggregates, keyed by name: `{"ctr": Task(...)}` registers `smet_ctr_agg`. Its arguments are the
-        columns that the metrics read, in this order: `y_true` and `y_score`, the other required columns, and the
-        optional columns, which may be left out. Columns of the same kind are in the order of
-        `streammetrics.extend.columns_of`.
+        columns that the metrics read: first those of `update(y_true, y_score)`, then the other required columns, and
+        last the optional columns, which may be left out. The other required columns and the optional columns are in the
+        order of `streammetrics.extend.columns_of`.
 
     Notes
     -----
@@ -47,7 +47,7 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
     - A SQL query that uses such an aggregate cannot also use a built-in one, such as `sum` or `count`; join two results
       instead.
     - For an empty table without GROUP BY, the result has no rows, whereas a built-in aggregate returns one row with a
-    null.
+      null.
     - Ranking metrics raise an error, because the rows of one ranking may be in several batches.
 
     Raises
