@@ -177,7 +177,7 @@ class FrameKind:
 
 
 def _inflate(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
-    """Decompress a section with `unpacker`, a zlib decompressor, into at most `size` bytes."""
+    """Decompress a section with `unpacker`, a zlib decompressor, and stop after at most `size` bytes."""
     try:
         plain: bytes = unpacker.decompress(data, size)
     except zlib.error as error:
@@ -199,7 +199,7 @@ def _cached_kind(head: bytes, size: int, registry: int) -> FrameKind:
 
 
 def _shared_kind(head: bytes, size: int, registry: int) -> FrameKind:
-    """Return the parsed form of a large header, from a cache with weak references if possible.
+    """Return the parsed form of a large header, from a cache that does not keep it alive.
 
     Frames with equal headers share the object, which is freed with the last of these frames. The arguments are the
     compressed header, its uncompressed size, and the number from `hash_registry`.
@@ -313,7 +313,7 @@ class Frame:
                 self._kind = parse(self.head, self.size, hash_registry())
             except (StateFormatError, MemoryError):
                 raise
-            # Untrusted bytes may cause any exception. All exceptions are reported in the same way.
+            # Untrusted bytes may cause any exception. Report each of them as StateFormatError.
             except Exception as error:
                 raise StateFormatError(
                     f"the state is corrupt: the header is inconsistent: {_format_error(error)}"
@@ -418,7 +418,7 @@ def _format_error(error: Exception) -> str:
 
 
 def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
-    """Decode frames, which must have equal headers, in several passes of a few frames each.
+    """Decode frames in order, some in each pass to limit memory use; all frames must have equal headers.
 
     Yields
     ------
@@ -518,8 +518,8 @@ def merge_groups(
 def _merge_portions(batch: Sequence[Frame], i: int, into: Sequence[int], max_bytes: int) -> dict[int, list[State]]:
     """Decode section `i` of all frames of a batch in portions, and return the merged states of each group.
 
-    `into` contains the group of each frame. For each group, the result contains a list with one merged state for
-    each portion that contains frames of the group.
+    `into` contains the group of each frame. For each group, the result contains a list with one merged state for each
+    portion that contains frames of the group.
     """
     parts: dict[int, list[State]] = {}
     for where, sections in _unpack_portions(batch, i, [max_bytes] * len(batch)):

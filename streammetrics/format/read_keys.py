@@ -75,8 +75,8 @@ class ColumnVocabulary:
     counts : int64, or int for a single section
         The number of keys in the vocabulary of each section.
     ranks : int64, optional
-        For each key in the vocabularies of the sections, in section order, its position in the common
-        vocabulary. None if there is a single section.
+        For each key in the vocabularies of the sections, in section order, its position in the common vocabulary. None
+        if there is a single section.
     """
 
     name: str
@@ -196,8 +196,8 @@ def _read_texts(reader: SectionReader, name: str, counts: Any, letters: Any, len
 def _decode_integers(name: str, counts: Any, below: Any, gaps: Array) -> Array:
     counts, below = np.atleast_1d(counts), np.atleast_1d(below)
     require((below <= counts).all(), "there are more negative keys than keys")
-    # Every section has two halves: the negative integers v, stored as -1 - v in ascending order, and the other
-    # integers.
+    # Every section has two parts (`halves`). The first contains the negative integers v, stored as -1 - v in ascending
+    # order of the stored numbers. The second contains the other integers.
     halves = np.stack([below, counts - below], axis=1).ravel()
     begins = (np.cumsum(halves) - halves)[halves > 0]
     steps = gaps.astype(np.uint64) + np.uint64(1)
@@ -257,8 +257,8 @@ def _rank_classes(classes: ColumnVocabulary, inner: Ints, reader: SectionReader)
     """
     width = inner.shape[1] - 1
     require(inner[:, 1:].min(initial=0) >= 0, "a class has a negative rank")
-    # All class columns have the same vocabulary, so flatten them to a single column. The order of the sections
-    # stays the same.
+    # All class columns have the same vocabulary, so flatten them to a single column. The order of the sections stays
+    # the same.
     flat = np.ascontiguousarray(inner[:, 1:].reshape(-1, 1))
     classes.rank_keys(flat, 0, reader.cells * width)
     inner[:, 1:] = flat.reshape(-1, width)
