@@ -51,8 +51,8 @@ FEW_WEIGHTED = 1 << 20
 MANY_PLACES = 1 << 20
 # The capacity, in rows, of the first buffer for the exact rows of a single cell.
 FEW_ROWS = 1 << 17
-# Fewer codes than this are sorted by numpy, which is then the fastest. A larger buffer in which at most this many codes
-# are distinct is not sorted; its codes are counted in a hash table.
+# Fewer codes than this are sorted by numpy, which is then the fastest. A larger buffer of exact rows without weights is
+# not sorted if at most half this many of its codes are distinct. Its codes are then counted in a hash table.
 FEW_CODES = 2048
 # Codes are converted to 32-bit integers before they are sorted, but only if there are at least this many. For fewer
 # codes, compiling the kernels for the conversion would take longer than it saves.
@@ -547,7 +547,7 @@ class LiveExactRows:
         return Entries(self.shift, trim(out[0], m), trim(out[1], m), None, np.zeros(m, U4))
 
     def _count_few_distinct(self, n: int) -> Entries | None:
-        """Count the first `n` buffered rows in a hash table, and return entries; None if there are too many entries."""
+        """Return the first `n` buffered rows as entries, counted in a hash table; None if too many are distinct."""
         high, low, counts = np.empty(FEW_CODES, U4), np.empty(FEW_CODES, U8), np.empty(FEW_CODES, U4)
         m = exact_rows.count_few_codes(self.high[:n], self.low[:n], high, low, counts)
         if m < 0:

@@ -45,8 +45,8 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bo
     Raises
     ------
     InvalidInputError
-        If a batch contains invalid values, or if the data frame lacks a column. It is also raised if ranking
-        metrics are computed without a shuffle, and the rows of a query are not adjacent.
+        If a batch contains invalid values, or if the data frame lacks a column. It is also raised if ranking metrics
+        are computed without a shuffle, and the rows of a query are not adjacent.
 
     Notes
     -----
