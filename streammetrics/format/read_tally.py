@@ -1,8 +1,8 @@
 """Decode the tallies of sections, and check their buckets.
 
-A tally counts the rows of a cell by place, such as a score or a score bucket. Its entries are sorted by place;
-each is a place with its number of rows. In some tallies, the width of the buckets depends on the numbers in the cell;
-it is called the level of the cell.
+A tally counts the rows of a cell by place, such as a score or a score bucket. Its entries are sorted by place. Each
+entry is a place with its number of rows. In some tallies, the width of the buckets depends on the numbers in the cell.
+This width is given by an integer, the level of the cell.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
         places = WIDEST
     entries = reader.header[f"entries {name}"]
     zeros, width = reader.header[f"zeros {name}"], reader.header[f"width {name}"]
-    # Each stored number combines two values: its last bit is the last bit of the place (the label of a score), and its
+    # Each stored number combines two values. Its last bit is the last bit of the place (the label of a score). The
     # other bits are the number of rows minus one.
     mixed = reader.read_numbers(entries)
     last = (mixed & mixed.dtype.type(1)).astype(np.uint8, copy=False)
@@ -170,8 +170,8 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
         wrong[begins[1:] - 1] = False
     require(not wrong.any(), f"places of {name} are not sorted and unique")
     end = (places - 1) >> 1
-    # Check that every place is in range. Also check that the keys of a section do not all end with a zero bit, because
-    # the writer removes such common bits, and stores their number as `zeros` in the header.
+    # Check that every place is in range. Also check that the keys of a section do not all end with a zero bit (unless
+    # all keys are 0). The writer removes such common bits, and stores their number as `zeros` in the header.
     if is_single(entries):
         shifts: Any = np.uint64(zeros)
         union, most = int(np.bitwise_or.reduce(keys)), int(keys[-1] if len(entry_counts) == 1 else keys.max())
@@ -292,8 +292,8 @@ def check_folding(state: State) -> None:
 def check_levels(state: State) -> None:
     """Raise an error if a bucket is impossible at the level of its cell, or if a cell needs a higher level.
 
-    The level of a cell determines the width of its buckets. It must be higher if the numbers in the cell need too many
-    buckets.
+    The level of a cell determines the width of its buckets. A cell needs a higher level, with wider buckets, if its
+    numbers lie in too many buckets.
     """
     for name, part in state.parts().items():
         if isinstance(part, Tally) and part.level is not None:

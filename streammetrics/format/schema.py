@@ -154,7 +154,7 @@ def parse_schema(head: Any) -> Schema:
     Raises
     ------
     StateFormatError
-        If the header is damaged, or `head` is not in the form in which this release would write it.
+        If the header is damaged, or `head` differs from the description that this release would write.
     """
     if not isinstance(head, dict) or not isinstance(head.get("tag"), str):
         raise StateFormatError("the state is corrupt: the header of a section is damaged")

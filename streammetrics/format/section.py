@@ -8,9 +8,9 @@
     noise               low bytes of wide places, which frames do not compress
 
 A state has one front cell for each slice. It may also have inner cells, one for each group or class within a slice.
-There are two kinds of parts. A flat has the same number of integers in every cell, such as sums. A tally has sorted
-entries in each cell; an entry is a place, such as a score bucket, with its number of rows. The keys of slices are
-stored as ranks in the vocabulary of their column, which is the sorted list of the distinct keys.
+There are two kinds of parts. A flat, such as the sums of a metric, has the same number of integers in every cell. A
+tally has sorted entries in each cell; an entry is a place, such as a score bucket, with its number of rows. The keys of
+slices are stored as ranks in the vocabulary of their column, which is the sorted list of the distinct keys.
 
 The small numbers are, in this order:
 
@@ -26,7 +26,7 @@ neutral element (0 for sums). Only these numbers and the gaps between their posi
 
 A wide place has more than 48 bits. An example is an exact score with its label. A wide place is split. Its last bit
 (the label) is appended to the number of rows as the last bit. The gaps between the other bits of adjacent places are
-shifted right by the number of trailing zero bits that all gaps have in common, which is 29 for scores that were
+shifted right by the number of trailing zero bits that all gaps have in common. This number is 29 for scores that were
 float32. The gaps are then written as planes: the first bytes of all gaps, then the second bytes, and so on. In a place
 of more than 65 bits, the highest bits are the number of an output label. In this case, the number of entries is stored
 for each combination of cell and output label.
@@ -203,7 +203,10 @@ def pack_state(state: State) -> bytes:
 
 
 class Section(NamedTuple):
-    """An uncompressed section: its compressible bytes (`plain`), followed by its incompressible bytes (`noise`)."""
+    """An uncompressed section: its compressible bytes (`plain`), followed by its incompressible bytes (`noise`).
+
+    If the section was read from a frame, `noise` may be a view of the bytes of the frame.
+    """
 
     plain: bytes
     noise: bytes | memoryview = b""
@@ -408,8 +411,7 @@ class _Writer:
         if tally.level is not None:
             zeros = self.header[f"zeros {tally.name}"] = _count_common_zeros(e.places)
         for at in _cut_blocks(len(e)):
-            # Include the last entry of the previous block: the first gap of this block is the difference from its
-            # place.
+            # Include the last entry of the previous block, because the first gap of this block begins at its place.
             first = max(at.start - 1, 0)
             places = e.select(slice(first, at.stop)).places
             places = places >> places.dtype.type(zeros) if zeros else places
@@ -483,7 +485,7 @@ def _count_trailing_zeros(union: int) -> int:
 def split_last_bits(e: Entries) -> tuple[Array, Array]:
     """Split off the last bit of the place of each wide entry (an entry whose place has more than 48 bits).
 
-    Returns two arrays: the 64 bits of each place before its last bit, and the last bit of each place.
+    Returns two arrays: the 64 bits above the last bit of each place, and the last bit of each place.
     """
     keys = e.codes >> np.uint64(1)
     if e.high is not None and e.high_place_bits:
@@ -494,9 +496,9 @@ def split_last_bits(e: Entries) -> tuple[Array, Array]:
 def count_noise_planes(width: Any, zeros: Any) -> Any:
     """Return the number of low byte planes that are not worth compressing.
 
-    Plane k contains byte k of every difference between successive places. A difference has `width` bytes after
-    `zeros` trailing zero bits have been removed. If at least 16 bits have been removed, all planes are worth
-    compressing. Otherwise only the two highest planes are.
+    Plane k contains byte k of every difference between successive places. A difference has `width` bytes after `zeros`
+    trailing zero bits have been removed. If at least 16 bits have been removed, all planes are worth compressing.
+    Otherwise only the two highest planes are.
     """
     return (zeros < 16) * (width > 2) * (width - 2)
 

@@ -73,7 +73,7 @@ def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
 
 
 class SectionReader:
-    """Reads several sections with the same schema in one pass.
+    """Reads one or more sections with the same schema in one pass.
 
     The constructor reads the headers. The methods then read the pieces in the order in which they were written. Counts
     by section, in attributes and arguments, are arrays with one element per section. If there is only one section, they

@@ -1,9 +1,9 @@
 """The encoding of superaccumulators, which stores only their significant words.
 
 A superaccumulator is a fixed-point number that has enough bits for an exact sum of float64 numbers. In memory it
-consists of 68 chunks of type int64. In this encoding it is a two's complement number of 69 words of 32 bits: one word
-for each chunk except the last, which may be larger and takes two words. In a sum of ordinary numbers, nearly all words
-are zero or only repeat the sign.
+consists of 68 chunks of type int64. In this encoding it is a two's complement number of 69 words of 32 bits. Each
+chunk takes one word, except the last, which may be larger and takes two words. In a sum of ordinary numbers, nearly all
+words are zero or only repeat the sign.
 
 The stored words begin with the first nonzero word (from the low end), and end before the highest words that only repeat
 the sign. The encoding of a superaccumulator consists of:
@@ -44,8 +44,8 @@ def pack_superaccumulators(numbers: Array) -> tuple[Array, Array, Array]:
     places : uint64 of shape (n,)
         Twice the index of the first nonzero word of each number, plus 1 for a negative number.
     lengths : uint64 of shape (n,)
-        The number of stored words of each number: those from the first nonzero word on, without the highest words
-        that only repeat the sign.
+        The number of stored words of each number: from the first nonzero word on, without the highest words that only
+        repeat the sign.
     words : uint32
         The stored words of all numbers, one number after the other, each with its lowest word first.
     """

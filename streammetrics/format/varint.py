@@ -4,7 +4,7 @@ A number below 255 is one byte in the first tier. For a larger number, this byte
 in the second tier. If the difference is 65,535 or more, the u16 is 65,535, and the third tier contains the number itself
 as a u64.
 
-A section has one set of tiers for all its numbers, so reading it takes few numpy calls. The numbers of many
+A section has one set of tiers for all its small numbers, so reading these takes few numpy calls. The numbers of many
 sections are read as one array, section after section, without a Python loop over sections.
 """
 

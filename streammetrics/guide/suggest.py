@@ -62,7 +62,7 @@ class NameSuggestion:
     ours : tuple of str
         Equivalent expressions without `sm.`, such as "AUC()", the most likely first; empty if there is none.
     library : str
-        The key of the other library that defines the name, such as "sklearn"; empty if no other library defines it.
+        The key of the other library that the suggestion comes from, such as "sklearn"; empty if it comes from none.
     name : str
         The name as that library spells it.
     why : str
