@@ -1,4 +1,4 @@
 """Metrics for training frameworks, such as PyTorch, Keras and LightGBM.
 
-Each framework has its own module. Only this module imports the framework, so other frameworks need not be installed.
+Each framework has its own module, which imports the framework. Install only the frameworks whose modules you use.
 """

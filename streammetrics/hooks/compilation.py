@@ -51,7 +51,7 @@ def compile_kernels(metrics: MetricLike, dtype: Any = np.float32) -> None:
 
     Notes
     -----
-    Kernels for keys other than integers, and a few kernels that are used only for slices with many rows, are
+    Kernels for keys other than integers, and some small kernels that are used only for slices with many rows, are
     compiled when they are first needed. `streammetrics warmup` compiles all kernels of all metrics.
 
     Examples

@@ -285,7 +285,7 @@ class Deferred(Generic[H]):
             self._count_arrived()
 
     def _start_transfers(self) -> None:
-        """Start copying the first `every` waiting steps; record an error for steps whose tensors have changed."""
+        """Start copying the first `every` waiting steps; record an error instead for steps with changed tensors."""
         good: list[DeferredStep] = []
         bad: list[tuple[DeferredStep, Exception]] = []
         for step in self._waiting[: self.every]:

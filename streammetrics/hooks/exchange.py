@@ -60,7 +60,7 @@ class Transport(Protocol):
     """Whether the transport supports `sum`, an all-reduce whose time hardly grows with the number of ranks."""
 
     def gather_uneven(self, data: bytes, lengths: Sequence[int]) -> Sequence[bytes | memoryview]:
-        """Send this rank's bytes to all ranks, and return the bytes of every rank; `lengths` gives their sizes."""
+        """Send this rank's bytes to all ranks, and return the bytes of every rank; `lengths` gives the size of each."""
         ...
 
     def sum(self, numbers: Ints) -> Ints:

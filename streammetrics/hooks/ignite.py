@@ -26,8 +26,8 @@ class IgniteMetric(ignite_metrics.Metric):
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update in place. They are reset when an epoch starts. A collection puts all its
-        values into `engine.state.metrics`, with one pass over the rows.
+        The metrics to update in place. They are reset when an epoch starts. A collection puts all its values into
+        `engine.state.metrics`, with one pass over the rows.
     output_transform : callable, optional
         Converts the output of an engine to `(y_pred, y)`, `(y_pred, y, sample_weight)`, or a mapping with `y_pred`, `y`
         and the other columns that the metrics read.

@@ -204,7 +204,7 @@ class KerasMetric(keras.metrics.Metric):
         """Return the names of the values in logs; `compiled` contains all metrics of the model, or is None.
 
         Keras puts the values of all metrics into one dict, so if two values had the same name, one of them would be
-        lost. This function therefore raises ValueError for duplicate names.
+        lost. This function therefore raises ValueError if a value of a collection has the same name as another value.
         """
         if compiled is None:
             return [self._name_prefix + name for name in self._scorer.names]
@@ -265,7 +265,7 @@ class Evaluate(keras.callbacks.Callback):
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update in place. They are reset at each epoch.
+        The metrics to update in place. They are reset in each epoch.
     validation_data : (x, y), (x, y, sample_weight), or iterable of such batches; optional
         Arrays, or a data set that `fit` accepts: a `tf.data.Dataset`, `PyDataset` or `DataLoader`. Without it, the
         callback evaluates the rows that your own `train_step` has added to `metrics` during the epoch.
@@ -382,7 +382,7 @@ def _iterate_batches(data: Any, size: int) -> Iterator[Rows]:
 
 
 def _list_shown_names(metric: Any, output: str | None) -> list[str]:
-    """Return the names of a metric's values in logs; `output` is the name of its model output, or None."""
+    """Return the names of a metric's values in logs; `output` names its model output, or is None for a single one."""
     prefix = f"{output}_" if output else ""
     if not isinstance(metric, KerasMetric) or not isinstance(metric._scorer.metrics, MetricCollection):
         return [prefix + metric.name]

@@ -56,7 +56,7 @@ class _WindowState(NamedTuple):
         return _WindowState(self.merge_all(), (*self.panes[1:], with_states(self.earlier, None)), 0)
 
     def merge(self, other: _WindowState) -> _WindowState:
-        """Return the merged state of two processes. Their newest panes are merged, then the next newest, and so on."""
+        """Return the merged state of two processes: panes of equal age are merged, counted from the newest pane."""
         panes = tuple(merge([one, two]) for one, two in zip(self.panes, other.panes, strict=True))
         return _WindowState(merge([self.earlier, other.earlier]), panes, self.updates + other.updates)
 

@@ -37,8 +37,8 @@ class TorchMetric(torchmetrics.Metric):
     Parameters
     ----------
     metric : Metric, MetricCollection, or Deferred of these
-        The metric to update in place. For a collection `compute` returns a dict. With `Deferred`,
-        `update` does not wait for the GPU; `forward` waits, because it returns the value of the batch.
+        The metric to update in place. For a collection, `compute` returns a dict. With `Deferred`, `update` does not
+        wait for the GPU; `forward` waits, because it returns the value of the batch.
     **settings
         The settings of `torchmetrics.Metric`: `process_group`, `dist_sync_on_step`, `sync_on_compute`, ...
 
@@ -254,9 +254,10 @@ class TorchMetric(torchmetrics.Metric):
         return {self._key: _to_byte_tensor(self._current.to_bytes(), self.device)}
 
     def state_dict(self, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
-        """Return the state as one uint8 tensor if `persistent(True)` was called before; otherwise an empty dict.
+        """Return a dict that contains the state as one uint8 tensor if `persistent(True)` was called before.
 
-        It is the state of this rank or, while this metric is synced (in `sync_context`), the state of all ranks.
+        Without that call, the state is left out. It is the state of this rank or, while this metric is synced (in
+        `sync_context`), the state of all ranks.
         """
         state = super().state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
         if prefix + self._key in state:
@@ -380,7 +381,7 @@ class TorchMetricValue(torchmetrics.Metric):
 
 @cache
 def _build_named_class(name: str) -> Any:
-    """Return a TorchMetric subclass with this name. `__reduce__` rebuilds it, because pickle cannot import it."""
+    """Return a TorchMetric subclass with this name. Pickle cannot import the class, so `__reduce__` rebuilds it."""
 
     def reduce(self: TorchMetric) -> Any:
         return _rebuild_metric, (name,), self.__getstate__()
