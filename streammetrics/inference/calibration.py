@@ -2,7 +2,7 @@
 
 Let c_a and c_b be the ratios, a = ln c_a and b = ln c_b. The ratio c_a is closer to 1 if |a| < |b|, which holds if and
 only if b - a and b + a have the same sign. Ordinary intervals of these two contrasts therefore show which ratio is
-better. A direct interval for |ln c| would be unreliable, because |ln c| has a kink at c = 1: at nominal 95 %, its
+better. A direct interval for |ln c| would be unreliable, because |ln c| has a kink at c = 1. At nominal 95 %, its
 jackknife interval covers the truth in only 71 to 93 % of cases.
 """
 
@@ -37,7 +37,8 @@ def calibration_contrasts(a: Replicates, b: Replicates) -> CalibrationContrasts:
     Parameters
     ----------
     a, b : Replicates
-        Replicates of the calibration ratio (sum of predictions / sum of labels), or of its inverse.
+        Replicates of the calibration ratio (sum of predictions / sum of labels), or of its inverse, in one or more
+        cells.
 
     Examples
     --------

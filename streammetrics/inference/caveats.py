@@ -171,6 +171,6 @@ def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, ND
 
 
 def _half_bounds(differences: MetricDifferences) -> NDArray[np.float64]:
-    """Return the largest error that bucketing scores can cause in each difference: half the width of all bounds."""
+    """Return the largest error of each difference due to bucketing: half the total width of both sides' bounds."""
     a, b = differences.pair.a, differences.pair.b
     return np.asarray(0.5 * ((a.high - a.low) + (b.high - b.low)))

@@ -95,9 +95,10 @@ def compare(
     `Sharded`. Degrees of freedom follow Welch and Satterthwaite: (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB). For each
     side, v is the variance and df = K_eff - 1, where K_eff is the effective number of shards. Relative differences are
     computed on logarithms. For a metric that may be 0 or negative in one of the slices, such as profit, they are
-    computed by the delta method instead, which needs a control value clearly above 0. An interval needs at least 50
-    positives and 50 negatives, or 50 rows for a metric without positives. They must be spread over at least half of the
-    shards. A difference of 0 is certain only if both sides have the same state.
+    computed by the delta method instead. It needs a control value clearly above 0.
+
+    An interval needs at least 50 positives and 50 negatives, or 50 rows for a metric without positives. At least half
+    of the shards must contain them. A difference of 0 is certain only if both sides have the same state.
 
     A quantile with few distinct values, such as whole seconds, jumps from one value to the next. Suppose that one
     stored value holds more than 15 % of the weight inside the interval of either side (Woodruff 1952). The interval of

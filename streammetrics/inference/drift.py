@@ -81,8 +81,11 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
     """Return how far a score distribution has moved from a reference, such as last month's scores.
 
     Let p and q be the shares of rows in a bin for the scores and the reference, and let m = (p + q) / 2. The
-    divergences are sums over bins: KL of p * log(p / q), PSI of (p - q) * log(p / q), and JS of (p * log(p / m) + q *
-    log(q / m)) / 2.
+    divergences are sums over bins:
+
+    - KL sums p * log(p / q);
+    - PSI sums (p - q) * log(p / q);
+    - JS sums (p * log(p / m) + q * log(q / m)) / 2.
 
     Bins are chosen to have equal weight in the reference, and their edges are edges of histogram buckets. A bucket with
     more than 1 / bins of the weight, such as the bucket of a default score, becomes a separate bin. KL and PSI replace

@@ -53,7 +53,7 @@ class ScaledEstimate(NamedTuple):
     point : float or array
         The number on the scale `scale`, for example its logarithm.
     standard_error : float or array
-        Standard error of `point`; NaN if there is none, and 0 only for the difference of two sides with equal states.
+        Standard error of `point`; NaN if `reason` is set, and 0 only for the difference of two sides with equal states.
     df : float or array
         Degrees of freedom; inf if the error is assumed to be known.
     scale : str
@@ -119,7 +119,7 @@ def build_estimate(
     reasons: Reasons,
     reduction: Any = 0.0,
 ) -> ScaledEstimate:
-    """Return a `ScaledEstimate` whose error is NaN in each cell that has an entry in `reasons`.
+    """Return a `ScaledEstimate` whose error is NaN in each cell where `reasons` is not None.
 
     The parameters are the fields of `ScaledEstimate`; `error` is the standard error on the scale.
     """

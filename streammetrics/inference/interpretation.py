@@ -216,7 +216,7 @@ def build_effect(
 
 
 def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstimate:
-    """Return the estimate with its error set to NaN in each cell that has an entry in `reasons`."""
+    """Return the estimate with its error set to NaN in each cell where `reasons` is not None."""
     all_reasons = build_reasons(reasons, reasons.shape)
     own = build_reasons(estimate.reason, reasons.shape)
     add_reasons(all_reasons, has_reason(own), lambda i: str(own[i]))

@@ -132,7 +132,7 @@ def sum_shards(values: Any) -> Any:
 
 
 def effective_shards(weights: ArrayLike) -> Any:
-    """Return (sum W)^2 / sum W^2, the number of equal shards that would give the same precision; 0 without weight.
+    """Return (sum W)^2 / sum W^2, the number of equally heavy shards with the same precision; 0 without weight.
 
     Examples
     --------
@@ -409,9 +409,8 @@ def jackknife(
     ScaledEstimate
         Without covariates, se^2 = (K - 1) / K * sum (x_k - mean)^2 with K_eff - 1 degrees of freedom. Here x_k is the
         value without shard k, and K_eff is the effective number of shards. With q covariates, the error is computed
-        from the residuals r of the pseudo-values:
-        se^2 = sum r^2 / (K * (K - 1 - q)) * (K - 2) / (K - 2 - q), with q fewer degrees of freedom. `reduction` is the
-        share of the variance that the covariates removed.
+        from the residuals r of the pseudo-values: se^2 = sum r^2 / (K * (K - 1 - q)) * (K - 2) / (K - 2 - q). It has q
+        fewer degrees of freedom. `reduction` is the share of the variance that the covariates removed.
 
     Raises
     ------
@@ -423,8 +422,8 @@ def jackknife(
     The coverage of nominal 95 % intervals is 94.4 to 95.4 % if users have similar numbers of rows, and 93.2 to 96.0 %
     if these numbers follow a power law (`python -m benchmarks.coverage`). This holds for single numbers and for
     differences. If there are a few heavy users, most intervals for single numbers that miss the truth miss it on the
-    same side: a sample without the heaviest users has a different value, and an error that is too small. For 10,000
-    cells, the function takes 5 microseconds per cell.
+    same side. The cause is that a sample without the heaviest users has a different value, and an error that is too
+    small. For 10,000 cells, the function takes 5 microseconds per cell.
 
     Examples
     --------

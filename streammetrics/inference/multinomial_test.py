@@ -24,7 +24,7 @@ def multinomial_p_value(counts: Sequence[float], shares: Sequence[float]) -> flo
     """Return the p-value of the arm counts `counts` under the hypothesis that `shares` are the arm probabilities.
 
     An outcome is a list of counts by arm with the same total as `counts`. If there are at most `MAX_OUTCOMES` possible
-    outcomes, the test is the exact multinomial test: the p-value is the total probability of all outcomes that are at
+    outcomes, the test is the exact multinomial test. Its p-value is the total probability of all outcomes that are at
     most as probable as `counts`. Otherwise, and for counts that are not whole numbers, the test is the chi-square test.
     """
     total = math.fsum(counts)

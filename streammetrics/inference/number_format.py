@@ -19,7 +19,10 @@ class DifferenceFormat(NamedTuple):
     percent: bool
 
     def __call__(self, value: float, sign: str = "+") -> str:
-        """Return a difference as text, without a sign if it rounds to 0. `sign` is a format option such as "+"."""
+        """Return a difference as text, without a sign if it rounds to 0.
+
+        `sign` is the sign option of a Python format: "+" writes a sign always, and "" only for negative numbers.
+        """
         if not math.isfinite(value):
             return "NaN" if math.isnan(value) else f"{value:+}"
         shown = 100.0 * value if self.percent else value

@@ -143,8 +143,8 @@ def power(
     -----
     users = (t_(1 - alpha / 2) + t_power)^2 * V * (1 / s + 1 / (1 - s)) / ln(1 + relative)^2. Here V is the number of
     units times the squared standard error of the logarithm of the value, and s is the share of one arm among the users
-    in both arms. A sequential experiment needs 1.6 to 1.8 times as many users at the end, and stops after
-    1.0 to 1.2 times as many on average. A call takes 30 ms, and the first sequential call 0.2 s.
+    in both arms. A sequential experiment needs 1.6 to 1.8 times as many users at the end, and stops after 1.0 to 1.2
+    times as many on average. A call takes 30 ms, and the first sequential call 0.2 s.
 
     Examples
     --------
@@ -461,7 +461,8 @@ def _find_drift(df: float, alpha: float, power: float, looks: int | None) -> tup
 def _find_sequential_drift(alpha: float, power: float, looks: int) -> tuple[float, float]:
     """Return the smallest drift that repeated looks detect with the given power, and the mean stopping time.
 
-    The drift is the true difference divided by its standard error at the planned end, which is assumed to be known.
+    The drift is the true difference divided by its standard error at the planned end. This error is assumed to be
+    known.
     """
     low, high = 0.0, 64.0
     for _ in range(HALVINGS):

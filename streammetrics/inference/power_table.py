@@ -65,9 +65,14 @@ def power_table(
     -------
     Table
         A row for each effect and metric (`goal` is "detect"), and for each guardrail (`goal` is "hold"). The columns
-        are `metric`, `goal`, `relative` (the effect, or the margin with the sign of a change for the worse), `users`
-        (the total of both arms), `mean_users` (if the experiment stops as soon as the goal is reached), `days`, and
-        `reason` (why there is no number of users).
+        are:
+
+        - `metric` and `goal`;
+        - `relative`: the effect, or the margin with the sign of a change for the worse;
+        - `users`: the total of both arms;
+        - `mean_users`: the mean total if the experiment stops as soon as the goal is reached;
+        - `days`;
+        - `reason`: why there is no number of users.
 
     Notes
     -----

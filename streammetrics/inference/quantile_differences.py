@@ -50,7 +50,7 @@ USUAL_DEVIATE = float(critical_value(USUAL, INF))
 
 @dataclass(frozen=True, eq=False)
 class QuantileSteps:
-    """The buckets of one side, with the half width at which the interval of the quantile includes each bucket.
+    """The buckets of one side, with the half width from which on the interval of the quantile includes each bucket.
 
     Parameters
     ----------

@@ -88,8 +88,8 @@ def quantile_interval(
     Returns
     -------
     Interval
-        The limits are quantile(q ± t * se), where se is the jackknife error of the share of weight below the estimate,
-        and t has K_eff - 1 degrees of freedom (K_eff is the effective number of shards). The limits q ± t * se are
+        The limits are quantile(q ± t * se). Here se is the jackknife error of the share of weight below the estimate,
+        and t has K_eff - 1 degrees of freedom, where K_eff is the effective number of shards. The limits q ± t * se are
         computed on the logit scale, so that they stay between 0 and 1.
 
     Raises

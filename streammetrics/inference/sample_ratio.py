@@ -188,7 +188,7 @@ def sample_ratio_mismatch(
 
     Notes
     -----
-    For exact counts of users, the false alarm rate under repeated looks is guaranteed: under the planned shares, e is a
+    For exact counts of users, the false alarm rate under repeated looks is proven. Under the planned shares, e is a
     martingale with mean 1, so it reaches 100 with probability at most 1 % over any number of looks (Ville's
     inequality). With counts from samples, the e-value reaches 100 in 1.0 to 1.4 % of runs. The test then has less
     power, because only the sampled users count as evidence (see `SampleRatio.smallest_mismatch`). A chi-square test

@@ -215,7 +215,7 @@ class Verdict(NamedTuple):
 
 
 def _compute_interval(estimate: ScaledEstimate, progress: Progress, alpha: float) -> Interval:
-    """Return the interval with confidence 1 - alpha, which is always-valid for a sequential experiment."""
+    """Return the interval with confidence 1 - alpha: always-valid if sequential, otherwise for a single look."""
     look = progress.look
     return interval(estimate, 1.0 - alpha) if look is None else always_valid(estimate, look, 1.0 - alpha)
 
@@ -488,7 +488,8 @@ def _estimate_remaining(
             continue
         limit = (one.margin or 0.0) * (-1.0 if one.better == "high" else 1.0)
         distance, slack = one.change.value - limit, one.slack[0] if one.change.value > limit else one.slack[1]
-        # If the certified bounds alone leave the metric undecided, more users do not help: the bounds stay as wide.
+        # If the certified bounds alone leave the metric undecided, more users do not help, because the bounds do not
+        # become narrower.
         if abs(distance) <= slack:
             needed = math.inf
             continue
@@ -564,7 +565,7 @@ def _describe_decision(
 
 
 def _describe_margin(effect: MetricEffect) -> str:
-    """Return a clause with the change that a guardrail allows, as a percentage or in units of the metric."""
+    """Return a clause with the change that a guardrail allows, in percent of the control or in units of the metric."""
     margin = effect.margin or 0.0
     size = f"{100.0 * margin:.4g} %" if effect.estimate.is_relative else f"{margin:.4g}"
     if effect.better == "one":
