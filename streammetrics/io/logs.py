@@ -210,7 +210,10 @@ class Log:
 
     @property
     def is_table(self) -> bool:
-        """Whether the log is a table (Delta, Iceberg) or a SQL query, whose rows have no fixed order."""
+        """Whether the log is a table (Delta, Iceberg) or a SQL query.
+
+        Such a log is a single part, and its rows have no fixed order.
+        """
         return bool(self._sources[0].table)
 
     @property
@@ -239,7 +242,7 @@ class Log:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that every file has, with the types that the user specified or those of the first file.
+        """The columns that every file has, with the types set by the user or, by default, those of the first file.
 
         In text files, types are inferred from the first rows. With `missing_columns="null"`, the schema contains all
         columns that at least one file has, with their types in the first such file.
@@ -470,6 +473,6 @@ class Log:
 
 
 def format_names(names: Sequence[str]) -> str:
-    """Format column names for a message: at most 40 names, followed by the number of names left out."""
+    """Format column names for a message: at most 40 names, then the number of names left out, if any."""
     more = f" and {len(names) - _MAX_LISTED_NAMES:,} more" if len(names) > _MAX_LISTED_NAMES else ""
     return ", ".join(names[:_MAX_LISTED_NAMES]) + more

@@ -105,7 +105,7 @@ class QuerySplitter:
             ends.append(LogPiece(pa.Table.from_batches(pending), part.file, first_row))
 
     def has_scattered_query(self) -> bool:
-        """Whether the rows of any query in the log are not adjacent."""
+        """Whether the rows of at least one query in the log are not adjacent."""
         runs = [run for _, several in sorted(self._runs.items()) for run in several]
         # The ID of a string consists of two integers, and the ID of a number of one. IDs of different kinds are never
         # equal, so look for duplicates within each kind.

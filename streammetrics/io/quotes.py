@@ -118,7 +118,10 @@ class QuoteCheck:
         return safe
 
     def _are_single_lines(self, values: NDArray[np.uint8]) -> bool:
-        """Whether every quotation mark opens or closes a cell or is doubled, and no cell contains a line break."""
+        """Whether every quotation mark opens or closes a cell or is doubled, and no quoted cell contains a line break.
+
+        This check is faster than finding the cells.
+        """
         marks, newlines = np.flatnonzero(values == _QUOTE), np.flatnonzero(values == _NEWLINE)
         opens, closes = marks[::2], marks[1::2]
         before, after = values[opens - 1], values[np.minimum(closes + 1, len(values) - 1)]
@@ -178,11 +181,11 @@ class QuoteCheck:
         return _build_cells(spans, len(data))
 
     def _are_rows(self, data: bytes, opening: int, closing: int, begins: bool) -> bool:
-        """Whether all lines of a multi-line quoted cell would be valid rows if its marks were ordinary characters.
+        """Whether all lines that a quoted cell spans would be valid rows if its marks were ordinary characters.
 
         A valid row has the right number of columns and contains numbers in numeric columns. `begins` says whether the
-        closing mark is at the start of a cell, as if it were an opening mark. If it is, and the opening mark is at the
-        end of a cell, the numbers are not checked.
+        closing mark is at the start of a cell, as if it were an opening mark. If it is, and a delimiter or line break
+        follows the opening mark, the numbers are not checked.
         """
         start, end = data.rfind(b"\n", 0, opening) + 1, data.find(b"\n", closing)
         lines = data[start : len(data) if end < 0 else end].split(b"\n")

@@ -76,7 +76,7 @@ class FileSpan:
     """A range of rows in a file that a thread can read independently of other ranges.
 
     `first_row` is the number of its first row, and `rows` its number of rows (None if unknown). `units` is the
-    half-open range of its row groups or record batches, and `bytes` is its size in the file.
+    half-open range of its row groups or record batches, and `bytes` is its size in the file, in bytes.
     """
 
     first_row: int
@@ -101,7 +101,7 @@ class FileFacts:
 
     @classmethod
     def from_schema(cls, schema: pa.Schema, rows: int | None, spans: tuple[FileSpan, ...]) -> FileFacts:
-        """Build `FileFacts` from a schema, and drop the schema's metadata. Raise an error if a name is not UTF-8."""
+        """Build `FileFacts` from a schema without its metadata. Raise an error if a column name is not UTF-8."""
         names = tuple(schema.names)
         types = dict(_list_fields("", schema)) | dict(zip(names, schema.types, strict=True))
         repeated = {name: n for name, n in Counter(names).items() if n > 1}
@@ -333,7 +333,7 @@ class IpcReader:
     pipe: Any = None
 
     def read_facts(self) -> FileFacts:
-        """Read the schema and, unless the source is a stream, the number of rows in each record batch."""
+        """Read the schema and, for a file, the row count of each record batch. A stream does not store row counts."""
         if self.pipe is not None:
             with convert_errors(self.file):
                 schema = ipc.open_stream(pa.PythonFile(self.pipe.open_reader(), "r")).schema

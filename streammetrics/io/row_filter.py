@@ -170,8 +170,8 @@ class Filter:
     conditions : tuple of Condition
         The conditions.
     kinds : tuple of (str, pyarrow.DataType)
-        Columns that are read as text, each with the type in which its values are compared. A column is read as text if
-        it also slices or groups rows, or if large integers have to be compared exactly.
+        Columns that are read as text, each with the type in which its values are compared. They are read as text
+        because they also slice or group rows, or because large integers have to be compared exactly.
     """
 
     conditions: tuple[Condition, ...]
@@ -208,7 +208,7 @@ class Filter:
     def _evaluate(self, condition: Condition, column: pa.Array) -> pa.Array:
         """Return, for each row, whether a condition holds.
 
-        If the column has another type but is read as text, its values are converted first.
+        If the column is read as text although it has another type (see `kinds`), its values are converted first.
         """
         kind = dict(self.kinds).get(condition.column, column.type)
         if column.type == kind:
@@ -303,7 +303,7 @@ def _value_range(kind: pa.DataType) -> tuple[int, int]:
 
 def _parse_microseconds(text: str) -> Decimal:
     """Parse a time as microseconds since 1970. A time without a time zone is in UTC."""
-    # Python's datetime has only six decimals of a second. Remove further digits before parsing, and add them afterward.
+    # Python's datetime has only six decimals of a second. Remove further digits before parsing and add them afterwards.
     extra_digits = re.search(r"(?<=[.,]\d{6})\d+", text)
     moment = datetime.datetime.fromisoformat(text.replace(extra_digits[0], "", 1) if extra_digits else text)
     elapsed = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)) - _EPOCH

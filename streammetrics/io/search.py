@@ -1,4 +1,4 @@
-"""Write a simulated search log: graded documents with the scores of two rankers."""
+"""Write a simulated search log of graded documents with the scores of two rankers; compute the true metric values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["SearchTruth", "write_search_log"]
 
 # The smallest and largest numbers of documents per query.
 _MIN_DOCUMENTS, _MAX_DOCUMENTS = 5, 40
-# The lowest latent relevance for each of the grades 1 to 4. A document with a relevance below 0.3 has grade 0.
+# Bounds on the latent relevance: up to 0.3, a document has grade 0; above 0.3, grade 1; above 1.1, grade 2; and so on.
 _GRADE_STARTS = (0.3, 1.1, 1.8, 2.4)
 # Standard deviation of the noise in the scores. Ranker b has less noise, so it ranks better.
 _NOISE = {"score_a": 1.2, "score_b": 0.6}

@@ -199,8 +199,8 @@ def cache_operator_types() -> Iterator[None]:
     """Cache numba's type inference for operators and functions, for all kernels.
 
     Without the cache, each time a kernel indexes an array or adds two numbers, numba tries dozens of typing rules, and
-    again when it translates the line. numba's compiler lock is held until the context ends, so that no other thread
-    compiles a function with the cache.
+    tries them again when it translates the line. numba's compiler lock is held until the context ends, so that no other
+    thread compiles a function with the cache.
     """
     look_up = types.Function.get_call_type
 

@@ -57,7 +57,8 @@ os.register_at_fork(before=_COMPILING.acquire, after_in_parent=_COMPILING.releas
 LOCK_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 _waits_for_others = True
-# How long to wait while another process compiles a kernel: several times the compilation time of the slowest kernel.
+# The maximum time to wait while another process compiles a kernel, in seconds: several times the compilation time of
+# the slowest kernel.
 WAIT_SECONDS = 120.0
 # The compilation time in this process, in seconds, after which the command line prints a message.
 SLOW_SECONDS = 1.0

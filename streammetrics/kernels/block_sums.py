@@ -65,7 +65,7 @@ def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
 
 @inline
 def large_limb(q: Any) -> Any:
-    """Return the first limb, in units of 2**-20, of a number from 2**31, or CEILING for a number from 2**41.
+    """Return the first limb, in units of 2**-20, of a number q of 2**31 or more; CEILING if q is 2**41 or more.
 
     The caller uses 0 as the second limb: the last bit of such a float64 is at least 2**-21, so hardly anything is lost.
     """
@@ -427,7 +427,10 @@ def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares
 
 @outline
 def move_heavy_rows(v: Any, to: Any, numbers: Any) -> None:
-    """Add products v of 2**31 or more to the sums at the indices `to` of `numbers`, and set these products to 0."""
+    """Add products v of 2**31 or more to saturating sums, and set these products to 0.
+
+    The product v[j] belongs to sum number to[j], whose two limbs start at index 2 * to[j] of `numbers`.
+    """
     for j in range(v.shape[0]):
         if v[j] >= LARGE:
             add_saturating(numbers, u8(2) * to[j], large_limb(v[j]), i8(0))

@@ -26,7 +26,7 @@ CACHED_SLOTS = 1 << 17
 
 @inline
 def find_cell_slot(parent: Any, code: Any, table: Any, parents: Any, codes: Any) -> Any:
-    """Return the slot of `table` that holds the cell of a parent and a code, or a free slot if there is none."""
+    """Return the slot of `table` that holds the cell of a parent and a code, or the free slot to insert it in."""
     # Multiplicative (Fibonacci) hashing: the upper bits of the product depend on all bits of the code and the parent.
     mask = u8(table.shape[0] - 1)
     h = ((u8(code) ^ (u8(parent) << u8(40))) * u8(0x9E3779B97F4A7C15)) >> u8(32)

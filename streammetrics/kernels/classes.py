@@ -65,9 +65,9 @@ def find_highest_of_many(row: Any) -> Any:
     """Return the class with the highest score (the first of several) in a long row, or -1 if a score is not finite.
 
     One loop finds the span that contains the highest score, and another loop finds the score in this span; both
-    vectorise. The first loop compares the bits of scores as integers. As signed integers, the bits of positive
-    numbers sort like the numbers, and those of negative numbers in reverse order. As unsigned integers, the bits of
-    negative numbers are larger than those of positive numbers.
+    vectorise. The first loop compares the bits of scores as integers. As signed integers, the bits of positive numbers
+    sort like the numbers, and those of negative numbers in reverse order. As unsigned integers, the bits of negative
+    numbers are larger than those of positive numbers.
     """
     top, at, bad = row[0], 0, False
     for a in range(0, row.shape[0], SPAN):

@@ -1,7 +1,7 @@
 """Count concordant pairs of documents in a ranked query.
 
-A pair of documents is concordant if the document with the larger gain ranks above the other. Pairs are counted by
-merge sort, without comparing every pair.
+A pair of documents is concordant if the document with the larger gain ranks above the other. Pairs are counted by merge
+sort, without comparing every pair.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def count_pairs(worth: Any, end: Any, n: Any, length: Any, one: Any, other: Any,
 
     Both counts are written to `counts` three times: for pairs of returned documents, for pairs with at least one
     returned document, and for all pairs. A pair of documents that were not returned counts as wrong. `one` and `other`
-    are working memory. On return, worth[n:] is sorted.
+    are working memory. On return, worth[n:length] is sorted in descending order.
     """
     wrong = count_rising_pairs(worth, n, one, other) + count_tied_pairs(worth, end, n) / 2.0
     counts[0] = count_unequal_pairs(one, i8(0), n)

@@ -109,10 +109,10 @@ def count_measure(
 ) -> Any:
     """Return the measure with this code, which must depend only on counts of documents or sums over documents.
 
-    k is the cut-off, n the number of returned documents, R the number of relevant documents, and p the parameter of the
-    measure. For each group of documents with tied scores, `hit` holds the number of relevant documents, `judged` the
-    number of judged documents, `sums` the sum of gains, and `info` the sum of self-information (-log2 of a document's
-    share of users).
+    k is the cut-off, n the number of returned documents, and p the parameter of the measure. The query has R relevant
+    documents and `irrelevant` other documents. For each group of documents with tied scores, `hit` and `judged` hold
+    the numbers of relevant and judged documents. `sums` holds the sum of gains, and `info` the sum of self-information
+    (-log2 of a document's share of users).
     """
     m = min(k, n)
     if code == IRRELEVANT:

@@ -110,8 +110,8 @@ def sum_group_wins(
     """Write the total weights of negatives, positives, concordant pairs and all pairs in each group.
 
     A tied pair counts one half. The elements of the inputs are those of `count_group_wins`, but with the total weight
-    of the rows instead of their number. The weight of element j is high[j] * 2**-20 + low[j] * 2**-60. Each of
-    the four results is rounded once.
+    of the rows instead of their number. The weight of element j is high[j] * 2**-20 + low[j] * 2**-60. Each of the four
+    results is rounded once.
     """
     neg, pos, here, tied = scratch(4, i8), scratch(4, i8), scratch(4, i8), scratch(4, i8)
     above, won = scratch(4, i8), scratch(8, i8)

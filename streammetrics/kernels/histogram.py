@@ -227,7 +227,7 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count rows of a single cell by place (bucket and label), like `count_probabilities`, but for real scores."""
+    """Count rows of a single cell by place (bucket and label), like `count_probabilities`, for finite real scores."""
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)

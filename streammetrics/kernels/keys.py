@@ -34,7 +34,7 @@ def mix_bits(x: Any) -> Any:
 
 @inline
 def find_slot(value: Any, stored: Any, slots: Any) -> Any:
-    """Return the slot of the hash table `slots` that holds the code of a value, or a free slot if it has no code."""
+    """Return the slot of the hash table `slots` that holds the code of a value, or the free slot to insert it in."""
     mask = u8(slots.shape[0] - 1)
     at = mix_bits(u8(value)) & mask
     while slots[at] >= i8(0) and stored[slots[at]] != value:
@@ -179,9 +179,9 @@ def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
         # the data are also read as 0.
         zeros = ~(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS)
         while zeros:
-            # Find the position k of the byte that contains the lowest set bit of `zeros`. If this bit is moved to the
-            # lowest position in its byte and multiplied by BYTE_NUMBERS, the highest byte of the product is the index
-            # of the byte (0 to 7).
+            # Find the position k of the byte that contains the lowest set bit of `zeros`. Move this bit to the lowest
+            # position in its byte and multiply by BYTE_NUMBERS. The highest byte of the product is the index of the
+            # byte (0 to 7).
             k = at + i8((((zeros & (~zeros + u8(1))) >> u8(7)) * BYTE_NUMBERS) >> u8(56))
             if k >= size:
                 break

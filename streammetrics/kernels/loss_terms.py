@@ -121,7 +121,8 @@ def fill_rare_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
 def fill_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
     """Write the term with the code `term`, such as |p - y|, for every row in a block. k is the parameter of the term.
 
-    Return the biased exponent of the largest value, which is needed to add the values without rounding.
+    y holds the targets and p the predictions. Return the biased exponent of the largest value, which is needed to add
+    the values without rounding.
     """
     if term == ABSOLUTE:
         top = i8(0)
@@ -146,7 +147,10 @@ def fill_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
 
 @outline
 def fill_other_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write a term other than |p - y| and (p - y)**2 for every row in a block. k is the parameter of the term."""
+    """Write a term other than |p - y| and (p - y)**2 for every row in a block. k is the parameter of the term.
+
+    y holds the targets and p the predictions.
+    """
     n = out.shape[0]
     if term == TARGET:
         for j in range(n):

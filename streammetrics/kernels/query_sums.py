@@ -55,9 +55,9 @@ def compute_measures(
 
     Measures are specified by `codes`, cut-offs `ks` and `parameters`, and are written to `out`. The other arguments:
 
-    - `values` holds the gain of each grade if all grades are `small` integers, otherwise the gain of each row. `powers`
-      holds the corresponding 2**g - 1 for each gain g; it may be empty. A document is relevant if its gain is at least
-      `level`.
+    - If `small` is true, grades are small integers, and `values` holds the gain of each grade. Otherwise, it holds the
+      gain of each row. `powers` holds the corresponding 2**g - 1 for each gain g; it may be empty. A document is
+      relevant if its gain is at least `level`.
     - `average` says whether measures are averaged over the orders of tied documents.
     - `relevant`, unless it is empty, holds the number of relevant documents for each query. This number includes
       documents without a row, whose gain is `extra_gain`; `extra_power` is 2**extra_gain - 1.

@@ -1,10 +1,9 @@
 """Sort the documents of each query by score, and find the ideal order and the groups of tied documents.
 
-A query is one row of uint64 keys, one key for each document. Starting at the highest bit, a key consists of 32 bits
-that sort by descending score, 24 bits for the index of the document in the query, and 8 bits for its grade. numpy sorts
-the keys, so documents with equal scores stay in row order. For float64 scores, keys contain only the upper half of the
-bits, and `sort_by_full_score` completes the sort. Documents that were judged but not returned come last, followed by
-padding.
+A query is one row of uint64 keys, one key for each document. From the highest bit, a key has 32 bits that sort by
+descending score, 24 bits for the document's index in the query, and 8 bits for its grade. numpy sorts the keys, so
+documents with equal scores stay in row order. For float64 scores, keys contain only the upper half of the bits, and
+`sort_by_full_score` completes the sort. Documents that were judged but not returned come last, followed by padding.
 """
 
 from __future__ import annotations
@@ -78,10 +77,10 @@ def is_tied(row: Any, i: Any, score: Any) -> Any:
 
 @outline
 def sort_by_full_score(row: Any, n: Any, score: Any) -> None:
-    """Sort documents whose scores have equal upper halves by their full scores.
+    """Sort each run of documents whose scores have equal upper halves by the full scores.
 
-    `row` holds the sorted keys of the documents in a query, and `score` their scores before sorting.
-    The algorithm is Shellsort, which needs no extra memory.
+    `row` holds the sorted keys of the documents in a query, and `score` their scores before sorting. The algorithm is
+    Shellsort, which needs no extra memory.
     """
     a = 0
     while a < n - 1:
@@ -108,8 +107,8 @@ def sort_by_full_score(row: Any, n: Any, score: Any) -> None:
 def find_gains(row: Any, length: Any, small: Any, values: Any, place: Any, gain: Any) -> Any:
     """Find the documents with a gain above 0: write their ranks (from 0) and their gains, and return how many there are.
 
-    `row` holds the sorted keys of the query. If grades are `small` integers, the gain is the grade; otherwise, `values`
-    holds the gain of each document.
+    `row` holds the sorted keys of the query. If `small` is true, grades are small integers, and the gain is the grade.
+    Otherwise, `values` holds the gain of each document.
     """
     c = i8(0)
     if small:
@@ -134,8 +133,8 @@ def build_ideal_order(
 ) -> Any:
     """Write as many gains as fit in `best`, in the ideal (descending) order, and return their number.
 
-    There are n documents with a `gain` above 0, and `extra` more documents with the gain `extra_gain`. If gains are
-    `small` integers, they are sorted by counting. `pool` and `count` are working memory.
+    There are n documents with a `gain` above 0, and `extra` more documents with the gain `extra_gain`. If `small` is
+    true, gains are small integers, which are sorted by counting. `pool` and `count` are working memory.
     """
     room, m = best.shape[0], i8(0)
     if small:

@@ -73,10 +73,10 @@ def carry_from(numbers: Any, at: Any, first: Any) -> None:
 
 @outline
 def add_to_cells(v: Any, here: Any, stride: Any, offset: Any, numbers: Any, often: Any) -> None:
-    """Add every number in v to a superaccumulator of its cell. If `often` is true, propagate carries each time.
+    """Add every number in v to a superaccumulator of its cell.
 
     `here` holds the cell of each number. A cell has `stride` superaccumulators, of which the one at index `offset` is
-    used.
+    used. If `often` is true, carries are propagated after each addition; otherwise, the caller propagates them.
     """
     for j in range(v.shape[0]):
         at = (u8(here[j]) * u8(stride) + u8(offset)) * CHUNKS
@@ -396,7 +396,7 @@ def sum_values(
     values: Any, w: Any, at: Any, width: Any,
     rows: Any, excess: Any, sums: Any, squares: Any, more_w2: Any, more_w2x: Any,
 ) -> Any:  # fmt: skip
-    """Count rows, and add the `width` values x of each row, and squares for standard errors, to the sums of its cell.
+    """Count rows, and add the `width` values x of each row, and terms for standard errors, to the sums of its cell.
 
     `sums` holds the sums of w * x without rounding. For standard errors, `squares` holds the sums of (w * x)**2,
     `more_w2` those of w**2 - 1, and `more_w2x` those of w**2 * x - w * x; each number is rounded to 26 bits before it

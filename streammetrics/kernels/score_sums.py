@@ -336,8 +336,8 @@ def sum_cells(
 
     The caller has checked all values. `at` holds the cell of each row. Sums are stored in flat arrays, cell by cell.
     Values of 2**31 or more are added to `large`, which is empty if no term can be that large. If there are few cells,
-    consecutive rows are added to four separate sets of sums ("lanes"), because an addition to the same address would
-    have to wait for the previous one.
+    consecutive rows are added to four separate sets of sums ("lanes"). An addition to the same address would have to
+    wait for the previous one.
     """
     n_terms, n, cells = terms.shape[0], y.shape[0], rows.shape[0] // 2
     width = 1 + 3 * n_terms
@@ -399,7 +399,7 @@ def sum_cells(
 def flush_weighted_lanes(
     lanes: Any, cells: Any, n_terms: Any, rows: Any, excess: Any, sums: Any, squares: Any, w2: Any, w2x: Any
 ) -> None:
-    """Add the lanes (partial sums over weighted rows) to the sums and counts, and set the lanes to 0."""
+    """Add the lanes (partial sums over weighted rows, see `flush_lanes`) to the sums and counts, and set them to 0."""
     width = 5 + 6 * n_terms
     for k in range(2 * LANES * cells):
         # i is twice the cell plus the label.

@@ -85,11 +85,12 @@ def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
 
 @outline
 def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any, stops: Any, numbers: Any) -> None:
-    """Round numbers below 2**31, and add each to the fixed-point sum at its index `at`.
+    """Round numbers v below 2**31, and add each to a fixed-point sum.
 
-    Adding the constant `magic`, whose bits are `magic_bits`, rounds a number to a multiple of the value of the
-    constant's last bit. Shifting such a multiple left by `shift` converts it to units of 2**-60. If `lone` is true,
-    there is only one sum. If `stops` is true, a sum that reaches CEILING stays there.
+    v[j] is added to sum number at[j], whose two limbs start at index 2 * at[j] of `numbers`. Adding the constant
+    `magic`, whose bits are `magic_bits`, rounds a number to a multiple of the value of the constant's last bit.
+    Shifting such a multiple left by `shift` converts it to units of 2**-60. If `lone` is true, there is only one sum.
+    If `stops` is true, a sum that reaches CEILING stays there.
     """
     # With one cell, sum the block as integers first, and add the result once.
     if lone:
@@ -104,9 +105,10 @@ def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any
 
 @outline
 def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
-    """Add products v, rounded to multiples of 2**-60, to the sums at indices `at`. A sum at CEILING stays there.
+    """Add products v, rounded to multiples of 2**-60, to the sums with the numbers `at` (see `add_rows`).
 
-    Products of 2**31 or more are added one by one and set to 0 in `v`. If `lone` is true, there is only one sum.
+    A sum that reaches CEILING stays there. Products of 2**31 or more are added one by one and set to 0 in `v`. If
+    `lone` is true, there is only one sum.
     """
     if is_any_from(v, LARGE):
         move_heavy_rows(v, at, numbers)
@@ -115,7 +117,7 @@ def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
 
 @outline
 def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None:
-    """Add squares v, rounded to multiples of 2**-41 (for log-loss) or 2**-52, to the sums at indices `at`.
+    """Add squares v, rounded to multiples of 2**-41 (if `loss`) or 2**-52, to the sums with the numbers `at`.
 
     A sum that reaches CEILING stays there. Squares of 2**31 or more are added one by one and set to 0 in `v`. If `lone`
     is true, there is only one sum.

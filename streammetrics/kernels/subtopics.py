@@ -1,7 +1,7 @@
 """Measures of rankings whose documents cover subtopics of a query, such as alpha-NDCG and ERR-IA.
 
-Every subtopic starts with the value 1. Each document that covers a subtopic reduces its value for the documents ranked
-below.
+Every subtopic starts with the value 1. Each document that covers a subtopic reduces the value of this subtopic for the
+documents ranked below.
 """
 
 from __future__ import annotations
