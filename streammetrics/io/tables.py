@@ -20,7 +20,7 @@ MAX_NAME_LENGTH = 60
 
 
 class _Engine(Protocol):
-    """An engine that reads a table or runs a query with a third-party package. It can be pickled.
+    """An engine that reads a table or runs a query with a third-party package. Engines can be pickled.
 
     A table is read at the version that was current when the engine was created.
     """

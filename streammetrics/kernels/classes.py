@@ -125,8 +125,8 @@ def sum_other_exps(row: Any, best: Any) -> Any:
 def find_top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) -> Any:
     """For each row, write whether the predicted class (with the highest score) is right, and its probability.
 
-    `t` holds the true class of each row, and `s` the scores of its classes. If `logit` is true, scores are logits, and
-    the probability is their softmax.
+    `t` holds the true class of each row, and a row of `s` the score of each class. If `logit` is true, scores are
+    logits, and the probability is their softmax.
     """
     for j in range(s.shape[0]):
         best = find_highest(s[j])
