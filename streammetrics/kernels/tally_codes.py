@@ -159,8 +159,8 @@ def count_runs(fresh: Any, codes: Any, counts: Any) -> Any:
 def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
     """Merge sorted codes that have counts with sorted codes of single rows. Return the number of merged codes.
 
-    `old` and `rows` are the codes and their counts. `fresh` holds the codes of single rows, which may repeat.
-    Neither `old` nor `fresh` may be empty. The result is written to `codes` and `counts`.
+    `old` and `rows` are the codes and their counts. `fresh` holds the codes of single rows, which may repeat. Neither
+    `old` nor `fresh` may be empty. The result is written to `codes` and `counts`.
     """
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(old.shape[0]), u8(fresh.shape[0])
     last, run = min(old[0], fresh[0]), u4(0)
@@ -217,8 +217,9 @@ def merge_codes(a: Any, b: Any, out: Any, in_a: Any, in_b: Any) -> Any:
 def merge_two_word_codes(ha: Any, la: Any, hb: Any, lb: Any, high: Any, low: Any, in_a: Any, in_b: Any) -> Any:
     """Write the union of two sorted arrays of distinct two-word codes, and return its length.
 
-    Codes are sorted by the high word (`ha`, `hb`), then by the low word (`la`, `lb`). The indices of the codes of a and
-    b in the union are written to `in_a` and `in_b`, respectively.
+    `ha` and `la` are the high and low words of the first array, and `hb` and `lb` are those of the second. Codes are
+    sorted by the high word, then by the low word. The indices of the codes of the first and second arrays in the union
+    are written to `in_a` and `in_b`, respectively.
     """
     i, j, m, na, nb = u8(0), u8(0), u8(0), u8(la.shape[0]), u8(lb.shape[0])
     while i < na and j < nb:

@@ -325,10 +325,10 @@ def joining_level(a: Any, b: Any, bits: Any) -> Any:
 def select_level(counts: Any, most: Any) -> Any:
     """Return the lowest level (bucket width) at which sorted numbers are in at most `most` buckets.
 
-    Any two adjacent numbers share a bucket from some level on; counts[L] is the number of adjacent pairs that do so from
-    level L on. There are at most `most` buckets if fewer than `most` adjacent pairs are in different buckets. The first
-    such level is the `most`-th highest of the levels of all pairs. If there are fewer than `most` pairs, return 0. All
-    counts are reset.
+    Any two adjacent numbers share a bucket from some level on; counts[L] is the number of adjacent pairs that do so
+    from level L on. There are at most `most` buckets if fewer than `most` adjacent pairs are in different buckets. The
+    lowest such level is the `most`-th highest of the levels of all pairs. If there are fewer than `most` pairs, return
+    0. The counts are set to 0.
     """
     passed, level = i8(0), i8(0)
     for k in range(LEVELS - 1, -1, -1):

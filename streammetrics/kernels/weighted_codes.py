@@ -27,8 +27,8 @@ GROUPS, TABLE = 1 << GROUP_BITS, 1 << TABLE_BITS
 def add_to_run(same: Any, rows: Any, high: Any, low: Any, run: Any, run_high: Any, run_low: Any) -> Any:
     """Add an entry to a run of equal codes. Return the count of the run and the two integers of its sum of w - 1.
 
-    These numbers are `rows`, `high` and `low` for the entry, and `run`, `run_high` and `run_low` for the run.
-    If `same` is 0, the entry begins a new run.
+    These numbers are `rows`, `high` and `low` for the entry, and `run`, `run_high` and `run_low` for the run. If `same`
+    is 0, the entry begins a new run.
     """
     part = run_low * same + low
     return run * same + rows, run_high * same + high + (part >> i8(40)), part & LOW_MASK

@@ -1,7 +1,7 @@
 """Laws: property tests that every metric must pass, including metrics that other packages define.
 
-`check_metric` and `check_state` run all laws. Each law is a function that takes a `Case`, which provides a factory for
-empty metrics and rows to count. A law that does not hold raises `LawError` with the name of the law, the expected
+`check_metric` and `check_state` run all laws. Each law is a function that takes a `Case`, which provides rows to count
+and a factory for empty metrics. A law that does not hold raises `LawError` with the name of the law, the expected
 result and the actual result.
 """
 
@@ -64,8 +64,8 @@ def check_metric(
     Raises
     ------
     LawError
-        A law does not hold. The message names the law, the rows, the expected result and the actual result.
-        LawError is a subclass of AssertionError.
+        A law does not hold. The message names the law, the rows, the expected result and the actual result. LawError is
+        a subclass of AssertionError.
 
     Notes
     -----

@@ -255,9 +255,9 @@ def absent_class(case: Case) -> None:
 def _may_outgrow_limit(whole: Any, parts: list[Any]) -> bool:
     """Return whether merging the parts into `whole` could move some of their exact rows to histogram buckets.
 
-    A state stores the rows of a cell exactly until their number exceeds a limit. States whose `folds_by_rows`
-    is False compare another number with the limit, but only their class can compute that number. For such states,
-    return True if any cell has more rows than the limit.
+    A state stores the rows of a cell exactly until their number exceeds a limit. States whose `folds_by_rows` is False
+    compare another number with the limit, but only their class can compute that number. For such states, return True if
+    any cell has more rows than the limit.
     """
     asking: list[Any] = [s for s in states_of(whole) if s.folding is not None and not s.folds_by_rows]
     large = any((s.rows_by_cell(s.folding[0]) > s.exact_rows_limit).any() for s in asking)

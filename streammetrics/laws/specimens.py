@@ -162,7 +162,7 @@ def on_grid(kind: Kind, rng: np.random.Generator, n: int) -> Array:
 
 
 def bad_value(kind: Kind) -> Any:
-    """Return a value that is invalid for this kind in any dtype, or None if another package defines the kind."""
+    """Return a value that is invalid for this kind in any dtype, or None if no such value is known (as for IDs)."""
     if isinstance(kind, Matrix):
         return bad_value(kind.kind)
     if isinstance(kind, Classes):

@@ -72,7 +72,7 @@ class OfClasses(ScoredLabels[S, T]):
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
 
     def spread(self, state: Any) -> Any:
-        """Return `state` for two classes, or a state with the same counts for each of several classes or labels."""
+        """Return `state` for two classes, or a state that counts for each class or label what `state` counts."""
         return make_label_statistic(state, **self._class_settings) if self._class_settings else state
 
 

@@ -186,15 +186,15 @@ class AUC(ByRows, tag="auc"):
         1/2 for random scores, 1 for a perfect ranking. The value can be negative if this part of the curve is low.
     multi_class : {"ovr", "ovo"}
         How to compare several classes. "ovr": each class with all others. "ovo": each pair of classes, on the rows of
-        these two classes only (Hand and Till 2001), for at most 256 classes. By default "ovo" keeps the scores of
-        up to 65,536 rows exactly (at most 2**22 / C**2 rows for C classes, which takes 64 MiB). With more rows it uses
+        these two classes only (Hand and Till 2001), for at most 256 classes. By default "ovo" keeps the scores of up to
+        65,536 rows exactly (at most 2**22 / C**2 rows for C classes, which takes 64 MiB). With more rows it uses
         histograms of 2**10 buckets.
     average : {"macro", "micro", "weighted", "samples", None}
         How to combine the values of several classes or labels. "macro": their mean. "micro": one value for the rows of
         all classes or labels together. "weighted": their mean, weighted by the number of positives of each class or
         label (for "ovo", by the number of rows of both classes). "samples", for labels only: the mean over rows of a
-        value computed from the labels of each row. None: an array with one value for each class or label. Means
-        leave out undefined values, and `explain()` counts them.
+        value computed from the labels of each row. None: an array with one value for each class or label. Means leave
+        out undefined values, and `explain()` counts them.
 
     Notes
     -----
@@ -365,8 +365,9 @@ class AveragePrecision(ByRows, tag="average_precision"):
     and `c` negatives, TP and FP are the counts above it, S = TP + FP + c and x = a / S. The upper bound is the sum of
     (a / P) * (TP + a) / (TP + FP + a), which assumes that the positives of each bucket come first. The lower bound is
     the sum of (a * TP / S + (FP + c) * (x - log(1 + x))) / P. It assumes that they come last, and replaces the sum over
-    rows with an integral. Without weights, the integral starts half a row later, so TP and S are half a row higher.
-    Bounds are rounded outward. Memory and time are the same as for AUC.
+    rows with an integral. Without weights, the integral covers half a row on each side of every positive. It therefore
+    starts half a row later, so TP and S are half a row higher. Bounds are rounded outward. Memory and time are the same
+    as for AUC.
 
     Examples
     --------
@@ -417,8 +418,8 @@ class KS(ScoredValue, tag="ks"):
 
     Notes
     -----
-    The value is the largest distance at any bucket edge, so some threshold attains this distance. The upper bound
-    is the largest of |D + a/P| and |D - c/N| over all buckets, where D is the distance at the lower edge of a bucket with
+    The value is the largest distance at any bucket edge, so some threshold attains this distance. The upper bound is
+    the largest of |D + a/P| and |D - c/N| over all buckets, where D is the distance at the lower edge of a bucket with
     `a` positives and `c` negatives. It is rounded outward. Memory and time are the same as for AUC.
 
     Examples

@@ -52,7 +52,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
         return self._crossing(state)[2].at
 
     def _crossing(self, state: ScoresByLabel) -> tuple[ROCPoint, ROCPoint, ROCPoint]:
-        """Return the two points between which FPR and FNR cross, followed by the one where the rates differ less.
+        """Return the two points between which FPR and FNR cross, then the one of these where the rates differ less.
 
         The first two points are neighbours on the curve. FPR is below FNR at the first point, but not at the second.
         """
@@ -74,8 +74,8 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
 class ROCPoint(NamedTuple):
     """A point of the ROC curve as integer counts.
 
-    `at` is the number of non-empty buckets above the threshold. `tp` and `fp` count the true and false positives, and
-    `P` and `N` are the total numbers of positives and negatives.
+    `at` is the number of non-empty buckets that the threshold selects (score >= threshold). `tp` and `fp` count the
+    true and false positives, and `P` and `N` are the total numbers of positives and negatives.
     """
 
     at: int

@@ -22,8 +22,8 @@ __all__ = ["HMeasure"]
 Floats = NDArray[np.float64]
 # An upper bound on the rounding error of the value, which is computed in float64.
 ROUNDING = Fraction(1, 1 << 45)
-# The number of terms that `_series` adds. Each term is at most about half the previous one, so the remainder
-# after 80 terms is far smaller than a rounding error.
+# The number of terms that `_series` adds. Each term is at most about half the previous one, so the remainder after 80
+# terms is far smaller than a rounding error.
 TERMS = 80
 
 

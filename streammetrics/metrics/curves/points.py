@@ -341,8 +341,8 @@ class GainCurve(Curve, tag="gain_curve"):
 
     Notes
     -----
-    The curve is also called a lift chart or gains chart. The Lift metric is the lift at a single fraction. Memory and
-    time are the same as for AUC.
+    The curve is also called a lift chart or gains chart. The Lift metric is the lift or the gain at a single fraction.
+    Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -370,9 +370,9 @@ def corners(x: Floats, y: Floats, tolerance: float) -> NDArray[np.int64]:
     """Simplify a line: return the indexes of the points to keep.
 
     `x` and `y` are the coordinates of the points. Every point that is not kept is at most `tolerance` away from the
-    simplified line. This is the Douglas-Peucker algorithm (1973). Between two points that are kept, it finds the
-    point that is farthest from the straight line through them. If this distance exceeds the tolerance, it keeps the
-    point and continues on both sides of it.
+    simplified line. This is the Douglas-Peucker algorithm (1973). Between two points that are kept, it finds the point
+    that is farthest from the straight line through them. If this distance exceeds the tolerance, it keeps the point and
+    continues on both sides of it.
     """
     last = len(x) - 1
     if not tolerance or not (np.isfinite(x).all() and np.isfinite(y).all()):

@@ -101,8 +101,9 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
 def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
     """Return one `Reading` with arrays of the values of all cells (such as slices) of a histogram.
 
-    Return None if the cells have to be read one by one, because the state is not a `ScoreHistogram` or the metric has
-    no function that reads all cells together.
+    Return None if the cells have to be read one by one: if the state is not a `ScoreHistogram`, or if no function of
+    the metric can be used for all cells. These functions are `_read_all_cells`, for rows without weights only, and
+    `_standard_errors`.
     """
     if type(state) is not ScoreHistogram:
         return None
@@ -136,7 +137,7 @@ class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
 
     @property
     def _read_all_cells(self) -> Callable[[ScoreHistogram], CellBounds] | None:
-        """A function that computes the values and bounds of all cells (such as slices) together, or None.
+        """A function that computes the values and bounds of all cells (such as slices), or None if there is none.
 
         Each value is equal, bit for bit, to the value that `of` computes for the cell alone.
         """
@@ -152,7 +153,7 @@ class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
 
     @property
     def _standard_errors(self) -> Callable[[ScoreHistogram], Any] | None:
-        """A function that returns the standard errors of all cells (such as slices) together, or None."""
+        """A function that returns the standard errors of all cells (such as slices), or None if there is none."""
         return None
 
     def make_state(self) -> Any:

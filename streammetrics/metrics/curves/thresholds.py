@@ -1,8 +1,8 @@
 """Metrics at the best threshold, such as the largest F1; they also return that threshold.
 
 The threshold is the smallest score of a histogram bucket, so `score >= threshold` selects whole buckets, and the counts
-are exact. A threshold inside a bucket could give a better value. The certified upper bound
-allows for this: it assumes the best case, in which the positives of each bucket have its highest scores.
+are exact. A threshold inside a bucket could give a better value. The certified upper bound allows for this: it assumes
+the best case, in which the positives of each bucket have its highest scores.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class AtThreshold(ScoredValue):
         return float(state.thresholds(find_occupied_cells(state)[cut - 1 : cut])[0]) if cut else float("inf")
 
     def _cut(self, state: ScoresByLabel) -> int:
-        """Return the number of buckets above the chosen threshold, not counting empty buckets."""
+        """Return the number of non-empty buckets that the chosen threshold selects (score >= threshold)."""
         raise NotImplementedError
 
 
@@ -142,7 +142,7 @@ class BestThreshold(AtThreshold):
         return self._best(state, False, Fraction(0))[1]
 
     def _best(self, state: ScoresByLabel, corners: bool, slip: Fraction) -> tuple[Fraction, int]:
-        """Return the best value and the number of non-empty buckets above the highest threshold with that value.
+        """Return the best value and the number of non-empty buckets that the highest threshold with that value selects.
 
         If `corners` is true, the negatives of the lowest of these buckets are left out, which gives an upper bound.
         `slip` allows for the rounding of weights: the ratio of `_required_ratio` is multiplied by 1 + `slip`.

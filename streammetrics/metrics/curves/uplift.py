@@ -103,8 +103,8 @@ def _share(part: Floats, whole: Floats) -> Floats:
 def _shares(part: Floats, whole: Floats) -> tuple[Floats, Floats]:
     """Return, for each bucket, the smallest and largest possible ratios of cumulative positives to cumulative rows.
 
-    `part` and `whole` are the cumulative positives and rows at the bucket edges. The ratio inside a bucket depends
-    on the order of its rows, which is unknown.
+    `part` and `whole` are the cumulative positives and rows at the bucket edges. The ratio inside a bucket depends on
+    the order of its rows, which is unknown.
     """
     least = _share(part[:-1], whole[1:])
     most = np.divide(part[1:], whole[:-1], out=np.ones(len(part) - 1), where=whole[:-1] > 0)
@@ -209,8 +209,8 @@ class UpliftArea(UpliftMetric):
 def _area(steps: Sequence[tuple[int, int, int, int]], rows: int, kind: str) -> float:
     """Return the area under a curve that consists of a few line segments; `kind` is "qini" or "uplift".
 
-    Each step contains the counts of one segment: treated rows, control rows, treated positives and control
-    positives. `rows` is the total number of rows.
+    Each step contains the counts of one segment: treated rows, control rows, treated positives and control positives.
+    `rows` is the total number of rows.
     """
     return Path.of((np.array(steps, np.float64) / float(rows)).T).area(kind)
 
@@ -236,10 +236,10 @@ class QiniCoefficient(UpliftArea, tag="qini"):
     Notes
     -----
     For each row, pass an outcome, a score, and the column `treatment`, which is 0 or 1. Rows with equal scores are
-    counted together, as in scikit-uplift. The library causalml counts them one by one in row order, so its value differs
-    by about 1 / (number of rows). Areas are computed by the trapezoidal rule. The bounds hold for any
-    order of the rows inside each bucket. The state consists of 3 histograms: 24 MiB at 19 bits, most of which is
-    usually never touched.
+    counted together, as in scikit-uplift. The library causalml counts them one by one in row order, so its value
+    differs by about 1 / (number of rows). Areas are computed by the trapezoidal rule. The bounds hold for any order of
+    the rows inside each bucket. The state consists of 3 histograms: 24 MiB at 19 bits, most of which is usually never
+    touched.
 
     Examples
     --------
