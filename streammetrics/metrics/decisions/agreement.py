@@ -36,8 +36,8 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
     Parameters
     ----------
     num_labels : int
-        The number of 0/1 labels in a row. The value is then an array of one 2 x 2 matrix per label, as in scikit-learn's
-        `multilabel_confusion_matrix`.
+        The number of 0/1 labels in a row. The value is then an array of shape (num_labels, 2, 2), with one matrix per
+        label, as in scikit-learn's `multilabel_confusion_matrix`.
     normalize : {None, "true", "pred", "all"}
         The divisor of each count, as in scikit-learn's `confusion_matrix`. "true": the number of rows with the same
         true label. "pred": the number of rows with the same decision. "all": the number of all rows. By default, counts
@@ -45,8 +45,8 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
 
     Notes
     -----
-    Counts are exact int64 numbers, or float64 if rows are weighted or counts are normalised. With
-    `labels="discover"` the state takes 100 bytes per pair of classes that occurs, and an update takes 10 ns per row.
+    Counts are exact int64 numbers, or float64 if rows are weighted or counts are normalised. With `labels="discover"`
+    the state takes 100 bytes per pair of classes that occurs, and an update takes 10 ns per row.
 
     Examples
     --------
@@ -205,8 +205,8 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     Parameters
     ----------
     adjusted : bool
-        Whether the value A is adjusted for chance: (A - 1/K) / (1 - 1/K) for K classes. For two classes this is
-        Informedness.
+        Whether the value A is adjusted for chance: (A - 1/K) / (1 - 1/K) for K classes with rows. For two classes, this
+        is Informedness.
 
     Notes
     -----
@@ -258,8 +258,8 @@ class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
     def _mean(self, quotients: list[tuple[int, int]]) -> Limits | None:
         if len(quotients) <= FEW:
             return Limits.exactly(sum((Fraction(*pair) for pair in quotients), Fraction(0)), len(quotients))
-        # Each quotient becomes a fixed-point number, rounded down by less than one unit in the last place. In
-        # these units, the true sum is therefore between `low` and `low` plus the number of quotients.
+        # Each quotient becomes a fixed-point number, rounded down by less than one unit in the last place. In these
+        # units, the true sum is therefore between `low` and `low` plus the number of quotients.
         whole = len(quotients) << EXTRA
         low = sum((right << EXTRA) // true for right, true in quotients)
         return Limits(

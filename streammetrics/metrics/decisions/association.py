@@ -77,8 +77,8 @@ def _phi(contingency: Contingency) -> tuple[Fraction, Fraction]:
     if len(tops) <= FEW:
         whole = sum((Fraction(a, b) for a, b in zip(tops, bottoms, strict=True)), Fraction(-1))
         return whole, whole
-    # Each quotient becomes a fixed-point number, rounded down by less than one unit in the last place. In these
-    # units, the true sum is therefore between `low` and `low` plus the number of quotients.
+    # Each quotient becomes a fixed-point number, rounded down by less than one unit in the last place. In these units,
+    # the true sum is therefore between `low` and `low` plus the number of quotients.
     low = sum(((tops << EXTRA) // bottoms).tolist())
     return tuple(max(Fraction(x, 1 << EXTRA) - 1, Fraction(0)) for x in (low, low + len(tops)))  # type: ignore[return-value]
 

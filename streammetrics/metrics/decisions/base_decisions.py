@@ -51,8 +51,8 @@ class DecisionMetric(OfClasses[State, T]):
     ----------
     threshold : float, tuple of float, or None
         The decision is positive if `score >= threshold`. With None, the decisions are read from `y_pred`. With a tuple of
-        thresholds, the value is an array with one value for each threshold. The threshold is not used for several classes:
-        the class with the highest score is predicted (the first one in case of a tie).
+        thresholds, the value is an array with one value for each threshold. For several classes without `top_k`, the
+        threshold is not used: the class with the highest score is predicted (the first one in case of a tie).
     num_classes : int, optional
         The number of classes 0, 1, ..., num_classes - 1.
     labels : tuple of int, str or bytes, or "discover", optional

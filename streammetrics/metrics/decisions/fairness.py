@@ -173,8 +173,8 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
     Notes
     -----
     The definition matches fairlearn's `equal_opportunity_ratio` and torchmetrics' `BinaryFairness`, except that groups
-    without positives are left out; `explain()` counts them. In these libraries, such groups have a recall of 0.
-    The value is computed from exact integer counts and rounded once.
+    without positives are left out; `explain()` counts them. In these libraries, such groups have a recall of 0. The
+    value is computed from exact integer counts and rounded once.
 
     Examples
     --------

@@ -171,8 +171,8 @@ class RandScore(PairMetric, tag="rand_score"):
     Notes
     -----
     The definition matches scikit-learn's `rand_score`: 1 for labelings that differ only in class names, even for a
-    single row. A row of weight k counts as k rows. The value is exact up to one rounding, because exact
-    integer counts are divided only once. The value is undefined if weights are not whole numbers.
+    single row. A row of weight k counts as k rows. The value is exact up to one rounding, because exact integer counts
+    are divided only once. The value is undefined if weights are not whole numbers.
 
     Examples
     --------

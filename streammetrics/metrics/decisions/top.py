@@ -25,8 +25,8 @@ class TopKAccuracy(OfClasses[ClassRows, float], tag="top_k_accuracy"):
     k : int
         The number of classes with the highest scores that count as predicted.
     num_classes, labels : int, or tuple
-        The classes: 0, 1, ..., num_classes - 1, or a tuple of integers or strings. `y_score` is a matrix with
-        one column per class.
+        The classes: 0, 1, ..., num_classes - 1, or a tuple of integers or strings. `y_score` is a matrix with one
+        column per class.
     ignore_class : int or str
         Rows of this true class are dropped, and `explain()` shows their number. The class need not be one of `labels`.
 

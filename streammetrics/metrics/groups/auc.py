@@ -60,8 +60,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     grouped : "sorted", optional
         "sorted" declares that rows are in ascending order of an integer group. A group is then closed (reduced to sums)
         when the next one begins, so memory is constant. Metrics of different parts of a log can be merged if their
-        group ranges do not overlap. The group at the boundary between two parts may be in both; the merge joins its
-        rows.
+        group ranges do not overlap. Only the group at the boundary between two parts may be in both; the merge joins
+        its rows.
     partition : (i, n), optional
         Use this if each worker counts one of n partitions: the metric accepts only the groups of partition i (see
         `group_partition`), and a row of another partition raises an error. `seal()` then reduces the state to a

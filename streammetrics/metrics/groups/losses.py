@@ -149,9 +149,10 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
 
     Notes
     -----
-    Sums within groups are exact, and so are sums of the groups' float64 values. So the value does not depend on how rows
-    are distributed over workers. Memory grows with groups, not with rows: about 100 bytes per group during updates.
-    A row takes 10 ns, or 80 ns if there are so many groups that each access misses the cache.
+    Sums within groups are exact. Sums over groups are exact sums of the groups' float64 values, rounded once. So the
+    value does not depend on how rows are distributed over workers. Memory grows with groups, not with rows: about 100
+    bytes per group during updates. A row takes 10 ns, or 80 ns if there are so many groups that each access misses the
+    cache.
 
     `interval()` treats groups as independent. The value is undefined without rows.
 
@@ -203,8 +204,8 @@ class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
     -----
     The value is 0 for a model that is calibrated on average in every group. For a column with few values,
     `Sliced(Calibration(), by=...)` shows the calibration of each value. State, cost and exactness are the same as for
-    `GroupLogLoss`. Source: Pan et al., "Field-aware calibration" (WWW 2020); this metric does not add their
-    epsilon to the denominator. The value is undefined without rows or, with `relative=True`, without positives.
+    `GroupLogLoss`. Source: Pan et al., "Field-aware calibration" (WWW 2020); this metric does not add their epsilon to
+    the denominator. The value is undefined without rows or, with `relative=True`, without positives.
 
     Examples
     --------

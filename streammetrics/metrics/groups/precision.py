@@ -117,7 +117,8 @@ class GroupAveragePrecision(OpenGroups, tag="group_average_precision"):
     Parameters
     ----------
     group_weight : {"uniform", "impressions", "positives"}
-        The weight c_g of a group: 1 ("uniform"), its number of rows ("impressions") or its number of positives.
+        The weight c_g of a group: 1 ("uniform"), its number of rows ("impressions") or its number of positives
+        ("positives").
 
     Notes
     -----
@@ -175,8 +176,8 @@ class SessionPrecisionAtK(OpenGroups, tag="session_precision_at_k"):
     rows count in total. A row of weight 2 counts as two rows with the same score. The definition matches torchrec's
     `precision_session`, with three exceptions: torchrec breaks ties by the order of rows, ignores weights in the ranks,
     and does not join the rows of a session from several batches. For the mean over queries rather than the pooled
-    share, use `PrecisionAtK`. State and cost are the same as for `GroupAveragePrecision`. `interval()` treats
-    sessions as independent. The value is undefined without rows.
+    share, use `PrecisionAtK`. State and cost are the same as for `GroupAveragePrecision`. `interval()` treats sessions
+    as independent. The value is undefined without rows.
 
     Examples
     --------

@@ -37,9 +37,9 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
 
     Notes
     -----
-    The definition matches Paddle's `BasicAucCalculator::calculate_bucket_error`. Here, the conditions on 0.05 and 0.01
-    are tested with exact integers; in Paddle, a group may end one bucket later because of rounding. Counts are exact, and
-    the value is rounded once.
+    The definition matches Paddle's `BasicAucCalculator::calculate_bucket_error`. Here, the conditions that involve 0.05
+    and 0.01 are tested with exact integers; in Paddle, a group may end one bucket later because of rounding. Counts are
+    exact, and the value is rounded once.
 
     The state takes 16 bytes per bucket (16 MB, the same as in Paddle); an update takes 4 ns per row. `compute()` takes 1
     to 2 seconds if a million buckets contain rows. The value is undefined if no group is large enough, whereas Paddle

@@ -268,8 +268,8 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     def _bounds_of_cells(self, state: Any, reading: Reading, bins: Sequence[Any]) -> tuple[Any, Any]:
         """Return the bounds of all cells (such as slices), as two arrays.
 
-        The value of most cells is exact, so it equals both bounds. If the mean prediction in a cell's bin is so small
-        that rounding terms to multiples of 2**-60 matters, the bounds of that cell are computed separately.
+        The value of most cells is exact, so it equals both bounds. If the mean prediction in any bin of a cell is so
+        small that rounding terms to multiples of 2**-60 matters, the bounds of that cell are computed separately.
         """
         means = [to_float(b.predicted, b.weight) for b in bins]
         return bounds_of_some(self, state, reading.value, np.logical_or.reduce([mean * SMALL < 1 for mean in means]))

@@ -151,8 +151,8 @@ def find_equal_cuts(masses: Mass, n_bins: int) -> list[int]:
     """Return, for each bin of equal weight except the first, the index of its first bucket.
 
     `masses` contains the weights of the buckets. A bucket belongs to the bin that contains its median row. The position
-    of this row is the weight before the bucket plus half the bucket's weight, as a share of the total weight.
-    Bin i of n contains the positions from i/n to below (i + 1)/n.
+    of this row is the weight before the bucket plus half the bucket's weight, as a share of the total weight. Bin i of
+    n contains the positions from i/n to below (i + 1)/n.
     """
     # Sums in float64 leave only a few candidates for the first bucket of a bin. A binary search with exact integers
     # decides between them.

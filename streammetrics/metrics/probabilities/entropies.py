@@ -47,10 +47,10 @@ class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
 
     Notes
     -----
-    The definition matches torchrec's `NEPositiveMetric` (`eps=1e-12`): the denominator is the entropy of both
-    classes, as in NormalizedEntropy, although the numerator contains only positives. The value of each row is computed
-    in float64, and sums are exact. The value is undefined without rows. It is also undefined if all
-    rows are of one class, unless `base_rate` is given.
+    The definition matches torchrec's `NEPositiveMetric` (`eps=1e-12`): the denominator is the entropy of both classes,
+    as in NormalizedEntropy, although the numerator contains only positives. The value of each row is computed in
+    float64, and sums are exact. The value is undefined without rows. It is also undefined if all rows are of one class,
+    unless `base_rate` is given.
 
     Examples
     --------
@@ -108,10 +108,10 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
 
     Notes
     -----
-    The model is compared with a constant, its own mean prediction. If its predictions are too high on average, so is
-    this constant. If the mean prediction equals the share of positives (calibration in the large), the value equals
-    NormalizedEntropy. torchrec's `CaliFreeNEMetric` has the same aim but divides NE by a sum over rows, so its value
-    falls as the number of rows grows.
+    The model is compared with a constant, its own mean prediction. If its predictions are too high on average, this
+    constant is too high by the same amount. If the mean prediction equals the share of positives (calibration in the
+    large), the value equals NormalizedEntropy. torchrec's `CaliFreeNEMetric` has the same aim but divides NE by a sum
+    over rows, so its value falls as the number of rows grows.
 
     The state is the same as for LogLoss and Calibration. The value is undefined without rows or if the mean prediction is
     0 or 1.

@@ -95,7 +95,7 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     """Hosmer-Lemeshow statistic: the sum over bins of (observed - expected positives)**2 / variance.
 
     Formula: sum over bins of (O - E)**2 / (E * (1 - E / W_b)), where O is the number of positives in a bin, E is the
-    sum of p over its rows, and W_b is its number of rows.
+    sum of p over its rows, and W_b is the number of rows in the bin.
 
     Parameters
     ----------
@@ -149,8 +149,8 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
         if self.moves(state, rounding):
             return BEYOND
         # The value is a sum over bins of gap**2 * w / (e * (w - e)), for weight w and expected positives e. The errors
-        # of w, e and the gap are at most `off`. The two summands in the parentheses below are the change in gap**2 and
-        # gap**2 times the relative change in w / (e * (w - e)).
+        # of w, e and the gap are at most `off`. They change a term by at most w / (e * (w - e)) times the sum in the
+        # parentheses below: the change in gap**2, plus gap**2 times the relative change in w / (e * (w - e)).
         total = 0.0
         for b in self._filled_bins(state):
             least = min(b.low, b.weight - b.high)

@@ -29,8 +29,8 @@ from ..standard_errors import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
-# Row terms are rounded to multiples of 2**-60. The rounding error can exceed 2 ulp of a term only if the term is
-# below `SMALL`.
+# Row terms are rounded to multiples of 2**-60. The rounding error can exceed 2 ulp of a term only if the term is below
+# `SMALL`.
 SMALL = 2.0**-8
 LABEL = "label"
 """The name of a term whose mean is the share of positives. It is not summed separately, because states count positives."""
@@ -53,8 +53,8 @@ class SummedMetric(Several[ScoreSums]):
     Parameters
     ----------
     scale : {"probability", "logit"}
-        Whether the scores are probabilities or logits. For logits, losses are computed directly, without
-        rounding to a probability and without clipping.
+        Whether the scores are probabilities or logits. Losses of logits are computed directly from the logits, which
+        are not rounded to probabilities or clipped.
     soft_labels : bool
         Whether targets are numbers in [0, 1] rather than 0 or 1, such as the probability predicted by a teacher model, a
         share of clicks or a smoothed label. A row has one target, or `num_labels` targets.

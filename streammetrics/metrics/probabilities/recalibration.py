@@ -225,8 +225,8 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
     if free:
         g = math.hypot(g, _reach(rows, p, q, low, high) + rounding)
     # `bend` is a lower bound on the curvature w * p * q of each bucket of weight w at the fit. At a distance r from the
-    # fit, the linear predictor changes by at most r * (1 + |z|), where z is the scaled logit. So within this
-    # distance, p * q is at least its value at the fit times exp(-r * (1 + |z|)).
+    # fit, the linear predictor changes by at most r * (1 + |z|), where z is the scaled logit. So within this distance,
+    # p * q is at least its value at the fit times exp(-r * (1 + |z|)).
     bend = rows.weight * np.minimum(p[0] * q[1], p[1] * q[0]) * (1 - slip - len(size) * ROUNDING)
     far = np.maximum(np.abs(low), np.abs(high)) if free else np.zeros_like(low)
     square = np.where((low < 0) & (high > 0), 0.0, np.minimum(low * low, high * high))

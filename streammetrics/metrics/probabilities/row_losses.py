@@ -282,8 +282,8 @@ class PoissonLogLoss(RowMean[float], tag="poisson_log_loss"):
     Notes
     -----
     The definition matches PyTorch's `PoissonNLLLoss` and Keras' `Poisson`. PoissonDeviance is twice this loss, minus
-    twice the loss of perfect predictions, so its best value is 0. Targets must be at least 0. The value of each row
-    is computed in float64, and the sum is exact. The value is undefined without rows.
+    twice the loss of perfect predictions, so its best value is 0. Targets must be at least 0. The value of each row is
+    computed in float64, and the sum is exact. The value is undefined without rows.
 
     Examples
     --------
