@@ -89,9 +89,9 @@ def add_dense_weighted_codes(
 
     The parameters and the result are those of `add_weighted_codes`, with more working memory. Each code has at most
     `bits` bits. This function is faster than sorting if there are not many more possible codes than rows. The codes are
-    moved to `grouped`, grouped by their highest bits. The rows in each group, one group at a time, are counted in
-    `table`, which holds a count and the two integers of a fixed-point sum for each value of the lower bits. The table
-    contains zeros before and after the call.
+    moved to `grouped`, grouped by their highest bits. The rows are counted in `table`, one group at a time. For each
+    value of the lower bits, the table holds a count and the two integers of a fixed-point sum. The table contains zeros
+    before and after the call.
     """
     starts, m, i, a = scratch(GROUPS, i8), u8(0), u8(0), u8(0)
     width = u8(max(bits - TABLE_BITS, 0))

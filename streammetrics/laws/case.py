@@ -162,7 +162,7 @@ def expect(condition: Any, expected: str, actual: Any = "another result") -> Non
 def expect_same_bytes(a: Any, b: Any, expected: str) -> None:
     """Raise LawError unless two objects have the same bytes; the message contains `expected` and the first difference.
 
-    The IDs of the first and last queries may differ, because they depend on the row order.
+    The IDs of the queries that were counted first and last may differ, because they depend on the row order.
     """
     if without_block_ends(a).to_bytes() != without_block_ends(b).to_bytes():
         raise LawError(f"expected {expected}; found a difference: {_difference_text(a, b)}")

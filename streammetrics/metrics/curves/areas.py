@@ -419,8 +419,9 @@ class KS(ScoredValue, tag="ks"):
     Notes
     -----
     The value is the largest distance at any bucket edge, so some threshold attains this distance. The upper bound is
-    the largest of |D + a/P| and |D - c/N| over all buckets, where D is the distance at the lower edge of a bucket with
-    `a` positives and `c` negatives. It is rounded outward. Memory and time are the same as for AUC.
+    the largest of |D + a/P| and |D - c/N| over all buckets. Here `a` and `c` are the numbers of positives and negatives
+    in a bucket, and D is the distance at its lower edge. The bound is rounded outward. Memory and time are the same as
+    for AUC.
 
     Examples
     --------

@@ -31,8 +31,8 @@ class HMeasure(ScoredValue, tag="h_measure"):
     """H-measure: the share of the expected loss, over a cost distribution, that scores avoid; 0 is chance, 1 is best.
 
     Formula: 1 - (sum of G(a, c) over the segments of the convex hull of the ROC curve) / G(P, N), where a segment has
-    `a` positives and `c` negatives, G(a, c) = c ∫_0^q t u(t) dt + a ∫_q^1 (1 - t) u(t) dt, q = a / (a + c), and u is
-    the density of costs.
+    `a` positives and `c` negatives. Here G(a, c) = c ∫_0^q t u(t) dt + a ∫_q^1 (1 - t) u(t) dt, q = a / (a + c), and u
+    is the density of costs.
 
     Parameters
     ----------

@@ -59,9 +59,9 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
         With two classes, there is one exception: up to 2**20 distinct real scores stay exact (40 MB) if they are far from
         0 and so close together that they would share a few buckets.
     exact : bool
-        Whether to keep every distinct score rather than a histogram. The value is then exact, and memory grows by 16 bytes
-        for each distinct score of a label, or 32 with weights (a model with float32 scores has a few million distinct
-        scores).
+        Whether to keep every distinct score rather than a histogram. The value is then exact, and memory grows by 16
+        bytes for each distinct score of a label, or 32 with weights. A model with float32 scores has a few million
+        distinct scores.
     memory_limit : int
         The maximum memory for exact scores, in bytes (4 GiB by default). An update that would exceed it raises
         MemoryLimitError, and none of its rows are counted.

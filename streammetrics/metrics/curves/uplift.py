@@ -218,9 +218,10 @@ def _area(steps: Sequence[tuple[int, int, int, int]], rows: int, kind: str) -> f
 class QiniCoefficient(UpliftArea, tag="qini"):
     """Qini coefficient: the area between the Qini curve and the line of a random order, relative to the best order.
 
-    Formula: (A - B) / (A* - B). A is the area under the Qini curve y_t - y_c * n_t / n_c, where the rows with the
-    highest scores are n_t treated rows (y_t of them positive) and n_c control rows (y_c of them positive). B is the area
-    under the straight line from the start to the end of that curve, and A* the area under the curve of the best order.
+    Formula: (A - B) / (A* - B). A is the area under the Qini curve y_t - y_c * n_t / n_c. At each point, the rows with
+    the highest scores are n_t treated rows (y_t of them positive) and n_c control rows (y_c of them positive). B is the
+    area under the straight line from the start to the end of that curve, and A* the area under the curve of the best
+    order.
 
     Parameters
     ----------
@@ -272,10 +273,10 @@ class QiniCoefficient(UpliftArea, tag="qini"):
 class AUUC(UpliftArea, tag="auuc"):
     """Area under the uplift curve: the gain from treating the rows with the highest scores, over all shares of rows.
 
-    Formula: (A - B) / (A* - B). A is the area under the uplift curve (y_t / n_t - y_c / n_c) * n, where the n rows with
-    the highest scores are n_t treated rows (y_t of them positive) and n_c control rows (y_c of them positive). B is the
-    area under the straight line from the start to the end of that curve, and A* the area under the curve of the best
-    order.
+    Formula: (A - B) / (A* - B). A is the area under the uplift curve (y_t / n_t - y_c / n_c) * n. At each point, the n
+    rows with the highest scores are n_t treated rows (y_t of them positive) and n_c control rows (y_c of them
+    positive). B is the area under the straight line from the start to the end of that curve, and A* the area under the
+    curve of the best order.
 
     Parameters
     ----------
@@ -324,9 +325,9 @@ class AUUC(UpliftArea, tag="auuc"):
 class UpliftCurve(UpliftMetric, tag="uplift_curve"):
     """Qini or uplift curve: the gain from treating the rows with the highest scores, against the share of rows.
 
-    Formula: y_t - y_c * n_t / n_c for "qini", and (y_t / n_t - y_c / n_c) * n for "uplift", where the n rows with the
-    highest scores are n_t treated rows (y_t of them positive) and n_c control rows (y_c of them positive). Both are
-    divided by the total number of rows.
+    Formula: y_t - y_c * n_t / n_c for "qini", and (y_t / n_t - y_c / n_c) * n for "uplift". Both are divided by the
+    total number of rows. At each point, the n rows with the highest scores are n_t treated rows (y_t of them positive)
+    and n_c control rows (y_c of them positive).
 
     Parameters
     ----------

@@ -271,8 +271,8 @@ class MatthewsCorrcoef(Agreement, tag="matthews_corrcoef"):
     """Matthews correlation coefficient: the correlation between labels and decisions, from -1 to 1.
 
     Formula: (TP * TN - FP * FN) / sqrt((TP + FP) * (TP + FN) * (TN + FP) * (TN + FN)). For several classes it is (n * c
-    - sum(t_k * p_k)) / sqrt((n^2 - sum(t_k^2)) * (n^2 - sum(p_k^2))), for n rows, of which c are predicted correctly,
-    t_k belong to class k, and p_k are predicted to belong to class k.
+    - sum(t_k * p_k)) / sqrt((n^2 - sum(t_k^2)) * (n^2 - sum(p_k^2))). Of the n rows, c are predicted correctly, t_k
+    belong to class k, and p_k are predicted to belong to class k.
 
     Parameters
     ----------

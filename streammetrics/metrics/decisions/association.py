@@ -87,8 +87,8 @@ class CramersV(Association, tag="cramers_v"):
     """Cramer's V: the association between two columns of classes, from 0 to 1.
 
     Formula: sqrt(phi^2 / min(r - 1, c - 1)), where phi^2 = sum(n_jk^2 / (n_j * n_k)) - 1 is chi-squared over the number
-    of rows, and r and c are the numbers of classes in the two columns. n_j rows have class j in the first column, n_k
-    rows have class k in the second, and n_jk rows have both.
+    of rows. The two columns have r and c classes. n_j rows have class j in the first column, n_k rows have class k in
+    the second, and n_jk rows have both.
 
     Parameters
     ----------
@@ -132,9 +132,9 @@ class CramersV(Association, tag="cramers_v"):
 class TschuprowsT(Association, tag="tschuprows_t"):
     """Tschuprow's T: the association between two class columns, from 0 to 1; below 1 if the numbers of classes differ.
 
-    Formula: sqrt(phi^2 / sqrt((r - 1) * (c - 1))), where phi^2 = sum(n_jk^2 / (n_j * n_k)) - 1, and r and c are the
-    numbers of classes in the two columns. n_j rows have class j in the first column, n_k rows have class k in the
-    second, and n_jk rows have both.
+    Formula: sqrt(phi^2 / sqrt((r - 1) * (c - 1))), where phi^2 = sum(n_jk^2 / (n_j * n_k)) - 1. The two columns have r
+    and c classes. n_j rows have class j in the first column, n_k rows have class k in the second, and n_jk rows have
+    both.
 
     Notes
     -----

@@ -14,8 +14,8 @@ __all__ = ["ClusterAccuracy"]
 class ClusterAccuracy(Labeling, tag="cluster_accuracy"):
     """Cluster accuracy: the accuracy under the best one-to-one assignment of clusters to classes.
 
-    Formula: the largest sum of n_jk / n over assignments of clusters k to classes j, where n_jk of the n rows are in
-    class j and cluster k, and each class is assigned to at most one cluster.
+    Formula: the largest sum of n_jk / n over assignments of clusters k to classes j. Of the n rows, n_jk are in class j
+    and cluster k, and each class is assigned to at most one cluster.
 
     Notes
     -----

@@ -74,8 +74,8 @@ def _root(quotients: Sequence[tuple[int, int]]) -> Limits:
     """
     k = len(quotients)
     product = _round_to_bits(Fraction(math.prod(a for a, _ in quotients), math.prod(b for _, b in quotients)))
-    # The product can be too large or too small for a float, so it is written as `rest` * 2**`size`, with `rest` near 1,
-    # and the logarithms of the two factors are added.
+    # The product can be too large or too small for a float. It is therefore written as `rest` * 2**`size`, with `rest`
+    # near 1, and the logarithms of the two factors are added.
     size = product.numerator.bit_length() - product.denominator.bit_length()
     rest = float(product * Fraction(1 << max(-size, 0), 1 << max(size, 0)))
     root = Fraction(float(exp((log(rest) + size * float(log(2.0))) / k)))

@@ -104,7 +104,7 @@ class WithMean(InformationMetric):
 class MutualInformation(InformationMetric, tag="mutual_information"):
     """Mutual information of two labelings: the information that one labeling gives about the other, in nats.
 
-    Formula: sum over pairs of classes of p_jk * log(p_jk / (p_j * p_k)), where p_jk, p_j and p_k are the shares of all
+    Formula: sum over pairs of classes of p_jk * log(p_jk / (p_j * p_k)). Here p_jk, p_j and p_k are the shares of all
     rows that are in both classes j and k, in class j, and in class k.
 
     Notes

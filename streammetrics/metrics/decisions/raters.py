@@ -16,8 +16,8 @@ __all__ = ["FleissKappa"]
 class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
     """Fleiss' kappa: the agreement between several raters of the same items beyond chance, at most 1.
 
-    Formula: (po - pe) / (1 - pe), where po is the share of pairs that agree among all pairs of raters of the same item,
-    and pe is the sum of the squared shares of the classes in all ratings.
+    Formula: (po - pe) / (1 - pe), where po is the share of pairs that agree among all pairs of raters of the same item.
+    The agreement by chance, pe, is the sum of the squared shares of the classes in all ratings.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     all 64 bits of an integer, or by a 128-bit hash of any other key; `explain()` gives the probability that two groups
     have the same hash.
 
-    With `sample_weight`, the weight of a group is the sum of the weights of its rows, and the weight of a pair is the
+    With `sample_weight`, the weight of a group is the sum of the weights of its rows. The weight of a pair is the
     product of the weights of its two rows. Weights with bits below 2**-60 are rounded; the bounds allow for that.
     `interval()` treats groups as independent.
 

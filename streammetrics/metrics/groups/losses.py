@@ -135,7 +135,7 @@ def scale_of(values: Floats) -> float:
 class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
     """Group log-loss: the mean log-loss of each group (such as a user), averaged over groups.
 
-    Formula: sum_g(c_g * L_g) / sum_g(c_g), where L_g = -sum(w * log(q)) / W_g over the rows of group g, W_g is the sum
+    Formula: sum_g(c_g * L_g) / sum_g(c_g), where L_g = -sum(w * log(q)) / W_g over the rows of group g. W_g is the sum
     of their weights w, and q is the predicted probability of the label.
 
     Parameters

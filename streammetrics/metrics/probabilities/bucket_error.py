@@ -25,8 +25,8 @@ class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
 
     Formula: (sum over groups g of W_g * |CTR_g / p_g - 1|) / (sum of W_g), where CTR_g is the share of positives. Of
     the n buckets, bucket i contains the scores from i/n to (i + 1)/n. Buckets are added to a group, in ascending order,
-    until sqrt((1 - p_g) / (p_g * W_g)) < 0.05, where p_g is the mean of i/n over the rows of the group, and W_g is
-    their weight. A group that becomes wider than 0.01 before it meets this condition is left out.
+    until sqrt((1 - p_g) / (p_g * W_g)) < 0.05. Here p_g is the mean of i/n over the rows of the group, and W_g is their
+    weight. A group that becomes wider than 0.01 before it meets this condition is left out.
 
     Parameters
     ----------

@@ -324,7 +324,7 @@ def _largest_gap(gaps: Sequence[Fraction], bins: Sequence[Bin]) -> Limits:
 class CalibrationCurve(BinnedMetric[Reliability], tag="calibration_curve"):
     """Reliability curve: the mean predicted probability and the share of positives in each bin.
 
-    Formula: sum(w * p) / W_b and sum(w * y) / W_b for each bin b, where W_b is the total weight of its rows, which have
+    Formula: sum(w * p) / W_b and sum(w * y) / W_b for each bin b. W_b is the total weight of its rows, which have
     weights w, predictions p and labels y. The result contains the named arrays prob_pred, prob_true, weight and edges.
 
     Parameters

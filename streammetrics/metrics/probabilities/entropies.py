@@ -32,8 +32,8 @@ TOGETHER = "the state does not contain the covariance of loss and prediction; Sh
 class NEPositive(ScoredLabels[RowTerms, float], tag="ne_positive"):
     """Normalized entropy of positives: the part of the normalized entropy that is due to the log-loss of positive rows.
 
-    Formula: (sum over positives of -w * log(p)) / (W * H), where W is the total weight of all rows, H = -(b * log(b) +
-    (1 - b) * log(1 - b)), and b is the weighted share of positives, or `base_rate`.
+    Formula: (sum over positives of -w * log(p)) / (W * H), where W is the total weight of all rows and
+    H = -(b * log(b) + (1 - b) * log(1 - b)). Here b is the weighted share of positives, or `base_rate`.
 
     Parameters
     ----------

@@ -186,7 +186,7 @@ def fit_logistic(rows: ScoreRungs, free: bool, slip: float) -> Fit:
 def errors(rows: ScoreRungs, a: float, b: float, free: bool) -> tuple[float, float]:
     """Return the robust (sandwich) standard errors of a and b, which are valid even if the model is wrong (White 1980).
 
-    Their squares are the diagonal of H^-1 S H^-1, where H is the curvature of the log-likelihood, and S is the sum over
+    Their squares are the diagonal of H^-1 S H^-1, where H is the curvature of the log-likelihood. S is the sum over
     rows of the outer product of the row's gradient with itself. If `free` is false, only a is fitted.
     """
     t, x = a + b * rows.middle, rows.middle

@@ -140,8 +140,8 @@ class HingeLoss(RowMean[Any], OfClasses[Any, Any], tag="hinge_loss"):
     """Hinge loss: the mean amount by which scores fall short of the margin of a support vector machine.
 
     Formula: sum(w * max(0, 1 - t * s)) / sum(w), for weights w and scores s, where t is 1 for positives and -1 for
-    negatives. For several classes, the loss of a row is max(0, 1 + m - s), where s is the score of the true class, and
-    m is the highest score of the other classes (Crammer and Singer). With `multiclass="one-vs-rest"`, the loss for two
+    negatives. For several classes, the loss of a row is max(0, 1 + m - s). Here s is the score of the true class, and m
+    is the highest score of the other classes (Crammer and Singer). With `multiclass="one-vs-rest"`, the loss for two
     classes is computed for each class against the rest.
 
     Parameters
