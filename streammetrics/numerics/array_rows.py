@@ -40,7 +40,8 @@ def put_rows(array: Array, at: NDArray[Any], rows: Array) -> None:
     To read rows, `array.take(at, axis=0)` is fast enough.
     """
     if len(at) and array.size and array.ndim > 1:
-        # View each row as a single item of a void dtype, so that indexing copies whole rows rather than single elements.
+        # View each row as a single item of a void dtype, so that indexing copies whole rows rather than single
+        # elements.
         item = np.dtype((np.void, array[0].nbytes))
         whole = np.ascontiguousarray(rows, array.dtype).reshape(len(at), -1)
         array.reshape(len(array), -1).view(item)[:, 0][at] = whole.view(item)[:, 0]

@@ -1,4 +1,4 @@
-"""Dominance sums: for each cell of a table, the sum of all cells in earlier rows and earlier columns."""
+"""Dominance sums: for each cell of a table, the sum of the cells whose row and column are both earlier."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Double-double arithmetic on arrays: each number is the sum of two float64 numbers, for 106 bits of precision.
 
-The library uses it to divide long integers. In nearly all cases, the quotient is precise enough to be rounded correctly to
-float64. Sums and products use the error-free transformations of Knuth (1969) and Dekker (1971), without fused
+The library uses it to divide long integers. In nearly all cases, the quotient is precise enough to be rounded correctly
+to float64. Sums and products use the error-free transformations of Knuth (1969) and Dekker (1971), without fused
 multiply-add. For nonnegative numbers far from the limits of float64, the relative error of a sum, product or quotient
 is below `ERROR`.
 """

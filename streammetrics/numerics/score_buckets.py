@@ -1,7 +1,7 @@
 """Score buckets: map scores to the buckets of a histogram, and buckets to the range of their scores.
 
-A higher score never falls into a lower bucket, because scores are mapped to buckets by truncating bits, never by rounding.
-`kernels.histogram` contains the compiled version.
+A higher score never falls into a lower bucket, because scores are mapped to buckets by truncating bits, never by
+rounding. `kernels.histogram` contains the compiled version.
 
 All functions take the scale of scores as `real`, and the resolution as `bits`, the base-2 logarithm of the number of
 buckets. On the "probability" scale (`real` is False), buckets divide the 32 octaves (factors of 2) below 1/2. The

@@ -1,7 +1,7 @@
 """Statistical intervals: estimates with standard errors, and the confidence limits that follow from them.
 
-A metric returns an `Estimate`: a value, its standard error, and the scale on which the error is roughly normal. The limits
-are computed here, in the same way for all metrics. They do not include the certified bounds, which allow for
+A metric returns an `Estimate`: a value, its standard error, and the scale on which the error is roughly normal. The
+limits are computed here, in the same way for all metrics. They do not include the certified bounds, which allow for
 computational errors rather than for chance.
 """
 

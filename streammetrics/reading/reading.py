@@ -400,8 +400,7 @@ def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[A
     """Return the lower and upper bounds of all cells, as two arrays.
 
     The cells in the mask `some` are read one by one. The `values` of all other cells must be exact, so that both bounds
-    equal the value.
-    If any weight in the state was rounded, all cells are read one by one.
+    equal the value. If any weight in the state was rounded, all cells are read one by one.
     """
     if "rounded" in state.cells.flats:
         some = np.ones(len(state), bool)

@@ -286,8 +286,8 @@ def format_limit(
     """Return the limit of a guardrail as text, such as "≥ −5 % (0.0931)"; empty for a metric that is not a guardrail.
 
     `margin` is the allowed deterioration: a difference, or a share of the control's value if `relative` is true.
-    `better` says which values are better: "high", "low" or "one" (closer to 1). `control` is the value of the control. If
-    it is known and the margin is relative, the number in parentheses is the worst allowed value, as a percentage if
+    `better` says which values are better: "high", "low" or "one" (closer to 1). `control` is the value of the control.
+    If it is known and the margin is relative, the number in parentheses is the worst allowed value, as a percentage if
     `rate` is true. For "one", the text consists of the lowest and highest allowed values.
     """
     if role != GUARDRAIL or margin is None:

@@ -230,7 +230,7 @@ def build_shared_axis(
     Rows with too little data do not affect the range. Intervals that are much longer than the others are cut off at the
     ends of the axis. The range includes `overall`, the difference over all rows. `most` is the room for intervals on
     either side of the differences, as a multiple of the median half-width of the intervals. The ticks divide the axis
-    into at most `steps` steps, or up to twice as many if there would be only one tick.
+    into at most `steps` steps, or up to twice as many if there would be fewer than two ticks.
     """
     # The range covers the middle 96 % of the differences, plus `most` times the median half-width of the intervals on
     # both sides. If it covered all intervals, one slice with little data would squeeze all the others.

@@ -125,9 +125,10 @@ class MeasureRow:
     bold : bool
         Whether the interval of the difference, widened by the certified bound, excludes zero.
     word : str
-        Conclusion about the difference: "better", "unclear", "worse" or "too few" (too little data). A guardrail is
-        "held", "undecided", "breached" or "not shown". The word is "withheld" if the verdict is withheld, and empty if
-        neither direction is better.
+        Conclusion about the difference: "better", "unclear" or "worse"; without an interval, "too few" (too little
+        data) or "not shown". A guardrail is "held", "undecided", "breached" or "not shown". The word is "too early"
+        before the planned end of an experiment that is not sequential, "withheld" if the verdict is withheld, and empty
+        if neither direction is better.
     reason : str
         Why there is no interval.
     ends : tuple of float
@@ -286,8 +287,8 @@ class Page:
     badge : str
         Confidence level of the intervals, such as "95 %".
     joint : str
-        A sentence about the joint confidence level of all comparisons, if there are several treatments; otherwise
-        empty.
+        Sentences that say why intervals have a higher confidence level than requested (several treatments, or a
+        breached guardrail among several); empty if none do.
     """
 
     title: str

@@ -29,9 +29,10 @@ class HitsAtK(RankingMetric, tag="hits_at_k"):
 
     Notes
     -----
-    The definition matches ranx's `hits`. trec_eval's `num_rel_ret` is the sum over queries, that is, this mean times
-    the number of queries. The share of queries with at least one hit, which some libraries also call hits@k, is
-    `HitRate`. The value is undefined without queries.
+    The number of hits can exceed 1, so the state stores a wider sum and takes 700 bytes. The definition matches ranx's
+    `hits`. trec_eval's `num_rel_ret` is the sum over queries, that is, this mean times the number of queries. The share
+    of queries with at least one hit, which some libraries also call hits@k, is `HitRate`. The value is undefined
+    without queries.
 
     Examples
     --------
@@ -56,8 +57,8 @@ class RelativePrecision(RelevanceMetric, tag="relative_precision"):
 
     Notes
     -----
-    The definition matches trec_eval's `relative_P` or, without k, its `set_relative_P`. The measure is also
-    called capped recall. The value is undefined without queries.
+    The definition matches trec_eval's `relative_P` or, without k, its `set_relative_P`. The measure is also called
+    capped recall. The value is undefined without queries.
 
     Examples
     --------
@@ -84,8 +85,8 @@ class FBetaAtK(RelevanceMetric, tag="fbeta_at_k"):
 
     Notes
     -----
-    The definition matches ranx's `f1` or, without k, trec_eval's `set_F` (whose parameter x is beta^2). The
-    value is undefined without queries.
+    The definition matches ranx's `f1` or, without k, trec_eval's `set_F` (whose parameter x is beta^2). The value is
+    undefined without queries.
 
     Examples
     --------

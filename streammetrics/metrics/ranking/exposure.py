@@ -22,8 +22,8 @@ class ExposureMetric(Metric[ListedKeys, float]):
     Parameters
     ----------
     k : int
-        The number of items in each list that count: those with the highest scores. Among items with equal scores, the one
-        with the smallest key comes first.
+        The number of items in each list that count: those with the highest scores. Among items with equal scores, the
+        one with the smallest key comes first.
     limit : int
         The maximum number of distinct items over all slices. An update beyond it raises MemoryLimitError and counts
         nothing.
@@ -76,9 +76,9 @@ class CatalogueCoverage(ExposureMetric, tag="catalogue_coverage"):
 
     Notes
     -----
-    The columns are `item`, `y_score` and `query`. The optional columns of `PrecisionAtK.update`, such as `sample_weight`,
-    can also be passed. The state takes 100 bytes for each item that is shown. The definition matches RecBole's
-    `ItemCoverage`. The value is undefined without lists or if the lists show more than `n_items` items.
+    The columns are `item`, `y_score` and `query`. The optional columns of `PrecisionAtK.update`, such as
+    `sample_weight`, can also be passed. The state takes 100 bytes for each item that is shown. The definition matches
+    RecBole's `ItemCoverage`. The value is undefined without lists or if the lists show more than `n_items` items.
 
     Examples
     --------
@@ -116,9 +116,9 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
 
     Notes
     -----
-    The value is exact and rounded once. State and cost are the same as for `CatalogueCoverage`. If `n_items` is
-    the size of the catalogue, the definition matches RecBole's `GiniIndex`. The value is undefined without lists or if
-    the lists show more than `n_items` items.
+    The value is exact and rounded once. State and cost are the same as for `CatalogueCoverage`. If `n_items` is the
+    size of the catalogue, the definition matches RecBole's `GiniIndex`. The value is undefined without lists or if the
+    lists show more than `n_items` items.
 
     Examples
     --------
@@ -190,8 +190,8 @@ class ExposureEntropy(ExposureMetric, tag="exposure_entropy"):
 class TailShare(ExposureMetric, tag="tail_share"):
     """Tail share: the share of exposure that goes to items other than the most exposed ones.
 
-    Formula: (sum of x_i over all items except the ceil(head * n) most exposed ones) / (sum of x_i over all items), where
-    x_i is the number of times that item i is among the first k, and n is the number of items.
+    Formula: (sum of x_i over all items except the ceil(head * n) most exposed ones) / (sum of x_i over all items),
+    where x_i is the number of times that item i is among the first k, and n is the number of items.
 
     Parameters
     ----------
@@ -233,9 +233,10 @@ class Personalisation(ExposureMetric, tag="personalisation"):
 
     Notes
     -----
-    This is the mean of 1 - overlap / k over all pairs of lists, computed from counts. If each list has k items, it equals
-    1 minus the mean cosine similarity (recmetrics' `personalization`). A list of weight w counts as w such lists.
-    State and cost are the same as for `CatalogueCoverage`. The value is undefined if the total weight is 1 or less.
+    This is the mean of 1 - overlap / k over all pairs of lists, computed from counts. If each list has k items, it
+    equals 1 minus the mean cosine similarity (recmetrics' `personalization`). A list of weight w counts as w such
+    lists. State and cost are the same as for `CatalogueCoverage`. The value is undefined if the total weight is 1 or
+    less.
 
     Examples
     --------

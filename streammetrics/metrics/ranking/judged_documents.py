@@ -94,8 +94,8 @@ class InferredAP(OneOrder, tag="inferred_ap"):
     Parameters
     ----------
     missing : {"unjudged", "raise"}
-        What a null grade means. "unjudged": a document of the pool that was not sampled or, if the `pooled` column is 0, a
-        document outside the pool. "raise": an error.
+        What a null grade means. "unjudged": a document of the pool that was not sampled or, if the `pooled` column is
+        0, a document outside the pool. "raise": an error.
 
     Notes
     -----

@@ -162,8 +162,8 @@ class BinaryGain(OneOrder, tag="binary_gain"):
 class SmoothedAP(OneOrder, tag="smoothed_ap"):
     """Smoothed average precision: the smoothed log odds of average precision, averaged over queries.
 
-    Formula: log((1 + S) / (1 + R - S)), where R is the number of relevant documents, and S is the sum of hits@i / i over
-    the ranks i of these documents, so that S / R is average precision.
+    Formula: log((1 + S) / (1 + R - S)), where R is the number of relevant documents, and S is the sum of hits@i / i
+    over the ranks i of these documents, so that S / R is average precision.
 
     Parameters
     ----------
@@ -172,8 +172,9 @@ class SmoothedAP(OneOrder, tag="smoothed_ap"):
 
     Notes
     -----
-    On this scale, easy queries do not dominate the mean. The definition matches trec_eval's `yaap`. The value is
-    undefined without queries. Source: Robertson, "On smoothing average precision" (2012).
+    On this scale, easy queries do not dominate the mean. The measure can exceed 1, so the state stores a wider sum and
+    takes 700 bytes. The definition matches trec_eval's `yaap`. The value is undefined without queries. Source:
+    Robertson, "On smoothing average precision" (2012).
 
     Examples
     --------

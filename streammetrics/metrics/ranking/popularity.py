@@ -25,13 +25,14 @@ class OfPopularity(RankingMetric):
 class AveragePopularity(OfPopularity, tag="average_popularity"):
     """Average popularity: the mean popularity of the first k items of a list, averaged over lists.
 
-    Formula: mean over lists of (sum over i <= k of popularity_i) / min(k, length of the list), where popularity_i is the
-    popularity of the item at rank i.
+    Formula: mean over lists of (sum over i <= k of popularity_i) / min(k, length of the list), where popularity_i is
+    the popularity of the item at rank i.
 
     Notes
     -----
-    Popularity is any non-negative number, such as the number of interactions with the item in the training log
-    (as in RecBole), or the share of users who interacted with it. The value is undefined without lists.
+    Popularity is any non-negative number, such as the number of interactions with the item in the training log (as in
+    RecBole), or the share of users who interacted with it. The measure can exceed 1, so the state stores a wider sum
+    and takes 700 bytes. The value is undefined without lists.
 
     Examples
     --------
@@ -55,8 +56,9 @@ class Novelty(OfPopularity, tag="novelty"):
     Notes
     -----
     The definition matches recmetrics' `novelty`. A share of 0 raises an error, because its self-information is
-    infinite; add 1 to the count of each item to avoid this. The value is undefined without lists. Source: Zhou et al.,
-    "Solving the apparent diversity-accuracy dilemma of recommender systems" (2010).
+    infinite; add 1 to the count of each item to avoid this. The measure can exceed 1, so the state stores a wider sum
+    and takes 700 bytes. The value is undefined without lists. Source: Zhou et al., "Solving the apparent
+    diversity-accuracy dilemma of recommender systems" (2010).
 
     Examples
     --------

@@ -27,7 +27,7 @@ class IDCG(GainMetric, tag="idcg"):
     Notes
     -----
     `NDCG` divides by this value for each query separately, so the mean DCG divided by the mean IDCG is not NDCG. The
-    value is undefined without queries.
+    measure can exceed 1, so the state stores a wider sum and takes 700 bytes. The value is undefined without queries.
 
     Examples
     --------
@@ -57,8 +57,8 @@ class MeanRank(MeanWithin, tag="mean_rank"):
     Notes
     -----
     The definition matches TFMA's `min_label_position` and the mean rank in link prediction (`ties="average"` gives
-    PyKEEN's "realistic"). Documents that were not returned have no rank: the value is undefined if no query
-    returned a relevant document.
+    PyKEEN's "realistic"). Ranks can exceed 1, so the state stores a wider sum and takes 750 bytes. Documents that were
+    not returned have no rank: the value is undefined if no query returned a relevant document.
 
     Examples
     --------
@@ -115,11 +115,12 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
     Parameters
     ----------
     average : {"pooled", "queries"}
-        "pooled": one quotient for all queries together (TF-Ranking's `ARPMetric`). "queries": the mean quotient over the
-        queries that have a grade above 0.
+        "pooled": one quotient for all queries together (TF-Ranking's `ARPMetric`). "queries": the mean quotient over
+        the queries that have a grade above 0.
 
     Notes
     -----
+    With `average="pooled"`, both sums can exceed 1 for a query, so the state stores wider sums and takes 1,300 bytes.
     The value is undefined if no returned document has a grade above 0.
 
     Examples
@@ -162,8 +163,10 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
 
     Notes
     -----
-    A query of n documents takes n log n steps. With two grades, the value is the AUC within queries (`GroupAUC` with
-    `group_weight="pairs"`). `explain()` gives the number of pairs. The value is undefined if there are no such pairs.
+    A query of n documents takes n log n steps. With `average="pooled"`, the state takes 1,300 bytes, because the
+    numbers of pairs of a query can exceed 1 and need wider sums. With two grades, the value is the AUC within queries
+    (`GroupAUC` with `group_weight="pairs"`). `explain()` gives the number of pairs. The value is undefined if there are
+    no such pairs.
 
     Examples
     --------

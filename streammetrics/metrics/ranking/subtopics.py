@@ -57,9 +57,9 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
 
     Notes
     -----
-    Each row is a pair of a document and a subtopic, with the columns `query`, `document`, `subtopic`, `y_true`
-    (whether the document is relevant for the subtopic) and `y_score`. The optional columns of `PrecisionAtK.update`, such
-    as `sample_weight`, can also be passed. The definition matches ndeval. The value is undefined without queries.
+    Each row is a pair of a document and a subtopic, with the columns `query`, `document`, `subtopic`, `y_true` (whether
+    the document is relevant for the subtopic) and `y_score`. The optional columns of `PrecisionAtK.update`, such as
+    `sample_weight`, can also be passed. The definition matches that of ndeval. The value is undefined without queries.
     Source: Clarke et al., "Novelty and diversity in information retrieval evaluation" (2008).
 
     Examples
@@ -133,8 +133,8 @@ class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
 
     Notes
     -----
-    The rows have the same columns as for `AlphaNDCG`. The definition matches ndeval's `strec`. The value is
-    undefined without queries. Source: Zhai et al., "Beyond independent relevance" (2003).
+    The rows have the same columns as for `AlphaNDCG`. The definition matches ndeval's `strec`. The value is undefined
+    without queries. Source: Zhai et al., "Beyond independent relevance" (2003).
 
     Examples
     --------
@@ -154,8 +154,8 @@ class SubtopicRecall(SubtopicMetric, tag="subtopic_recall"):
 class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     """Intra-list diversity: the mean Jaccard distance between the categories of the first k items, averaged over lists.
 
-    Formula: mean over pairs of items of 1 - (number of categories that both items have) / (number of categories
-    that at least one of them has). If each item has one category, this is the share of pairs with different categories.
+    Formula: mean over pairs of items of 1 - (number of categories that both items have) / (number of categories that at
+    least one of them has). If each item has one category, this is the share of pairs with different categories.
 
     Parameters
     ----------
@@ -165,8 +165,8 @@ class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
 
     Notes
     -----
-    Each row is a category of an item, with the columns `query`, `document`, `category` and `y_score`. A list
-    takes k^2 steps. Lists of fewer than two items are left out; the value is undefined if no list remains.
+    Each row is one category of one item, with the columns `query`, `document`, `category` and `y_score`. A list takes
+    k^2 steps. Lists of fewer than two items are left out; the value is undefined if no list remains.
 
     Examples
     --------

@@ -96,9 +96,9 @@ class GammaDeviance(SummedLoss, tag="gamma_deviance"):
 
     Notes
     -----
-    A prediction of twice the target has the same loss for targets of any size. Terms are also accurate if p is
-    close to y, and their sum is exact. The definition matches scikit-learn's `mean_gamma_deviance`. The value is
-    undefined without rows.
+    A prediction of twice the target has the same loss for targets of any size. Terms are also accurate if p is close to
+    y, and their sum is exact. The definition matches scikit-learn's `mean_gamma_deviance`. The value is undefined
+    without rows.
 
     Examples
     --------

@@ -203,8 +203,8 @@ class PinballLoss(SummedLoss, tag="pinball_loss"):
 
     Notes
     -----
-    State and cost are the same as for `MAE`. The definition matches scikit-learn's `mean_pinball_loss`. The
-    value is undefined without rows.
+    State and cost are the same as for `MAE`. The definition matches scikit-learn's `mean_pinball_loss`. The value is
+    undefined without rows.
 
     Examples
     --------

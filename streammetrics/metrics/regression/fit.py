@@ -1,6 +1,6 @@
 """How well predictions follow targets: bias, explained variance, R2 and correlation.
 
-All are computed from one `Moments` state: exact sums of the columns, their squares and their products. The value is
+All are computed from one `Moments` state: exact sums of the columns, their squares and their product. The value is
 therefore correct to the last bits, even if the variance is tiny compared with the mean.
 """
 
@@ -225,8 +225,9 @@ class ConcordanceCorrelation(MomentMetric, tag="concordance_correlation"):
 
     Notes
     -----
-    The value is an exact fraction, rounded once. State and cost are the same as for `R2`. Source: Lin (1989). The value is
-    undefined without rows, if all targets and predictions are the same number, or if the total weight is at most `ddof`.
+    The value is an exact fraction, rounded once. State and cost are the same as for `R2`. Source: Lin (1989). The value
+    is undefined without rows, if all targets and predictions are the same number, or if the total weight is at most
+    `ddof`.
 
     Examples
     --------

@@ -35,7 +35,8 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
     Parameters
     ----------
     num_outputs : int, optional
-        The number of columns, one for each of several quantiles; the target is then repeated in each column of `y_true`.
+        The number of columns, one for each of several quantiles; the target is then repeated in each column of
+        `y_true`.
 
     Notes
     -----
@@ -70,7 +71,7 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
 
 
 class IntervalMetric(RowMean[float]):
-    """Base class for metrics that average a number, such as the width, computed from each row's prediction interval."""
+    """Base class for metrics that average a number computed from each row's target and prediction interval."""
 
     about = About(positional_columns=("y_true", "lower"), cost="1.1 kB; about 20 ns per row")
 
@@ -216,9 +217,9 @@ class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
 
     Notes
     -----
-    As the quantiles become dense, the value approaches the score of the whole distribution. Quantiles that cross are not
-    corrected. The terms of rows are computed in float64, and their sum is exact. A forecast (one column of one row) takes
-    about 10 ns. The definition matches scoringrules' `crps_quantile`. The value is undefined without rows.
+    As the quantiles become dense, the value approaches the score of the whole distribution. Quantiles that cross are
+    not corrected. The terms of rows are computed in float64, and their sum is exact. A forecast (one column of one row)
+    takes about 10 ns. The definition matches scoringrules' `crps_quantile`. The value is undefined without rows.
 
     Examples
     --------
@@ -257,13 +258,13 @@ class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
     members : int
         The number of members M. `y_pred` has one column per member, in any order.
     estimator : {"energy", "fair"}
-        How to average the distance between members. "energy": over all M**2 pairs. "fair": over the M * (M - 1) pairs of
-        two different members.
+        How to average the distance between members. "energy": over all M**2 pairs. "fair": over the M * (M - 1) pairs
+        of two different members.
 
     Notes
     -----
-    Members are sorted, so the value does not depend on their order. The terms of rows are computed in float64, and their
-    sum is exact. The definition matches properscoring's `crps_ensemble` and scoringrules' function of the same
+    Members are sorted, so the value does not depend on their order. The terms of rows are computed in float64, and
+    their sum is exact. The definition matches properscoring's `crps_ensemble` and scoringrules' function of the same
     name with its "nrg" and "fair" estimators. The value is undefined without rows.
 
     Examples

@@ -28,9 +28,9 @@ class LogCosh(SummedLoss, tag="log_cosh"):
 
     Notes
     -----
-    Terms are accurate to a few ulp, even for small errors, and their sum is exact. A row takes about 10 ns; the state is
-    the same as for `MAE`. The definition matches `LogCoshError` in torchmetrics and Keras. The value is
-    undefined without rows.
+    Terms are accurate to a few ulp, even for small errors, and their sum is exact. A row takes about 10 ns; the state
+    is the same as for `MAE`. The definition matches `LogCoshError` in torchmetrics and Keras. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -58,9 +58,9 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
 
     Notes
     -----
-    Powers are accurate to a few ulp, and their sum is exact. The root is accurate to a few ulp; at p = 1 and 2, the value
-    is rounded once. A row takes about 20 ns; the state is the same as for `MAE`. The definition matches torchmetrics'
-    `MinkowskiDistance`. The value is undefined without rows.
+    Powers are accurate to a few ulp, and their sum is exact. The root is accurate to a few ulp; at p = 1 and 2, the
+    value is rounded once. A row takes about 20 ns; the state is the same as for `MAE`. The definition matches
+    torchmetrics' `MinkowskiDistance`. The value is undefined without rows.
 
     Examples
     --------
@@ -92,14 +92,14 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
         total = state.total(self.terms[0], output)
         if not state.weight():
             return None
-        # The result is exact for a sum of 0 and for powers 1 and 2. Other roots use a logarithm, which is undefined for 0.
+        # A sum of 0 and the powers 1 and 2 give an exact result. Other roots use a logarithm, which 0 does not have.
         if not total or self.p in (1.0, 2.0):
             return root(total, Fraction(1)) if self.p == 2.0 else Quotient(total, 1)
         return float(elementary.power(np.float64(to_float(total)), np.float64(1.0 / self.p)))
 
 
 class CriticalSuccessIndex(SummedLoss, tag="critical_success_index"):
-    """Critical success index (threat score): hits / (hits + misses + false alarms). A value >= t is an event.
+    """Critical success index (threat score): hits / (hits + misses + false alarms); values >= `threshold` are events.
 
     Formula: (weight of rows with y >= t and p >= t) / (weight of rows with y >= t or p >= t), for targets y,
     predictions p and the threshold t.

@@ -43,8 +43,8 @@ class RelativeSquaredError(NormedSquares, tag="relative_squared_error"):
 
     Notes
     -----
-    The value is computed from exact sums of products and rounded once. State and cost are the same as for `R2`.
-    The definition matches torchmetrics' `RelativeSquaredError`. The value is undefined if all targets are equal.
+    The value is computed from exact sums of products and rounded once. State and cost are the same as for `R2`. The
+    definition matches torchmetrics' `RelativeSquaredError`. The value is undefined if all targets are equal.
 
     Examples
     --------
@@ -77,16 +77,16 @@ class NMSE(NormedSquares, tag="nmse"):
     ----------
     normalization : {"power", "means", "constant"}
         The divisor of the squared error. "power": the sum of the squared targets (the power of a signal). "means": the
-        product of the means of targets and predictions, for dispersion models. "constant": the squared error of a constant
-        prediction (as in torchrec). RelativeSquaredError divides by the variance of the targets.
+        product of the means of targets and predictions, for dispersion models. "constant": the squared error of a
+        constant prediction (as in torchrec). RelativeSquaredError divides by the variance of the targets.
     constant : float
         The constant prediction c of `normalization="constant"`.
 
     Notes
     -----
-    The value is computed from exact sums of products and rounded once. State and cost are the same as for `R2`.
-    Source of "means": Hanna and Chang (2004). The value is undefined if the denominator is 0, that is, if all targets are
-    0, all targets equal the constant, or one of the means is 0.
+    The value is computed from exact sums of products and rounded once. State and cost are the same as for `R2`. Source
+    of "means": Hanna and Chang (2004). The value is undefined if the denominator is 0, that is, if all targets are 0,
+    all targets equal the constant, or one of the means is 0.
 
     Examples
     --------
@@ -127,8 +127,8 @@ class NRMSE(NormedSquares, tag="nrmse"):
 
     Notes
     -----
-    The square of the value is an exact fraction, and its root is rounded once. With "mean", the value is negative if the
-    mean of the targets is negative. State and cost are the same as for `R2`; "range" adds 16 bytes for each output.
+    The square of the value is an exact fraction, and its root is rounded once. With "mean", the value is negative if
+    the mean of the targets is negative. State and cost are the same as for `R2`; "range" adds 16 bytes for each output.
     The definition matches torchmetrics' function `normalized_root_mean_squared_error`. The torchmetrics class
     `NormalizedRootMeanSquaredError` differs: it uses the standard deviation for "l2", and after a merge it uses the
     denominator of the last update. The value is undefined if d is 0.

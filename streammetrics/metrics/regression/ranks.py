@@ -227,12 +227,12 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
 
     Notes
     -----
-    The bounds assume the best and the worst order of the rows within each bucket of targets and of predictions. The value
-    is exact as long as each bucket contains only one value. Bucket widths adapt to the range of the data: with
-    `bits=7`, the bounds are within about 0.01 of the value, while the true error is less than 0.001. A row of weight k
-    counts as k equal rows. The state takes 64 bytes per row up to `limit`, and beyond it 16 bytes for each pair of a
-    target bucket and a prediction bucket that contains rows. A row takes about 100 ns. The definition is that of
-    scipy's `spearmanr`. The value is undefined if all targets or all predictions are equal.
+    The bounds assume the best and the worst order of the rows within each bucket of targets and of predictions. The
+    value is exact as long as each bucket contains only one value. Bucket widths adapt to the data: with `bits=7`, the
+    bounds are within about 0.01 of the value, while the true error is less than 0.001. A row of weight k counts as k
+    equal rows. The state takes 64 bytes per row up to `limit`, and beyond it 16 bytes for each pair of a target bucket
+    and a prediction bucket that contains rows. A row takes about 100 ns. The definition is that of scipy's `spearmanr`.
+    The value is undefined if all targets or all predictions are equal.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Estimates, from a sample of the keys, of the number of distinct keys and of keys shared by two data sets."""
+"""Estimate the number of distinct keys, or of keys that two data sets share, from a sample of the keys."""
 
 from __future__ import annotations
 

@@ -36,10 +36,10 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
 
     Notes
     -----
-    All metrics that differ only in `key` share one sketch. The sketch is linear, so the order of rows does not matter, and
-    the count of any key can be read later: ``KeyFrequency("new").of(state)``. The certified bounds are 0 and the value.
-    With probability 1 - exp(-depth), the value is too large by at most the total number of rows times e / 2**bits;
-    `explain()` gives this bound as "expected_excess". If there are few enough keys to count each of them, use
+    All metrics that differ only in `key` share one sketch. The sketch is linear, so the order of rows does not matter,
+    and the count of any key can be read later: ``KeyFrequency("new").of(state)``. The certified bounds are 0 and the
+    value. With probability 1 - exp(-depth), the value is too large by at most e / 2**bits times the total number of
+    rows; `explain()` gives this bound as "expected_excess". If there are few enough keys to count each of them, use
     `HeavyHitters`, which is exact.
 
     The state takes up to 1 MiB at 16 bits and 4 tables, less for few keys; a row takes about 0.5 us. Source: Cormode and

@@ -34,9 +34,9 @@ class Quantile(Metric[ValueHistogram, float], tag="quantile"):
 
     Notes
     -----
-    The bounds are the edges of the bucket that contains the quantile. The value is exact for up to 32 distinct values, for
-    up to 8,192 distinct integers within 30,000 of each other, and for q = 0 and q = 1. Otherwise, bucket widths adapt
-    to the data: with `bits=7` and for q from 0.001 to 0.999, the error is at most about 0.001 standard deviations
+    The bounds are the edges of the bucket that contains the quantile. The value is exact for up to 32 distinct values,
+    for up to 8,192 distinct integers within 30,000 of each other, and for q = 0 and q = 1. Otherwise, bucket widths
+    adapt to the data: with `bits=7` and for q from 0.001 to 0.999, the error is at most about 0.001 standard deviations
     (0.002 for a million rows with heavy tails).
 
     A row takes about 2 ns. The state takes at most 16 bytes per bucket; updates need 3 MiB plus 8 bytes per row of the

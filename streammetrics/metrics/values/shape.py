@@ -23,9 +23,9 @@ class StandardDeviation(Variance, tag="standard_deviation"):
 
     Notes
     -----
-    The value is computed from exact sums of values and squares, and rounded once. The state is the same as for `Variance`,
-    and takes 1.1 kB; a row takes about 3 ns. The definition is that of numpy's `std`. The value is undefined if the
-    total weight does not exceed `ddof`.
+    The value is computed from exact sums of values and squares, and rounded once. The state is the same as for
+    `Variance`, and takes 1.1 kB; a row takes about 3 ns. The definition is that of numpy's `std`. The value is
+    undefined if the total weight does not exceed `ddof`.
 
     Examples
     --------

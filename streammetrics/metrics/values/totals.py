@@ -198,8 +198,8 @@ class Ratio(Metric[Moments, float], tag="ratio"):
 
     Notes
     -----
-    The value is the ratio of totals, not the mean of ratios. Sums are exact, and their quotient is rounded once. The state
-    takes 1.1 kB, and a row takes about 2 ns; with `squares`, the figures are 2.7 kB and 10 ns. With squares,
+    The value is the ratio of totals, not the mean of ratios. Sums are exact, and their quotient is rounded once. The
+    state takes 1.1 kB, and a row takes about 2 ns; with `squares`, the figures are 2.7 kB and 10 ns. With squares,
     `interval()` uses the delta method and treats rows as independent. For intervals by user, use
     ``Sharded(Ratio(...), unit="user_id")``. The value is undefined if the denominators sum to 0.
 
