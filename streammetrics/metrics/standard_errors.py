@@ -85,8 +85,8 @@ def _degrees_of_weights(count: Any, effective_size: Floats) -> Floats:
     """Return the degrees of freedom of the variance of a weighted proportion.
 
     The variance is a sum of squared weights, so its precision depends on the fourth powers of the weights, which the
-    state does not contain. The degrees of freedom are therefore approximated by the effective size divided by 2 * v,
-    where v = count / effective size - 1 is the squared coefficient of variation of the weights. In simulations with
+    state does not contain. The degrees of freedom are therefore approximated by the effective size divided by 2 * v.
+    Here, v = count / effective size - 1 is the squared coefficient of variation of the weights. In simulations with
     lognormal weights (`python -m benchmarks.coverage --only small`), this gives intervals of the right width. With
     equal weights, the variance follows from the proportion, and the degrees of freedom are infinite.
     """

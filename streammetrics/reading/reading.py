@@ -86,8 +86,8 @@ class Reading:
         A function that takes the `Limits` of the value and the largest relative rounding error of a weight, and returns
         how far to widen the bounds.
     quantization : callable, optional
-        A function that takes the `Limits` of the value, and returns how far to widen the bounds if terms (such as the
-        loss of a row) were rounded, but weights were not.
+        A function that takes the `Limits` of the value and returns how far to widen the bounds if terms were rounded,
+        but weights were not. A term is, for example, the loss of a row.
     value_range : pair, optional
         The smallest and the largest possible value; None for no limit.
     estimate : callable, optional

@@ -40,7 +40,7 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
     """Interpolated precision: the highest precision where recall is at least a given level, averaged over queries.
 
     Formula: max of hits@i / i over ranks i with hits@i >= floor(recall * R + 0.9), where R is the number of relevant
-    documents, or 0 if there is no such rank.
+    documents. The value is 0 if there is no such rank.
 
     Parameters
     ----------

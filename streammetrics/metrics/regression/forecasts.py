@@ -93,8 +93,9 @@ class IntervalMetric(RowMean[float]):
         Raises
         ------
         InvalidInputError
-            A value is not finite, a value other than 0 is not between 2**-400 and 2**400 in size, or lengths differ; no
-            rows are counted. The message names the column, the first invalid row and the number of invalid rows.
+            A value is not finite, a nonzero value is not between 2**-400 and 2**400 in absolute value, or the columns
+            differ in length. No rows are counted. The message names the column, the first invalid row and the number of
+            invalid rows.
         """
         more = {} if upper is None else {"upper": upper}
         return super().update(y_true, lower, **more, **columns)
