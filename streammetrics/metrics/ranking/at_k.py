@@ -50,7 +50,7 @@ class HitsAtK(RankingMetric, tag="hits_at_k"):
 
 
 class RelativePrecision(RelevanceMetric, tag="relative_precision"):
-    """Relative precision: the hits among the first k documents divided by the most hits possible, averaged over queries.
+    """Relative precision: hits among the first k documents divided by the most hits possible, averaged over queries.
 
     Formula: hits@k / min(k, R), where R is the number of all relevant documents of the query; without k, hits /
     min(returned, R), where returned is the number of returned documents.

@@ -203,7 +203,7 @@ class MeanReciprocalRank(RelevanceMetric, tag="mrr"):
 
 
 class MeanAveragePrecision(RelevanceMetric, tag="map"):
-    """Mean average precision: the mean precision at the ranks of relevant documents up to rank k, averaged over queries.
+    """Mean average precision: the mean precision at ranks of relevant documents up to rank k, averaged over queries.
 
     Formula: (1 / D) * (sum of hits@i / i over ranks i <= k of relevant documents), where D is min(R, k), R, or hits@k,
     and R is the number of all relevant documents of the query.
