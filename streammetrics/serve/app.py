@@ -119,7 +119,7 @@ def create_app(
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Answer a library error with its message as JSON and the HTTP status for its class."""
+    """Answer an error with its message as JSON and the HTTP status for its class; status 503 has a fixed message."""
     code = next((code for kind, code in STATUS_CODES.items() if isinstance(error, kind)), 422)
     if code >= 500:
         log.error("%s %s: %s", request.method, request.url.path, error)

@@ -89,7 +89,7 @@ class Accounts:
         self._cached_tags: tuple[float, dict[str, tuple[str, ...]]] = (float("-inf"), {})
 
     def _load_tokens(self, scope: str) -> dict[str, str]:
-        """Return a dict from the hash of each token in a scope to its name, cached for a few seconds.
+        """Return a dict that maps the hash of each token of a scope to the token's name, cached for a few seconds.
 
         Callers must pass only IDs of existing experiments. Otherwise, requests with invented IDs could fill the cache.
         """

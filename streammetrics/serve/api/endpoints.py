@@ -47,13 +47,13 @@ CONFLICTS = {
 
 
 class WriteProbe:
-    """Check that a store is writable. The check runs at most once per second, however many requests ask for it."""
+    """Check that a store is writable, however many requests ask, with at most one successful test write per second."""
 
     def __init__(self, store: Any) -> None:
         self._store, self._lock, self._checked_at = store, threading.Lock(), float("-inf")
 
     def check(self) -> None:
-        """Raise a store error if a write fails. After a successful write, the check is skipped for a second."""
+        """Raise a store error if a test write fails. After a successful test write, none is made for a second."""
         with self._lock:
             if time.monotonic() - self._checked_at >= PROBE_INTERVAL:
                 self._store.check_write()
@@ -188,7 +188,7 @@ class Api(NamedTuple):
         return experiment, Response()
 
     async def authorize_reader(self, request: Request) -> tuple[Person | None, Response]:
-        """Return the owner or reader whose token a request contains; if it is not valid, return None and an error."""
+        """Return the owner or reader whose token a request contains, or None and an error without a valid token."""
         client, token = self.access.find_client(request.scope), read_bearer_token(request)
         person = await run_in_threadpool(self.access.accounts.find_person, token or "")
         if person is None:

@@ -80,7 +80,7 @@ class RateLimiter:
         return allowed
 
     def seconds_to_wait(self, client: str) -> int:
-        """Return the number of seconds until a client has a try left again, as an integer of at least 1."""
+        """Return the seconds until a client has one try left again, rounded to an integer of at least 1."""
         return max(1, round((1 - self.count_tries_left(client)) / self.rate))
 
 

@@ -30,7 +30,7 @@ class MallocTrimmer:
         self._trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
     def trim(self) -> bool:
-        """Release free memory, at most once per interval; return whether any was released."""
+        """Release free memory, at most once per `interval` seconds; return whether any was released."""
         if self._trim is None or self._clock() - self._last < self._every:
             return False
         self._last = self._clock()

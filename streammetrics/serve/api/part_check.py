@@ -151,7 +151,10 @@ class PartChecker:
 
 
 def _check_layout(experiment: Experiment, part: PartSummary) -> None:
-    """Raise IncompatibleStateError if a part has too many rows, or its arms or slices differ from the definition."""
+    """Raise IncompatibleStateError unless the slice columns, arms, row count and weights of a part fit its experiment.
+
+    Metrics with closed groups, which can be counted only once, are also refused.
+    """
     what, metrics = f"experiment {experiment.id!r}", part.metrics
     if not isinstance(metrics, Sliced) or metrics.by[0] != experiment.arm:
         raise IncompatibleStateError(

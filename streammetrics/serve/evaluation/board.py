@@ -86,7 +86,7 @@ class Board:
     clock : callable
         Returns the time, in seconds since 1970.
     alerts : Alerts, optional
-        Receive every evaluation. By default, alerts are posted to webhooks.
+        The object that receives every evaluation. The default object posts alerts to webhooks.
 
     Notes
     -----
@@ -201,7 +201,7 @@ class Board:
         return [one for one in evaluations if one is not None]
 
     async def subscribe(self, experiment: str, since: float | None = None) -> AsyncIterator[Evaluation]:
-        """Yield each new evaluation until the board stops. A slow caller skips all but the newest one.
+        """Yield each new evaluation until the board stops. A slow caller gets only the newest one.
 
         Parameters
         ----------
@@ -401,8 +401,9 @@ class Board:
     def _evaluate(self, experiment: str, entry: _BoardEntry, fence: int) -> Evaluation | None:
         """Evaluate an experiment, save the result and send alerts.
 
-        If the data cannot be read, return the last evaluation with its verdicts withheld. If another server has taken
-        the lease in the meantime, return None, because that server's evaluation counts.
+        If the data cannot be read, return the last evaluation with its verdicts withheld, or None if the board has been
+        stopped. If another server has taken the lease in the meantime, return None, because that server's evaluation
+        counts.
         """
         entry.started = now = self._clock()
         try:

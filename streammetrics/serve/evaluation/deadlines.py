@@ -20,8 +20,8 @@ SLACK = 1.0
 def find_deadline(experiment: Experiment, evaluation: Evaluation) -> float | None:
     """Return the next time, in seconds since 1970, at which the evaluation must be recomputed; None if there is none.
 
-    For example, this is the time at which the experiment ends, the outcomes of an hour become complete, a source
-    becomes late or silent, or a new day begins.
+    At this time, the experiment ends, the outcomes of an hour become complete, a source becomes late or silent, another
+    part of a late source becomes overdue, or a new day of the experiment begins.
     """
     later = [at for at in _list_deadlines(experiment, evaluation) if at > evaluation.at]
     return min(later) + SLACK if later else None
