@@ -187,7 +187,7 @@ class JournalRoutes(NamedTuple):
     async def _submit_form(self, request: Request) -> Response:
         """Save the decision or annotation in a form, or make the correction that it requests.
 
-        The sender must be an owner, and the form must contain the token of the owner's session.
+        The sender must be an owner, and the form must contain the CSRF token of the owner's session.
         """
         person, experiment = await run_in_threadpool(self._find_experiment, request)
         if isinstance(experiment, Response):

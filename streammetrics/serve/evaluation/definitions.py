@@ -67,7 +67,8 @@ class Definitions:
         """Return an experiment with only the metrics that its parts must contain; None if the ID is unknown.
 
         For a day after a change of the definition, parts may lack the metrics that the change added, so that the
-        processes that post parts can be redeployed one by one. Only a new primary metric is required immediately.
+        processes that post parts can be redeployed one by one. Only a new primary metric and a new metric in `counts`
+        are required immediately.
         """
         version, definition = self.load_all().get(experiment, (0, None))
         if definition is None or version == 1:
@@ -150,7 +151,7 @@ class Definitions:
 
 
 def _keep_metrics(definition: Experiment, before: Experiment) -> Experiment:
-    """Return a definition without the metrics that `before` lacks; its own primary metric is always kept."""
+    """Return a definition without the metrics that `before` lacks; its own `primary` and `counts` are always kept."""
     known = {*before.metrics, before.counts, definition.primary}
     kept = {name for name in definition.metrics if name in known}
     return replace(

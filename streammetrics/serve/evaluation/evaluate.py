@@ -106,7 +106,8 @@ class EvaluationInput:
     counted_to : int
         The hour after the last final hour, in hours since 1970.
     has_ended : bool
-        Whether the experiment has ended and all rows are final.
+        Whether the planned end is at least `mature_after` hours ago, or the final hours contain the planned number of
+        users.
     first_hour : int
         The hour from which the duration is counted.
     coverage : Coverage
@@ -185,7 +186,7 @@ class EvaluationInput:
         return Progress(users, experiment.users * share, per_day, True, self.has_ended, tuned_users=tuned_users)
 
     def compute_users_per_day(self, users: float) -> float | None:
-        """Return the average number of new users per day since the start; None before the first day with final rows."""
+        """Return the average number of new users per day since `first_hour`; None if no hour is final yet."""
         return users / self.days if self.days else None
 
     def build_comparisons(self) -> list[TreatmentComparison]:

@@ -90,7 +90,7 @@ class Totals:
         self._totals: OrderedDict[str, _CachedTotal] = OrderedDict()
 
     def set_time_zone(self, experiment: str, time_zone: str) -> None:
-        """Set the time zone that defines the days of an experiment, by default UTC."""
+        """Set the time zone that defines the days of an experiment. Before the first call, this is UTC."""
         self._windows.set_time_zone(experiment, time_zone)
 
     # -- reading ------------------------------------------------------------------------------------------------------

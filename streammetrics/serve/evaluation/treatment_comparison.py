@@ -297,7 +297,7 @@ class TreatmentComparison:
     def _build_empty_row(
         self, metric: str, by: tuple[str, ...], figures: Figures, all_rows: Mapping[str, int]
     ) -> MetricRow:
-        """Return a table row without values; the caller adds them.
+        """Return a table row with the names, role, margin, slice and row counts; the caller adds the values.
 
         `figures` contains the key of the slice and the number of rows in it. `all_rows` contains, for each metric, the
         total number of rows in all slices.
@@ -321,7 +321,7 @@ class TreatmentComparison:
 
 
 def correct_slice_words(rows: Sequence[tuple[MetricRow, float]], confidence: float) -> list[MetricRow]:
-    """Return the rows of slices after a correction for multiple comparisons, which removes weak conclusions.
+    """Return the rows of slices without the conclusions that a correction for multiple comparisons does not support.
 
     A removed "better" or "worse" becomes "unclear", and a removed "breached" becomes "undecided". `rows` contains pairs
     of a row and its p-value, and 1 - `confidence` is the false discovery rate.

@@ -183,7 +183,7 @@ class Windows:
         self._time_zones: dict[str, str] = {}
 
     def set_time_zone(self, experiment: str, time_zone: str) -> None:
-        """Set the time zone that defines the days of an experiment, by default UTC.
+        """Set the time zone that defines the days of an experiment. Before the first call, this is UTC.
 
         Windows that were cached for days in another time zone do no harm, because their part IDs differ.
         """
@@ -245,7 +245,11 @@ class Windows:
         self._cache.put(key, cached or WindowTotal(part_ids, metrics))
 
     def merge_days(self, experiment: str, outline: PartOutline, before: float) -> Iterator[MergedDay]:
-        """Yield each day that ended before the time `before`, merged from the parts received before then."""
+        """Yield each day that ended by the time `before`, merged from the parts received by then.
+
+        `before` is in seconds since 1970. Days without new parts are left out. If the store has already merged a day,
+        the new parts are added to it.
+        """
         time_zone = self._time_zones.get(experiment, "UTC")
         due: dict[tuple[int, int], list[int]] = {}
         for entry in outline.current_parts:

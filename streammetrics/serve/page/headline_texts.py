@@ -173,7 +173,7 @@ def _describe_sources(evaluation: Evaluation) -> str:
 
 
 def describe_staleness(evaluation: Evaluation) -> tuple[str, str] | None:
-    """Return the heading and text of a warning about silent sources, or None if no source is silent."""
+    """Return the heading and text of a warning about sources in the state "silent", or None if there are none."""
     silent = [s for s in evaluation.sources if s.state == "silent"]
     if not silent:
         return None
@@ -222,7 +222,7 @@ def describe_power(evaluation: Evaluation, treatment: str) -> str:
 
 
 def describe_final_hours(evaluation: Evaluation) -> str:
-    """Return a sentence that names the last hour with complete outcomes; "" if all hours are complete."""
+    """Return a sentence that names the last hour with complete outcomes; "" if all hours or none are complete."""
     if evaluation.final_to is None or evaluation.hours is None or evaluation.final_to >= evaluation.hours[1]:
         return ""
     return (

@@ -387,8 +387,8 @@ def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[st
 def build_source_rows(page: PageData) -> list[tuple[SourceStatus, list[str]]]:
     """Return the table of sources as pairs of a source and its cells.
 
-    The cells contain the last hour, the delay, and the numbers of parts, late parts, missing hours, rows and dropped
-    rows.
+    The cells contain the last hour, the delay, the numbers of parts and of late parts, the missing hours, the number of
+    rows, and the number of dropped rows for each reason.
     """
     return [
         (s, ["–" if s.counted_to is None else _format_data_end(s.counted_to, page.evaluation.at),
@@ -400,6 +400,6 @@ def build_source_rows(page: PageData) -> list[tuple[SourceStatus, list[str]]]:
 
 
 def _format_missing_hours(hours: Sequence[str]) -> str:
-    """Return a text that names the first three missing hours and says how many more are missing."""
+    """Return a text that names the first three of `hours` and counts the others; "none" if there are no hours."""
     more = f" and {len(hours) - 3} more" if len(hours) > 3 else ""
     return ", ".join(format_time(parse_hour(h) * float(HOUR))[4:-4] for h in hours[:3]) + more or "none"
