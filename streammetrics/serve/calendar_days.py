@@ -1,7 +1,7 @@
 """Find the days of a time zone. Hours are UTC hours; a day may have 23 or 25 of them.
 
 A day contains the hours that begin on its date. In a time zone whose offset is not a whole number of hours, such as
-Asia/Kolkata, an hour that contains midnight therefore belongs to the day on which the hour begins.
+Asia/Kolkata, midnight falls within an hour. This hour belongs to the day on which it begins.
 """
 
 from __future__ import annotations

@@ -132,8 +132,8 @@ class Simulation:
         rng = np.random.default_rng([self.seed, source_index, hour])
         users_before, users_now = (self.users * h // (self.days * DAY) for h in (hours_passed, hours_passed + 1))
         new_users = np.arange(users_before, users_now)
-        # Do not split users by `user % len(self.sources)`: with two arms and two sources, each source would have new users
-        # of one arm only, and the first part would look like a sample ratio mismatch.
+        # Do not split users by `user % len(self.sources)`. With two arms and two sources, each source would then have
+        # new users of one arm only, and the first part would look like a sample ratio mismatch.
         new_users = new_users[new_users // (len(self.arms) * self.countries) % len(self.sources) == source_index]
         user = np.append(new_users, rng.integers(0, max(users_now, 1), max(self.rows - len(new_users), 0)))
         exposed = np.arange(len(user)) < len(new_users)

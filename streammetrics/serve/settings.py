@@ -46,8 +46,7 @@ class ServerSettings:
         The maximum number of frames in the queue, and their maximum total size in bytes. Further frames are refused
         with status 429.
     rate, burst : float, int
-        The number of requests that a client may send per second, and the number that it may send at once after a
-        pause.
+        The number of requests that a client may send per second, and the number that it may send at once after a pause.
     failures : int
         The number of wrong tokens that a client may send per minute.
     session_hours : float

@@ -100,8 +100,8 @@ class PartChecker:
     Parameters
     ----------
     load_reference : callable
-        Takes the ID of an experiment and returns its stored metrics, or None if nothing is stored. After a restart,
-        the plan is read from these metrics.
+        Takes the ID of an experiment and returns its stored metrics, or None if nothing is stored. After a restart, the
+        plan is read from these metrics.
     """
 
     def __init__(self, load_reference: Callable[[str], MetricLike | None]) -> None:

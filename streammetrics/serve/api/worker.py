@@ -167,8 +167,8 @@ class _Child:
         # SIGTERM, so it must be killed, or the exit would hang.
         atexit.register(self.process.kill)
         self.process.start()
-        # Close this process's copy of the worker's end of the pipe. Otherwise, `recv` would not raise EOFError when
-        # the worker dies.
+        # Close this process's copy of the worker's end of the pipe. Otherwise, `recv` would not raise EOFError when the
+        # worker dies.
         theirs.close()
 
     def exchange(self, question: Any, seconds: float | None) -> Any:

@@ -429,8 +429,8 @@ class Board:
         except LeaseLostError as error:
             log.warning("%s", error)
             return None
-        # If the evaluation cannot be saved, or its alerts cannot be sent, it is still shown. The server tries again
-        # in a minute.
+        # If the evaluation cannot be saved, or its alerts cannot be sent, pages still show it. The server evaluates the
+        # experiment again in a minute.
         except Exception:
             log.exception("%s: the evaluation is shown, but could not be saved; the server will try again", experiment)
             entry.due = now + MINUTE

@@ -20,8 +20,8 @@ SLACK = 1.0
 def find_deadline(experiment: Experiment, evaluation: Evaluation) -> float | None:
     """Return the next time, in seconds since 1970, at which the evaluation must be recomputed; None if there is none.
 
-    At this time, the experiment ends, the outcomes of an hour become complete, a source becomes late or silent, another
-    part of a late source becomes overdue, or a new day of the experiment begins.
+    At this time, the experiment ends, a new day of the experiment begins, or the outcomes of an hour become complete.
+    It can also be the time at which a source becomes late or silent, or another part of a late source becomes overdue.
     """
     later = [at for at in _list_deadlines(experiment, evaluation) if at > evaluation.at]
     return min(later) + SLACK if later else None

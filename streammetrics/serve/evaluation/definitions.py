@@ -66,9 +66,9 @@ class Definitions:
     def get_for_parts(self, experiment: str) -> Experiment | None:
         """Return an experiment with only the metrics that its parts must contain; None if the ID is unknown.
 
-        For a day after a change of the definition, parts may lack the metrics that the change added, so that the
-        processes that post parts can be redeployed one by one. Only a new primary metric and a new metric in `counts`
-        are required immediately.
+        For a day after a change of the definition, parts may lack the metrics that the change added. The processes that
+        post parts can therefore be redeployed one by one. Only a new primary metric and a new metric in `counts` are
+        required immediately.
         """
         version, definition = self.load_all().get(experiment, (0, None))
         if definition is None or version == 1:

@@ -385,7 +385,7 @@ def _evaluate_total(
     notes = _describe_unexpected_arms(experiment, arms)
     users, ratio = _count_users(experiment, arm_slices, notes)
     # A new phase begins when the planned shares change. As long as the new phase has no rows, the counted users were
-    # split by the old shares, and would look like a sample ratio mismatch if compared with the new shares.
+    # split by the old shares. Compared with the new shares, they would look like a sample ratio mismatch.
     missing_phase = _explain_missing_phase(experiment, total, history.phases_at)
     ratio = None if missing_phase else ratio
     final_users = (

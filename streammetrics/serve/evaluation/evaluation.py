@@ -195,12 +195,13 @@ class WindowPoint(NamedTuple):
 class SourceStatus(NamedTuple):
     """The status of a source.
 
-    Its state is "fresh", "late" or "silent" if it is expected to post, "closed" if it is no longer expected to post,
-    and "unlisted" if the definition does not name it.
+    A source that the definition does not name is "unlisted". A listed source is "late" while its next part is overdue,
+    and "silent" once the part is overdue by three hours or more. Otherwise, it is "closed" if the definition closes it,
+    and "fresh" if not.
 
     `counted_to` is the last hour for which the source posted a part. `behind` is the number of seconds by which its
-    next part is overdue. `late` is the number of parts that arrived late. `missing` lists, as strings, up to 24 of the
-    latest hours without a part.
+    next part is overdue. `late` is the number of parts that arrived late. `missing` lists, as strings, the latest hours
+    without a part, at most 24, oldest first.
     """
 
     source: str
@@ -264,8 +265,8 @@ class Evaluation:
     users, planned, per_day : float or None
         The current number of users, the planned number, and the average number of new users per day.
     final_to : int or None
-        The last final hour. `verdicts`, `table` and `slices` cover the rows up to this hour; `arms` and `sources`
-        cover all rows.
+        The last final hour. `verdicts`, `table` and `slices` cover the rows up to this hour; `arms` and `sources` cover
+        all rows.
     changes, late_changes, notes : list of str
         `changes` lists the changes to the definition since the start. `late_changes` lists those that could bias the
         verdict because they were made after the first data arrived. `notes` lists other remarks.

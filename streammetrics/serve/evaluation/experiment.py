@@ -148,8 +148,8 @@ class Experiment:
         The number of hours after the end of an hour until its outcomes, such as late conversions, are complete.
         Verdicts use only hours with complete outcomes.
     correct_within_days, retention_days : float
-        The number of days for which a part can be corrected before it is merged into its day, and the number of days
-        after the end for which all data is kept; None means forever.
+        `correct_within_days` is the number of days for which a part can be corrected before it is merged into its day.
+        `retention_days` is the number of days after the end for which the parts are kept; None means forever.
     public : bool
         Whether anyone may read the experiment.
     webhooks : sequence of str

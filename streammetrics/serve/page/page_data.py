@@ -367,8 +367,8 @@ def _format_delay(source: str, seconds: float | None) -> str:
 def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[str]]]]:
     """Return the name of the primary metric, and the table of arms as pairs of an arm and its cells.
 
-    The cells contain the planned share, the number of users, the actual share, the numbers of rows and of positive
-    labels, and the value of the primary metric, in that order.
+    The cells contain, in this order, the planned share, the number of users, the actual share, the number of rows, the
+    number of positive labels, and the value of the primary metric.
     """
     evaluation = page.evaluation
     metric = next((r.metric for r in evaluation.table if r.role == "primary"), "")
@@ -387,8 +387,8 @@ def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[st
 def build_source_rows(page: PageData) -> list[tuple[SourceStatus, list[str]]]:
     """Return the table of sources as pairs of a source and its cells.
 
-    The cells contain the last hour, the delay, the numbers of parts and of late parts, the missing hours, the number of
-    rows, and the number of dropped rows for each reason.
+    The cells contain the last hour, the delay, the number of parts, the number of late parts, and the missing hours.
+    They also contain the number of rows, and the number of dropped rows for each reason.
     """
     return [
         (s, ["–" if s.counted_to is None else _format_data_end(s.counted_to, page.evaluation.at),

@@ -25,7 +25,7 @@ class View(NamedTuple):
     arm, metric, slice : str
         The treatment, the metric and the slice column.
     since, until : int or None
-        The first and the last hour of the charts over time.
+        The first and the last hour (inclusive) of the charts over time, in hours since 1970; None for no limit.
     by : str
         The length of the windows: "hour" or "day".
     timezone : str
