@@ -115,7 +115,7 @@ async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
 
 
 async def drain_body(request: Request, max_bytes: int) -> None:
-    """Read and discard the rest of a refused request's body, up to `max_bytes`.
+    """Read and discard the rest of a refused request's body, up to `max_bytes` and for at most `DRAIN_SECONDS`.
 
     Otherwise, a client that is still sending its body would not read the response.
     """

@@ -42,7 +42,7 @@ class ReaderProcess:
         return reading
 
     def compact(self, experiment: str, now: float) -> None:
-        """For each day, merge the parts that can no longer be corrected; after the retention time, delete all parts."""
+        """For each day, merge the parts that can no longer be corrected; after the retention time, delete part data."""
         self.worker.call("compact", experiment, now)
 
     def total(self, experiment: str) -> bytes | None:

@@ -44,7 +44,7 @@ ArmSamples = dict[str, list[Sample]]
 def find_last_phase(total: Any, experiment: Experiment) -> Any:
     """Return the key of the last phase, or None if the experiment has no phases.
 
-    A new phase begins whenever the planned shares of the arms change.
+    A new phase begins whenever the planned shares of the arms, or the rules for the verdict, change.
     """
     return max(find_phases(total, experiment), key=lambda key: sort_key((key,)), default=None)
 

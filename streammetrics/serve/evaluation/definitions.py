@@ -117,7 +117,7 @@ class Definitions:
     def load_folder(self, folder: str, mtimes: dict[Path, int]) -> tuple[list[str], list[str]]:
         """Save the new and changed definitions from a folder of ID.toml files.
 
-        Return the IDs of the changed experiments, and the error messages for invalid files.
+        Return the IDs of the experiments whose files are new or have changed, and the error messages for invalid files.
 
         Parameters
         ----------

@@ -324,7 +324,7 @@ def evaluate(
     `mature_after`, an hour is final only `mature_after` hours after its end, when its outcomes are complete. The
     verdicts, the table and the slices cover final hours; the arms, the sample ratio and the drift cover all rows. The
     duration runs to the end of the last final hour. If the definition has phases, all figures cover only the last
-    phase, and the duration begins when the planned shares last changed.
+    phase, and the duration begins when this phase began.
     """
     series = WindowSeries() if series is None else series
     span = index.span or _find_span(hours, days, experiment.timezone)

@@ -136,14 +136,15 @@ class Experiment:
         The name of a metric that counts users, such as `PerUnit` or `DistinctSample`. There is no verdict without it.
     phase : str, optional
         The slice column with the number of the phase in which a user was first exposed. A new phase begins whenever the
-        planned shares change, and verdicts use only the last phase.
+        planned shares change. It also begins when the rules for the verdict are changed in a way that needs new users
+        (see `LateChange`). Verdicts use only the last phase.
     timezone : str
         The IANA name of the time zone that defines days, such as "Europe/Berlin". A day may then have 23 or 25 hours.
         Hours are always UTC hours.
     min_days : float
         The number of complete days of data required before the first verdict. Each day begins at the time of day at
-        which the experiment started. It is complete if at least 90 % of its hours have a part from each of `sources`,
-        or from any source if `sources` is empty.
+        which the experiment, or its last phase, started. It is complete if at least 90 % of its hours have a part from
+        each of `sources`, or from any source if `sources` is empty.
     mature_after : float
         The number of hours after the end of an hour until its outcomes, such as late conversions, are complete.
         Verdicts use only hours with complete outcomes.

@@ -367,8 +367,8 @@ def _format_delay(source: str, seconds: float | None) -> str:
 def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[str]]]]:
     """Return the name of the primary metric, and the table of arms as pairs of an arm and its cells.
 
-    The cells contain, in this order, the planned share, the number of users, the actual share, the number of rows, the
-    number of positive labels, and the value of the primary metric.
+    The cells contain, in this order, the planned share, the number of users and the actual share. They are followed by
+    the number of rows, the number of positive labels, and the value of the primary metric.
     """
     evaluation = page.evaluation
     metric = next((r.metric for r in evaluation.table if r.role == "primary"), "")
