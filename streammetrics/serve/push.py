@@ -226,8 +226,8 @@ def _compute_pause(attempt: int, retry_after: str | None) -> float:
     """Return the number of seconds until the next try.
 
     The pause doubles with each attempt (exponential backoff), up to about `LONGEST_PAUSE` seconds. It is at least as
-    long as the server demands, but longer demands than `MAX_RETRY_AFTER` seconds are cut to that. A random factor
-    spreads the retries of many workers over time.
+    long as the server demands, but a demand of more than `MAX_RETRY_AFTER` seconds is reduced to that limit. A random
+    factor spreads the retries of many workers over time.
     """
     backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**attempt) * random.uniform(0.5, 1.5)
     return max(backoff, min(MAX_RETRY_AFTER, _parse_retry_after(retry_after)) * random.uniform(1.0, 1.25))

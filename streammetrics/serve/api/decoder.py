@@ -23,7 +23,7 @@ from .worker import LateError
 __all__ = ["DecoderService", "FrameDecoder", "NoRoomError", "ThreadDecoder"]
 
 MAX_STUCK_THREADS = 2
-"""Number of threads that frames which never finish decoding may block. One more thread decodes other frames."""
+"""Number of threads that may be blocked by a frame that never finishes decoding. One more thread decodes other frames."""
 
 
 class NoRoomError(StreamMetricsError):

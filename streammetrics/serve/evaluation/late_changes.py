@@ -57,8 +57,8 @@ class DefinitionHistory(NamedTuple):
     late : list of LateChange
         The changes, made after the first data had arrived, that could bias the verdict.
     tuned_users : float or None
-        The planned number of users when the first data arrived, or if it was not set then, the first number that was
-        set later. The always-valid intervals stay tuned for this number.
+        The planned number of users when the first data arrived or, if it was not set then, the first number set later.
+        The always-valid intervals stay tuned for this number.
     """
 
     changes: Sequence[str] = ()
