@@ -20,7 +20,7 @@ Id = tuple[int, ...]
 """The ID of a block: one integer, or two for the hash of a string."""
 
 MAX_ENDS = 1024
-"""The number of first and of last blocks that are kept after a merge of more parts than this."""
+"""The size of the sample that replaces a set of more than twice as many first (or last) blocks."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class BlockEnds:
     ----------
     firsts, lasts : frozenset of tuple of int
         The IDs of the first and the last block of each part. If a state has counted a single log, each set contains one
-        ID.
+        ID. A set of more than twice MAX_ENDS blocks is replaced with a sample.
     """
 
     firsts: frozenset[Id]
@@ -57,8 +57,9 @@ class BlockEnds:
     def join(parts: Iterable[BlockEnds | None], column: str) -> BlockEnds | None:
         """Return the ends of all parts, or None if no part has ends.
 
-        Two parts are not compared if each of them was merged from several parts. With many ends on both sides, a query
-        that is in both by chance, such as a user who was active on two days, would often raise an error.
+        A part that was itself merged from several parts is not compared with the union of several earlier parts. With
+        many ends on both sides, a query that is in both by chance, such as a user who was active on two days, would
+        often raise an error.
 
         Raises
         ------

@@ -291,7 +291,7 @@ class CellTable(Statistic):
         cells without rows, keys without cells, and optional parts that add no information. It also widens buckets if
         their number exceeds the limit.
         """
-        # Remove inner cells before front cells, because removing all of its inner cells makes a front cell empty.
+        # Remove inner cells before front cells, because a front cell that loses all of its inner cells can become empty.
         state = self.fit_levels()
         if state.cells.inner_keys is not None and not (state.inner_row_counts > 0).all():
             state = state.take_inner(np.flatnonzero(state.inner_row_counts > 0))
@@ -330,7 +330,7 @@ class CellTable(Statistic):
         return bool(np.array_equal(array, self.with_cells(replace(self.cells, flats=bare)).read_cells(flat)))
 
     def drop_unused_keys(self) -> Self:
-        """Remove the keys that no cell uses from the vocabularies."""
+        """Remove from the vocabularies the keys that no cell uses."""
         cells = self.cells
         keys, vocabularies = cells.keys, list(cells.vocabularies)
         for i, vocabulary in enumerate(vocabularies):
@@ -384,7 +384,7 @@ class CellTable(Statistic):
         )
 
     def select(self, mask: Array) -> Self:
-        """Return a state with only the front cells (such as slices) in a boolean mask or at ascending indices."""
+        """Return a state with only the front cells (such as slices) that a mask or ascending indices select."""
         index = np.flatnonzero(mask) if mask.dtype == bool else mask
         return self.take_fronts(np.asarray(index, np.int64)).canonicalize()
 

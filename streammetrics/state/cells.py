@@ -44,7 +44,7 @@ class Cells:
         The arrays with a fixed number of values per cell, by name. An array has one row for each cell, or for each
         front cell if its part is declared with `front`. An optional array that adds no information is absent.
     tallies : mapping of str to Entries
-        The histograms of all cells, by name, as sorted entries: one for each bucket that contains rows.
+        The histograms of all cells, by name, as sorted entries: one for each cell and each bucket with rows in it.
     """
 
     axes: tuple[Axis, ...]

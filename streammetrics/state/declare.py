@@ -154,14 +154,14 @@ class StatePart:
 class Flat(StatePart):
     """A part with a fixed number of integers in every cell.
 
-    For a state with a single cell, reading the part as an attribute returns an array of this shape, with one more axis
-    if each number consists of several integers (limbs).
+    For a state with a single cell, reading the part as an attribute returns an array of shape `shape`, with one more
+    axis if each number consists of several integers (limbs).
 
     Parameters
     ----------
     *shape : int or str
-        The lengths of the axes. A string names a setting or property of the statistic; the length is then its value,
-        or the length of the value if it is a tuple.
+        The lengths of the axes. A string names a setting or property of the statistic; the length is then its value, or
+        the length of the value if it is a tuple.
     form : str
         The form of the integers (see FORMS).
     optional : bool

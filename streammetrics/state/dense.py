@@ -38,8 +38,8 @@ class DenseFacts(NamedTuple):
     ----------
     places : int
         The number of places (such as score buckets) in the state's histogram, including empty ones; 0 if the state has
-        no dense form. A state has no dense form if it has axes, rows stored as exact numbers rather than in buckets, no
-        histogram, several histograms, or too many places.
+        no dense form. A state has no dense form if it has axes (including an inner axis), rows stored as exact numbers
+        rather than in buckets, no histogram, several histograms, or too many places.
     entries : int
         The number of occupied places.
     weighted : int
@@ -103,7 +103,7 @@ def to_dense(state: CellTable, *, weighted: bool) -> Ints:
 
 
 def encode_flats(state: CellTable) -> bytes:
-    """Encode all parts of a state without axes except its histogram; return b"" if the state has no rows."""
+    """Encode all parts of a state, except its histogram; the state must not have axes. Without rows, return b""."""
     if not len(state):
         return b""
     pieces = []

@@ -79,7 +79,8 @@ def check_capacity(state: CellTable, rows: float, excess: float, dropped: float 
     Raises
     ------
     CounterOverflowError
-        There are at least 2**62 rows or, with weights, a total weight of at least 2**42.
+        There are at least 2**62 counted and dropped rows (each counted `counts_per_row` times) or, with weights, the
+        bound on the total weight is at least 2**42.
     """
     name = type(state).__name__
     if (rows + dropped) * state.counts_per_row >= LIMIT:
@@ -122,7 +123,7 @@ def _fold_by_keys(
     cells = len(table) if inner is None else len(inner)
     if sign < 0:
         _check_subtractable(states, parts)
-    # at[i] contains the index in the new table of each cell of state i.
+    # at[i] contains, for each cell of state i, the index of its cell in the new table.
     at = fronts if inner is None else inner_at
     leveled = first.folding is not None and _is_level_part(parts[first.folding[2]])
     # A small cell stores exact rows: numbers that are not in buckets. If a new cell is too large for that, convert its
@@ -262,7 +263,7 @@ def _check_subtractable(states: Sequence[CellTable], parts: dict[str, Flat | Tal
 def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
     """Add or subtract one fixed-size part of all states; return None if no state has this part.
 
-    `maps` contains an array for each state with the index of the new cell of every cell.
+    `maps` contains, for each state, an array with the index of the new cell of every cell.
     """
     name = flat.name
     if not any(name in s.cells.flats for s in states):
@@ -532,7 +533,7 @@ def _align_inner_keys(
 def encode_rows(keys: Sequence[Ints]) -> list[Ints] | None:
     """Encode each row of several tables as one integer, so that the integers sort in the same order as the rows.
 
-    Return None if 62 bits are not enough for these integers.
+    Return None if the number of possible integers is 2**62 or more.
     """
     nonempty = [k for k in keys if len(k)]
     if not nonempty or not keys[0].shape[1]:

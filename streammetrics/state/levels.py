@@ -10,10 +10,10 @@ exact. A cell gets the lowest level at which
 - if it has more than 32 different numbers, these would fit in 32 buckets that are 2**(bits + 3) times as wide.
 
 The first rule limits memory. The second rule limits the precision kept for a small set of numbers. There is one
-exception: if all numbers in a cell equal the lower edges of their buckets at this level, as for a few thousand
-integers, the cell stays at level 0. A level above 0 therefore means that the cell is not exact. The level depends only
-on the set of numbers, and adding numbers never lowers it. Hence the buckets depend neither on the order of the rows nor
-on how states were split and merged.
+exception: a cell stays at level 0 if each of its numbers would be the edge closer to 0 of its bucket at the level from
+these rules. A few thousand integers are an example. A level above 0 therefore means that the cell is not exact. The
+level depends only on the set of numbers, and adding numbers never lowers it. Hence the buckets depend neither on the
+order of the rows nor on how states were split and merged.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ NEVER = 1023
 
 
 def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
-    """Return the bucket of each number at a level (bucket width), with or without compiled kernels."""
+    """Return the bucket of each number at a level (bucket width); compiled kernels return the same buckets."""
     numbers = np.ascontiguousarray(numbers, np.float64)
     if numbers.size > MANY and kernel_registry.has_kernels():
         out = np.empty(numbers.shape, np.uint64)

@@ -4,7 +4,7 @@ Each row is counted in four views: by the bucket of x, by the bucket of y, by th
 cell has four levels (bucket widths, see `levels`): one for the buckets of x, one for the buckets of y, and two for the
 buckets of pairs. A bucket of pairs is a rectangle: an interval of x and an interval of y. The width of each interval is
 at most 2**(3 - bits) times the absolute value of the numbers in it. A cell has at most 2**(bits + 3) different
-intervals of x, and as many of y.
+intervals of x, and at most as many of y.
 
 The place of a bucket is its signed distance from the bucket of 0. A pair is stored as a 64-bit code that consists of
 the low 32 bits of the place of x, followed by the low 32 bits of the place of y. Buckets are widened until the places

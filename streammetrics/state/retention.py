@@ -130,8 +130,8 @@ def _find_pinned(axis: Axis, table: Ints, vocabularies: Sequence[Vocabulary]) ->
 def _rank_by_hash(table: Ints, free: Mask, vocabularies: Sequence[Vocabulary]) -> Ints:
     """Rank the keys by hash; keys with equal hashes are ranked by key.
 
-    Hashes are the same on every machine. Only the keys in the mask `free` are hashed; the ranks of the other keys
-    are meaningless.
+    Hashes are the same on every machine. Only the keys in the mask `free` are hashed; the ranks of the other keys are
+    meaningless.
     """
     columns = [_format_keys(w, table[:, i]) for i, w in enumerate(vocabularies)]
     hashes = np.zeros(len(table), np.uint64)

@@ -101,7 +101,7 @@ class State(CellTable):
         IncompatibleStateError
             A setting or an axis differs; the message names each difference.
         CounterOverflowError
-            A count or a sum would overflow.
+            A count or a sum would leave its range.
         MemoryLimitError
             The sum would exceed the `memory_limit` of the statistic.
         """

@@ -53,8 +53,8 @@ class Statistic(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         # Metrics in a collection share a state, for which settings such as thresholds are combined, sorted and
-        # deduplicated. Sort and deduplicate them here as well, so that the state of a single metric equals its state
-        # in a collection.
+        # deduplicated. Sort and deduplicate them here as well, so that the state of a single metric equals its state in
+        # a collection.
         for name in union_settings(type(self)):  # type: ignore[arg-type]
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
 

@@ -6,8 +6,8 @@ sum of w - 1 over its rows (the excess).
 
 The cell and the place are combined into a code. A narrow code is one integer, cell << shift | place. If places have
 more than 48 bits, a code is wide and consists of two integers (words). The low word contains the low 64 bits of the
-place. The high word (`high`) contains the cell and the other bits of the place. If the statistic counts several
-labels, these bits include the label.
+place. The high word (`high`) contains the cell and the other bits of the place: one bit and, above it, the label, if
+the statistic counts several labels.
 
 In canonical form, codes are ascending and unique, no entry has 0 rows, the excess is absent if all of it is zero, and
 every array has the narrowest possible type.
@@ -215,8 +215,8 @@ class Entries:
     def move_cells(self, to: Array, starts: Array, *, ascending: bool) -> Entries:
         """Move the entries of each cell to the cell `to[cell]`, or drop them if `to[cell]` is -1.
 
-        If several cells move to the same cell, the row counts of their entries with equal places are added up. `starts`
-        is the result of `cell_starts`, and `ascending` tells whether `to` is ascending.
+        If several cells move to the same cell, their entries with equal places are added up. `starts` is the result of
+        `cell_starts`, and `ascending` tells whether `to` is ascending.
         """
         if not len(self.codes) or np.array_equal(to, np.arange(len(to))):
             return self
@@ -539,8 +539,9 @@ def _sort_by_counting(e: Entries, span: int, rows: int) -> Entries:
 def sum_entries(parts: Sequence[Entries]) -> Entries:
     """Add up any number of `Entries` objects.
 
-    Two objects are merged in linear time. More than two objects are concatenated if all codes of each object are below
-    those of the next one. Otherwise, they are sorted together, in pieces if they are large.
+    Two objects are merged in linear time. More than two objects are concatenated if their codes are narrow and all
+    codes of each object are below those of the next one. Otherwise, they are sorted together; large objects with narrow
+    codes are sorted in pieces.
     """
     some = [p for p in parts if len(p)] or [parts[0]]
     if len(some) <= 2:

@@ -269,7 +269,7 @@ class OpaqueState(State):
         return new.with_cells(cells)
 
     def widen(self, other: State) -> Self | None:
-        """Return an empty state into which both states can be merged; return None if their declarations differ.
+        """Return an empty state into which both states can be merged; None if their declarations or axes differ.
 
         Two metrics can share the new state. If the class is imported, they can share a state even if they differ in a
         setting that lists what is counted, such as thresholds. Without the class, it is not known which settings are of

@@ -48,8 +48,8 @@ OWN_SETTINGS = ("num_labels", "num_classes", "labels", "ignore_class", "top_k", 
 def count_distinct_states(parts: Sequence[Any]) -> list[tuple[Any, int]]:
     """Return each distinct state object in `parts`, with the number of times that it occurs.
 
-    Labels with equal counts share one state object (see `ByLabel.split_classes`), so callers can compute the
-    results of these labels only once.
+    Labels with equal counts share one state object (see `ByLabel.split_classes`), so callers can compute the results of
+    these labels only once.
     """
     times = Counter(map(id, parts))
     return [(part, times[i]) for i, part in {id(part): part for part in parts}.items()]
@@ -68,9 +68,9 @@ class ByLabel(KnownClasses):
     Notes
     -----
     In a state with slices, kernels treat each label of a row as a separate row, and each label of a slice as a separate
-    cell. A one-cell state counts the labels one after the other with a faster kernel, such as
-    `count_bins_multilabel` instead of `count_bins` (see `kernels.multilabel`). In the columns of this
-    kernel, all values of the first label come first, then those of the second, and so on.
+    cell. A one-cell state counts the labels one after the other with a faster kernel, such as `count_bins_multilabel`
+    instead of `count_bins` (see `kernels.multilabel`). In the columns of this kernel, all values of the first label
+    come first, then those of the second, and so on.
     """
 
     binary: ClassVar[type[State]]
@@ -236,10 +236,10 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
     Parameters
     ----------
     top_k : int, optional
-        The number of labels to predict for each row: those with the highest scores. Among labels with
-        equal scores, the first are chosen. Unless `above` is true, the threshold is compared with the decision for each
-        label (1 or 0) rather than with its score, so the threshold should be 0.5. By default, every label whose score
-        reaches the threshold is predicted.
+        The number of labels to predict for each row: those with the highest scores. Among labels with equal scores, the
+        first are chosen. Unless `above` is true, the threshold is compared with the decision for each label (1 or 0)
+        rather than with its score, so the threshold should be 0.5. By default, every label whose score reaches the
+        threshold is predicted.
     above : bool
         With `top_k`: whether the score of a predicted label must also reach the threshold.
     """

@@ -94,7 +94,11 @@ class PairCounts(State):
         return 1 if self.confusion_matrix()[1] is None else UNIT
 
     def margins(self) -> Margins:
-        """Return, for each class, the total weight of its correct predictions, its rows and all its predictions."""
+        """Return the diagonal and the marginal sums of the confusion matrix, in units of 1 / `unit`.
+
+        They are, for each class, the weight of the correct predictions of this class, of the rows whose true class it
+        is, and of all rows that are predicted as this class.
+        """
         rows, excess = self.confusion_matrix()
         every = np.arange(len(rows))
         return Margins(

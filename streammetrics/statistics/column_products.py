@@ -24,7 +24,8 @@ __all__ = ["ColumnProducts"]
 
 # A kernel argument that lists the products to sum. Its only row means: add column 0 times column 1 to sum 0.
 PRODUCT = np.array([[0, 1, 0]], np.int64)
-# An upper bound on the product of two inputs; input checks reject numbers above 2**416.
+# An upper bound on the absolute value of the product of two inputs. Input checks reject numbers that are larger than
+# 2**400 in absolute value.
 LARGEST = 2.0**832
 
 

@@ -154,7 +154,8 @@ class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
     def _class_ranks(self) -> tuple[Ints, Ints]:
         """Return the ranks of the classes that occur, and the ranks of the true and the predicted class of each pair.
 
-        The rank of a class is its position among all classes in ascending order. Pairs of weight 0 are left out.
+        The rank of a class is its position among all classes in ascending order. The second array has one row with two
+        ranks for each pair. Pairs of weight 0 are left out.
         """
         inner = self.cells.inner_keys
         assert inner is not None

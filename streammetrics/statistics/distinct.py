@@ -33,10 +33,10 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
     Notes
     -----
-    Each key is hashed. The first `precision` bits of the hash select a register. A register stores one more than
-    the largest number of leading zeros in the remaining bits, over all keys that select it. A merge takes the maximum
-    of two registers, so a repeated key changes nothing. The hash function never changes, because the registers of
-    saved states depend on it. A register takes one byte.
+    Each key is hashed. The first `precision` bits of the hash select a register. A register stores one more than the
+    largest number of leading zeros in the remaining bits, over all keys that select it. A merge takes the maximum of
+    two registers, so a repeated key changes nothing. The hash function never changes, because the registers of saved
+    states depend on it. A register takes one byte.
     """
 
     precision: int = setting(default=14, low=4, high=18)

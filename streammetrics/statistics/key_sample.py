@@ -27,8 +27,8 @@ __all__ = ["SALT", "KeySample", "hashes_at_one_level", "thin_keys"]
 # other salts, so that a sample of keys is independent of other random choices by key, such as the choice of a shard.
 SALT = 0x44495354494E4354
 ALL = np.uint64((1 << 64) - 1)
-# The largest level. At level L, only hashes with at least L leading zeros are kept. At level 60, only 16 of the
-# 2**64 possible hashes are left.
+# The largest level. At level L, only hashes with at least L leading zeros are kept. At level 60, only 16 of the 2**64
+# possible hashes are left.
 DEEPEST = 60
 Hashes = NDArray[np.uint64]
 

@@ -36,11 +36,11 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
     column : str
         The name of the column of items.
     k : int
-        The number of items to count at the top of each list. A list is sorted by descending score; items with
-        equal scores are in ascending order.
+        The number of items to count at the top of each list. A list is sorted by descending score; items with equal
+        scores are in ascending order.
     limit : int
-        The maximum number of distinct items to store. A batch that would exceed it raises MemoryLimitError and
-        is not counted.
+        The maximum number of distinct items to store. A batch that would exceed it raises MemoryLimitError and is not
+        counted.
 
     Notes
     -----

@@ -211,8 +211,7 @@ def kl_divergence(rows: TermRows) -> Floats:
     """Return the Kullback-Leibler divergence, the sum of p * log(p / q), where any q below eps is replaced with eps.
 
     The code sums p * log(p / q) - p + q instead, which is never negative, so that no digits are lost by cancellation.
-    The two sums are equal, because p and q each sum to 1. The amount by which eps exceeds a replaced q is
-    subtracted.
+    The two sums are equal, because p and q each sum to 1. The amount by which eps exceeds a replaced q is subtracted.
     """
     eps, parts = rows.eps("y_pred"), []
     for p, q in zip(normalized_columns(rows, "y_true"), normalized_columns(rows, "y_pred"), strict=True):

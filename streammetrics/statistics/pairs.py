@@ -295,8 +295,7 @@ def read_exact_pairs(entries: Entries) -> Pairs:
 def read_exact_rows(entries: Entries, cell: int) -> PairRows:
     """Return the distinct (x, y) pairs of one cell and the number of rows of each pair.
 
-    `entries` must contain only the rows of this cell. The result repeats the cell index `cell` for each
-    pair.
+    `entries` must contain only the rows of this cell. The result repeats the cell index `cell` for each pair.
     """
     views = _exact_views(entries)
     x, y, cells = _match_rows(views)

@@ -215,8 +215,8 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         """Return four columns: grades, scores, whether a document is retrieved, and whether it is unjudged.
 
         The third column is empty if all documents are retrieved. The fourth column is empty if all documents are
-        judged. Otherwise, it contains 1 for an unjudged document, or 2 if the document was also not in the pool that
-        was selected for judging.
+        judged. Otherwise, it contains 0 for a judged document, 1 for an unjudged document, and 2 for an unjudged
+        document outside the pool of documents that were selected for judging.
         """
         retrieved, mask = columns.get("retrieved"), columns.get("mask")
         kept = NO_FLAGS if retrieved is None else retrieved.values

@@ -41,8 +41,8 @@ LARGEST = 2.0**992
 SQUARE = "^2"
 # Kernels identify the square of a term by the index of the term in TERMS plus OFFSET.
 OFFSET = 32
-# If squares of losses are summed, inputs must be 0 or between 2**-240 and 2**240 in absolute value, so that no
-# square overflows or underflows float64.
+# If squares of losses are summed, inputs must be 0 or between 2**-240 and 2**240 in absolute value, so that no square
+# overflows or underflows float64.
 SQUARED = 240
 DOMAINS: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     "real": ({}, {}),

@@ -162,9 +162,9 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     Parameters
     ----------
     scale : {"probability", "real", "logit"}
-        The scale of the scores, which defines the buckets. With `probability`, there are 2**bits + 1 buckets: each
-        of 32 octaves of p below 1/2, and of 1 - p above 1/2, is divided into buckets, and 1/2 has a bucket of its own.
-        With `real` and `logit`, there are 2**bits buckets, each of them for the leading bits of a float32.
+        The scale of the scores, which defines the buckets. With `probability`, there are 2**bits + 1 buckets: each of
+        32 octaves of p below 1/2, and of 1 - p above 1/2, is divided into buckets, and 1/2 has a bucket of its own.
+        With `real` and `logit`, there are 2**bits buckets, one for each combination of the leading bits of a float32.
     bits : int or None
         log2 of the number of buckets. With more bits, each bucket is divided into narrower ones. With None, there are
         no buckets, and every cell keeps all exact scores.
@@ -173,8 +173,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         all of its rows are counted in buckets. The default is 2**16 if `bits` is at least 16, else 0. Cells of real
         scores can keep the exact scores of more rows (see `select_folded_cells`).
     memory_limit : int
-        The maximum memory for the scores, in bytes, if `bits` is None. A state that needs more raises
-        MemoryLimitError.
+        The maximum memory for the scores, in bytes, if `bits` is None. A state that needs more raises MemoryLimitError.
 
     Notes
     -----
@@ -505,7 +504,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     # -- fewer bits ---------------------------------------------------------------------------------------------------
 
     def coarsen(self, bits: int, limit: int | None = None) -> Self:
-        """Return exactly the histogram that the same rows would give with the setting `bits` lowered to this number.
+        """Return exactly the histogram that the same rows would give if the setting `bits` had this lower value.
 
         Parameters
         ----------

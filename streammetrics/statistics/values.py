@@ -41,8 +41,8 @@ LOSS_PARTS = ("sums", "skipped", "lossy", "lossy_excess")
 class ValueHistogram(State, tag="value_buckets"):
     """Row counts by bucket of a value or of the difference of two columns, with the smallest and largest value.
 
-    The width of the buckets adapts to the values of a cell. The level of the cell, an integer, sets this width: level
-    0 has the narrowest buckets, and each further level doubles their width. The level depends only on the set of values
+    The width of the buckets adapts to the values of a cell. The level of the cell, an integer, sets this width: level 0
+    has the narrowest buckets, and each further level doubles their width. The level depends only on the set of values
     (see `state.levels`).
 
     Parameters
@@ -216,16 +216,16 @@ class ValueHistogram(State, tag="value_buckets"):
         )
 
     def coarsen(self, bits: int) -> Self:
-        """Return exactly the histogram that the same rows would give with the setting `bits` lowered to this number."""
+        """Return exactly the histogram that the same rows would give if the setting `bits` had this lower value."""
         if bits > self.bits:
             raise InvalidInputError(
                 f"coarsen(): expected at most {self.bits} bits, the resolution of this histogram, found {bits}"
             )
         if bits == self.bits:
             return self
-        # Convert each bucket by its edge nearer to 0. This edge belongs to the bucket, so the wider
-        # bucket that contains the edge contains the whole bucket. `canonicalize` raises the level of a cell if its
-        # values occupy too many buckets.
+        # Convert each bucket by its edge nearer to 0. This edge belongs to the bucket, so the wider bucket that
+        # contains the edge contains the whole bucket. `canonicalize` raises the level of a cell if its values occupy
+        # too many buckets.
         new, entries = self.with_settings(bits=bits), self.cells.tallies["rows"]
         level = self.read_cells_named("level").reshape(-1)[levels.number_groups(entries, self.outputs)]
         buckets = levels.find_buckets(levels.compute_near_edges(entries.codes, level, self.bits), level, bits)

@@ -16,7 +16,7 @@ from .step import NOTHING, Like
 
 __all__ = ["WeightedRows", "check_columns"]
 
-# The maximum number of sums for which a kernel checks values while it sums them. Such a kernel first copies
+# The maximum number of sums of a state for which a kernel checks values while it sums them. Such a kernel first copies
 # all sums, so that it can restore them if it finds an invalid value. The limit keeps this copy cheap.
 MAX_CHECKED_SUMS = 16
 RESERVED_ROLES = ("sample_weight", "at", "front", "ones")

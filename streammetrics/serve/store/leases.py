@@ -1,8 +1,8 @@
 """Divide the experiments among the servers that share a store. One server at a time holds the lease of an experiment.
 
-The lease has a number, the fence, which increases when another server takes the lease. A server passes this fence
-with every write. If another server has taken the lease in the meantime, the write is refused. Without this check, a
-server that was paused for too long could write after its successor. All times come from the database clock, because the
+The lease has a number, the fence, which increases when another server takes the lease. A server passes this fence with
+every write. If another server has taken the lease in the meantime, the write is refused. Without this check, a server
+that was paused for too long could write after its successor. All times come from the database clock, because the
 servers' clocks may differ.
 """
 

@@ -44,8 +44,8 @@ class StoredPart(NamedTuple):
     - "conflict": the key was posted before with different content, and nobody has decided which part counts.
     - "refused": the part does not count. Another part with its key was accepted in its place, or the part was rejected
       or voided.
-    - "late": the part does not count. The part that counts under its key was merged into its day before an owner
-      accepted this one.
+    - "late": the part does not count. The part that counts under its key was merged into its day, or its data was
+      deleted, before an owner accepted this one.
     """
 
     number: int
@@ -178,7 +178,7 @@ class PartStore:
             return _load_entries(run, experiment, " AND state = 'conflict'")
 
     def late_parts(self, experiment: str) -> list[StoredPart]:
-        """Return the parts that can no longer be accepted because the parts of their days have been merged."""
+        """Return the conflicts that can no longer be accepted, because the part that counts was merged or deleted."""
         with self.database.read_transaction() as run:
             return _load_entries(run, experiment, " AND state = 'late'")
 
@@ -226,7 +226,8 @@ class PartStore:
         Raises
         ------
         InvalidInputError
-            There is no such conflict, its content is no longer stored, or the earlier part can no longer be replaced.
+            There is no such conflict, its content is no longer stored, or the earlier part was voided or can no longer
+            be replaced.
         """
         with self.database.write_transaction() as run:
             _, epoch = lock_experiment(run, experiment)
@@ -350,7 +351,7 @@ class PartStore:
         return True
 
     def forget(self, experiment: str, before: int) -> int:
-        """Delete the data of all days that ended by the hour `before`, and return the number of their parts.
+        """Delete the data of days that ended by the hour `before`; return how many parts become "forgotten".
 
         The keys and digests of the parts stay in the ledger, so a part that is posted again does not count again.
         """
@@ -452,8 +453,8 @@ def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
     if known_state is not None or (counted is not None and len(rows) > MAX_CONFLICTS):
         return "late" if is_late else {"refused": "rejected", None: "excess"}.get(known_state, "conflict")
     last[key.experiment] = number = last[key.experiment] + 1
-    # A conflict can be accepted only until its day is merged. If it arrives later, its row in the ledger is stored, but
-    # not its frame.
+    # A conflict can be accepted only until its day is merged or deleted. If it arrives later, its row in the ledger is
+    # stored, but not its frame.
     new_state = "current" if counted is None else "late" if is_late else "conflict"
     run(
         "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

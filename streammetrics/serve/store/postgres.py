@@ -13,8 +13,8 @@ __all__ = ["PostgreSQL"]
 
 SETTINGS = (
     "SET search_path TO streammetrics",
-    # A statement that hangs raises an error after a minute. If a dashboard hangs during a transaction, the database
-    # ends the transaction after a minute, which releases its locks.
+    # A statement that takes longer than a minute raises an error. If a dashboard hangs during a transaction, the
+    # database ends the transaction after a minute, which releases its locks.
     "SET statement_timeout TO '60s'",
     "SET idle_in_transaction_session_timeout TO '60s'",
     "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'",

@@ -42,7 +42,7 @@ class Token(NamedTuple):
 
 
 class RecordStore:
-    """The methods of a store for definitions, looks, evaluations, alerts, tokens and the audit log."""
+    """The methods of a store for definitions, looks, evaluations, alerts, tokens, sessions and the audit log."""
 
     database: Database
 
@@ -201,7 +201,7 @@ class RecordStore:
             run("INSERT INTO sessions VALUES (?, ?, ?) ON CONFLICT (session) DO NOTHING", session, token, expires_at)
 
     def find_session(self, session: str, now: float) -> str | None:
-        """Return the hash of the token that a session was started with; None if it does not exist or has expired."""
+        """Return the hash of the token that started a session; None if the session does not exist or has expired."""
         with self.database.read_transaction() as run:
             rows = run("SELECT token FROM sessions WHERE session = ? AND expires > ?", session, now)
         return rows[0][0] if rows else None

@@ -26,8 +26,8 @@ __all__ = ["GROUP_WEIGHTS", "ClosedSums", "Groups", "SealedGroups", "exact_sum",
 GROUP_WEIGHTS = ("impressions", "uniform", "positives", "pairs")
 UNIFORM = GROUP_WEIGHTS.index("uniform")
 # An upper bound on the weight of a group. Among the GROUP_WEIGHTS, "pairs" can become the largest: it is the product of
-# the total weights of negatives and positives. A group has fewer than 2**62 negatives and fewer than 2**62
-# positives, and each row has a weight below 2**31, so the product is below 2**186.
+# the total weights of negatives and positives. A group has fewer than 2**62 negatives and fewer than 2**62 positives,
+# and each row has a weight below 2**31, so the product is below 2**186.
 HEAVIEST = 2.0**192
 MOMENTS = ("squares", "products", "weights", "lone")
 Floats = NDArray[np.float64]
@@ -49,7 +49,7 @@ class Groups(NamedTuple):
     pairs: Floats
 
     def auc(self) -> Floats:
-        """Return the AUC of every group, or NaN for groups without pairs."""
+        """Return the AUC of every group; NaN if the weight of all pairs of the group is 0."""
         pairs = self.pairs
         auc: Floats = np.divide(self.wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
         return auc
@@ -198,8 +198,8 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
 
     @cached_property
     def total_row_counts(self) -> Ints:
-        # Count each sealed partition as a row, so that a state with a sealed partition is not considered empty, even
-        # if the partition has no rows.
+        # Count each sealed partition as a row, so that a state with a sealed partition is not considered empty, even if
+        # the partition has no rows.
         return np.asarray(self.row_counts + self.read_cells_named("sealed").sum(axis=1))
 
     def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:

@@ -148,8 +148,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         The maximum number of rows in a random sample of whole groups. The sample consists of the groups with the
         smallest hashes. With 0, all groups are kept.
     memory_limit : int
-        The maximum memory for the rows, in bytes. Without `spill_dir`, rows beyond this limit raise
-        MemoryLimitError.
+        The maximum memory for the rows, in bytes. Without `spill_dir`, rows beyond this limit raise MemoryLimitError.
     spill_dir : str, optional
         A folder to which rows are written when they exceed `memory_limit`.
 
@@ -358,8 +357,8 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def _iter_groups(self) -> Iterator[Groups]:
         """Yield the weights of negatives, positives and pairs of all groups.
 
-        If rows are on disk, yield a separate object for each partition of the groups. Rows are sorted by one thread
-        per processor.
+        If rows are on disk, yield a separate object for each partition of the groups. Rows are sorted by one thread per
+        processor.
         """
         waiting = self.waiting
         if waiting is None or not all(s.can_expand_rows() for s in waiting.settled):

@@ -87,9 +87,9 @@ def partition_rows(
 ) -> tuple[dict[str, Array], NDArray[np.int64]]:
     """Return columns whose rows are ordered by partition, and the index at which each partition begins.
 
-    Rows are read in their original order, and each row is written to its partition. The reads, and the
-    writes to each partition, are thus sequential in memory. If rows were read partition by partition, each read would
-    jump to another place in memory.
+    Rows are read in their original order, and each row is written to its partition. The reads, and the writes to each
+    partition, are thus sequential in memory. If rows were read partition by partition, each read would jump to another
+    place in memory.
     """
     places, starts = np.empty(len(hashes), np.int64), np.zeros((1 << bits) + 1, np.int64)
     kernel_registry.find_kernel("groups:partition_rows")(hashes, bits, places, starts)
@@ -125,7 +125,8 @@ def collect_groups(raws: Sequence[RawRows], workers: int) -> Groups:
 def _concat_rows(raws: Sequence[RawRows]) -> RawRows:
     """Concatenate blocks of rows whose columns may have different types.
 
-    If any block has weights or IDs of two 64-bit words, so do all rows of the result.
+    If any block has weights, all rows of the result have weights. If any block has IDs of two 64-bit words, all rows of
+    the result have such IDs.
     """
     if len(raws) == 1:
         return raws[0]

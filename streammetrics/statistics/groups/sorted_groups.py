@@ -67,8 +67,8 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         Several ranges that consist of the same single group are listed once.
         """
         # For each group whose scores are kept, `begins` and `ends` count the ranges that begin and end with it. These
-        # groups are sorted by ID. A range extends from a group that begins one to the next group that ends one, or
-        # consists of a single group that does both.
+        # groups are sorted by ID. A range extends from a group at which a range begins to the next group at which a
+        # range ends, or it consists of a single group.
         out, first = [], None
         assert self.cells.inner_keys is not None
         columns = self.cells.inner_keys[:, 1], self.cells.flats["begins"], self.cells.flats["ends"]

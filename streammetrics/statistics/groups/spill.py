@@ -46,7 +46,7 @@ class SpillFile:
     folder : str
         The folder in which the file is created; the file has no name.
     advice : str
-        The advice in the error message if the file cannot be written.
+        The advice in the error message if the file cannot be created or written.
     """
 
     def __init__(self, folder: str, advice: str = "free disk space, and pass the batch again") -> None:

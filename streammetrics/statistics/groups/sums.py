@@ -34,8 +34,7 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
     missing, missing_values
         How rows with missing group IDs are treated, and which values count as missing; see `sm.extend.group`.
     memory_limit : int
-        The maximum memory for the groups, in bytes. A batch that needs more raises MemoryLimitError
-        and is not counted.
+        The maximum memory for the groups, in bytes. A batch that needs more raises MemoryLimitError and is not counted.
 
     Notes
     -----
