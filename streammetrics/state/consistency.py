@@ -279,8 +279,8 @@ def _has_equal_counts(state: CellTable, name: str) -> bool:
     if len(nonempty) * times > len(e):
         return False
     # Find the first entry of each output in each cell. If the code of an entry has two words, the low word and the
-    # lowest bit of the high word contain the bucket, and the next bits of the high word contain the output. Otherwise,
-    # the buckets of each output have consecutive numbers.
+    # lowest bit of the high word contain the bucket. The next bits of the high word contain the output. Otherwise, the
+    # buckets of each output have consecutive numbers.
     share, shift = (part.place_count(state) // times, e.shift) if e.high is None else (1, e.high_place_bits - 1)
     codes = e.codes if e.high is None else e.high >> np.uint32(1)
     firsts = (nonempty << np.uint64(shift))[:, None] + np.arange(times, dtype=np.uint64) * np.uint64(share)

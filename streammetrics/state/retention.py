@@ -3,8 +3,8 @@
 The rows of other keys are not lost. They are counted under two special keys, OTHER and EXPIRED.
 
 Which keys are kept depends on the set of keys, not on the order of rows. Limits can therefore be applied to parts of a
-log before they are merged: a key whose hash is among the smallest of all is also among the smallest in every part that
-contains it. Axes are processed in order, each within the cells of the axes before it.
+log before they are merged. If the hash of a key is among the smallest of all, it is also among the smallest in every
+part that contains the key. Axes are processed in order, each within the cells of the axes before it.
 """
 
 from __future__ import annotations

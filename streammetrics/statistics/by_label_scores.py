@@ -96,8 +96,8 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     @property
     def folds_by_rows(self) -> bool:
-        # All labels of a cell are converted to buckets together, as soon as the cell has more than `exact_limit` rows,
-        # no matter how many buckets the scores of each label would occupy.
+        # All labels of a cell are converted to buckets together, as soon as the cell has more than `exact_limit` rows.
+        # The number of buckets that the scores of a label would occupy does not matter.
         return True
 
     @property

@@ -96,8 +96,8 @@ class PairCounts(State):
     def margins(self) -> Margins:
         """Return the diagonal and the marginal sums of the confusion matrix, in units of 1 / `unit`.
 
-        They are, for each class, the weight of the correct predictions of this class, of the rows whose true class it
-        is, and of all rows that are predicted as this class.
+        For each class, `correct` is the weight of its correct predictions, `true` that of the rows of this class, and
+        `predicted` that of the rows predicted as this class.
         """
         rows, excess = self.confusion_matrix()
         every = np.arange(len(rows))

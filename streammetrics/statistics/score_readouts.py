@@ -210,8 +210,8 @@ def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[I
 
     Notes
     -----
-    The result is None if rows have weights, if shards can keep exact scores (that is, if `limit` is not 0), or if a
-    cell has so many rows that the number of its pairs does not fit in an int64.
+    The result is None if rows have weights, or if shards can keep exact scores (that is, if `limit` is not 0). It is
+    also None if a cell has so many rows that the number of its pairs might not fit in an int64.
     """
     e, starts = shards.cells.tallies["rows"], shards.entry_starts("rows")
     # `bincount` adds in float64. Its sums are exact in cells with fewer than FEW rows, and larger cells are rejected
