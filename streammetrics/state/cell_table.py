@@ -291,7 +291,7 @@ class CellTable(Statistic):
         cells without rows, keys without cells, and optional parts that add no information. It also widens buckets if
         their number exceeds the limit.
         """
-        # Remove inner cells before front cells, because a front cell that loses all of its inner cells can become empty.
+        # Remove inner cells before front cells, because a front cell that loses all of its inner cells may be empty.
         state = self.fit_levels()
         if state.cells.inner_keys is not None and not (state.inner_row_counts > 0).all():
             state = state.take_inner(np.flatnonzero(state.inner_row_counts > 0))
