@@ -20,7 +20,7 @@ Id = tuple[int, ...]
 """The ID of a block: one integer, or two for the hash of a string."""
 
 MAX_ENDS = 1024
-"""The number of first and of last blocks that are kept after a merge of more parts than this."""
+"""The size of the sample that replaces a set of more than twice as many first (or last) blocks."""
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,7 @@ def _totals(state: ScoresByLabel) -> tuple[int, int, int]:
 
 
 class Lift(TopRows, tag="lift"):
-    """Lift (positives among the top rows relative to as many random rows) or cumulative gain (share of all positives).
+    """Lift (positives in the top rows relative to as many random rows) or cumulative gain (share of all positives).
 
     Formula: gain = TP / P for the `fraction` of rows (or weight) with the highest scores; lift = gain / fraction.
 

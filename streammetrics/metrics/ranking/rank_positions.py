@@ -27,7 +27,7 @@ class IDCG(GainMetric, tag="idcg"):
     Notes
     -----
     `NDCG` divides by this value for each query separately, so the mean DCG divided by the mean IDCG is not NDCG. The
-    measure can exceed 1, so the state stores a wider sum and takes 700 bytes. The value is undefined without queries.
+    measure can exceed 1, so the state stores a wider sum. The value is undefined without queries.
 
     Examples
     --------
@@ -37,7 +37,9 @@ class IDCG(GainMetric, tag="idcg"):
     """
 
     about = About(
-        best=None, formula="mean over queries of the sum of g_i / log2(1 + i) over i <= k, g_i the i-th largest gain"
+        best=None,
+        formula="mean over queries of the sum of g_i / log2(1 + i) over i <= k, g_i the i-th largest gain",
+        cost="about 1.2 kB; 7 ns per document",
     )
 
     measure = "idcg"
@@ -57,7 +59,7 @@ class MeanRank(MeanWithin, tag="mean_rank"):
     Notes
     -----
     The definition matches TFMA's `min_label_position` and the mean rank in link prediction (`ties="average"` gives
-    PyKEEN's "realistic"). Ranks can exceed 1, so the state stores a wider sum and takes 750 bytes. Documents that were
+    PyKEEN's "realistic"). Ranks can exceed 1, so the state stores a wider sum. Documents that were
     not returned have no rank: the value is undefined if no query returned a relevant document.
 
     Examples
@@ -67,7 +69,11 @@ class MeanRank(MeanWithin, tag="mean_rank"):
     1.5
     """
 
-    about = About(best="low", formula="mean over queries of the rank of the first relevant document")
+    about = About(
+        best="low",
+        formula="mean over queries of the rank of the first relevant document",
+        cost="about 2.3 kB; 7 ns per document",
+    )
 
     k: int | None = setting(default=None, choices=(None,))
     relevance_level: float | None = setting(default=None, above=0.0)
@@ -120,7 +126,7 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
 
     Notes
     -----
-    With `average="pooled"`, both sums can exceed 1 for a query, so the state stores wider sums and takes 1,300 bytes.
+    With `average="pooled"`, both sums can exceed 1 for a query, so the state stores wider sums.
     The value is undefined if no returned document has a grade above 0.
 
     Examples
@@ -133,7 +139,11 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
     1.6666666666666667
     """
 
-    about = About(best="low", formula="(sum of g_i i) / (sum of g_i), g_i the grade of the document at rank i")
+    about = About(
+        best="low",
+        formula="(sum of g_i i) / (sum of g_i), g_i the grade of the document at rank i",
+        cost="about 2.3 kB; 7 ns per document",
+    )
 
     k: int | None = setting(default=None, choices=(None,))
 
@@ -163,10 +173,8 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
 
     Notes
     -----
-    A query of n documents takes n log n steps. With `average="pooled"`, the state takes 1,300 bytes, because the
-    numbers of pairs of a query can exceed 1 and need wider sums. With two grades, the value is the AUC within queries
-    (`GroupAUC` with `group_weight="pairs"`). `explain()` gives the number of pairs. The value is undefined if there are
-    no such pairs.
+    With two grades, the value is the AUC within queries (`GroupAUC` with `group_weight="pairs"`). `explain()` gives the
+    number of pairs. The value is undefined if there are no such pairs.
 
     Examples
     --------
@@ -176,7 +184,8 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
     """
 
     about = About(
-        formula="(pairs in the right order + half the pairs with equal scores) / (pairs with different grades)"
+        formula="(pairs in the right order + half the pairs with equal scores) / (pairs with different grades)",
+        cost="about 2.3 kB; n log n steps for n documents of a query",
     )
 
     k: int | None = setting(default=None, choices=(None,))
