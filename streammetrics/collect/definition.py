@@ -221,8 +221,7 @@ class Definition:
     def find_entry(self, name: str) -> tuple[Any, list[int]] | None:
         """Return the definition of one member of a collection, and the index of each of its states in the collection.
 
-        The definition belongs to the member itself, not to a collection with one member. The result is None if there is
-        no member with this name.
+        The result is None if there is no member with this name.
         """
         return None
 

@@ -1,6 +1,7 @@
 """CellAnswers: values, bounds, intervals and tables of all cells, such as slices, keyed by cell key.
 
-If each key has one cell for each metric, all cells are computed together, which is faster than one by one.
+If every metric has exactly one cell for each key, all cells are computed together. This is faster than computing them
+one by one.
 """
 
 from __future__ import annotations

@@ -169,7 +169,7 @@ class KerasMetric(keras.metrics.Metric):
 
     @property
     def metrics(self) -> MetricLike:
-        """The metrics of this library, after waiting for all earlier updates."""
+        """The metrics of this library; waits until all earlier updates have finished."""
         settle()
         return self._scorer.metrics
 

@@ -112,8 +112,8 @@ def power(
     relative : float
         The relative difference to detect: 0.01 is 1 % more, -0.01 is 1 % less.
     users : float, optional
-        Number of units (users) in the data. For metrics without shards, the units are rows, queries or groups, and the
-        default is the number of rows.
+        Number of units (users) in the data. It is required for metrics with shards. For other metrics, the default is
+        the number of counted rows.
     planned : float, optional
         Planned total number of users in both arms. If it is passed, the function returns the smallest increase that
         this number can detect, and `relative` is not used.

@@ -188,7 +188,7 @@ class _QuantileSide:
             self._low_shares, self._high_shares = LOGIT.value(centre - reach[0]), LOGIT.value(centre + reach[1])
 
     def limits(self, cell: int, buckets: BucketWeights) -> tuple[float, float]:
-        """Return the 95 % limits for the quantile in a cell. They decide whether a `QuantileSet` is used."""
+        """Return the 95 % limits for the quantile in a cell. Whether a `QuantileSet` is used depends on them."""
         below = _sum_below(buckets.weights)
         first = np.searchsorted(below[1:], self._low_shares[cell])
         last = np.searchsorted(below[:-1], self._high_shares[cell], "right") - 1

@@ -84,10 +84,10 @@ class SlicePlan:
         return MetricCollection(parts, on_invalid=definition_of(metrics).on_invalid)
 
     def read_fixed_keys(self, total: Any) -> dict[Any, Sequence[Any]]:
-        """Return the slices that an interrupted pass keeps, for each combination of slicing columns.
+        """Return the slices to count when an interrupted pass is resumed, for each combination of slicing columns.
 
-        `total` contains the metrics from the checkpoint of the interrupted pass. A combination is left out if its
-        slices were not chosen before that pass.
+        They are read from `total`, the metrics in the checkpoint of the pass. A combination is left out if the pass did
+        not start with a fixed selection of slices.
         """
         keys_by_columns: dict[Any, Sequence[Any]] = {}
         first = len(self.column_sets) - len(self.slice_columns)

@@ -5,8 +5,8 @@ for each place in each cell. When a byte overflows, its code is appended to a bu
 tally without byte counters, the code of every row is appended to the buffer.
 
 A kernel that counts rows in a tally takes seven arguments for the tally. `shift` is the number of bits in a place, and
-`stride` the number of places in a cell. The others are the byte counters (or an empty array), the sums of w - 1, and
-the codes, weights and length of the buffer.
+`stride` the number of places in a cell. The others are the byte counters (or an empty array), the sums of w - 1 (w is
+the weight of a row), and the codes, weights and length of the buffer.
 """
 
 from __future__ import annotations

@@ -374,7 +374,7 @@ def spoil_rows(case: Case) -> tuple[Columns, NDArray[Any]]:
 
 
 def in_collection(case: Case) -> None:
-    """A metric has the same state in a collection as alone, even if other metrics in the collection share the state."""
+    """A metric has the same state in a collection as on its own, even if it shares the state with other metrics."""
     assert case.metric is not None
     metrics = {"": case.metric} | companion_metrics(case.metric, case.columns)
     whole = MetricCollection(metrics).update(case.columns)

@@ -76,8 +76,8 @@ class Declaration:
 
     def check(self) -> None:
         """Raise StateFormatError if the declaration contradicts itself."""
-        # An imported class guarantees these properties, and later code relies on them. Saved bytes may violate them, so
-        # check each property.
+        # Later code relies on the following properties. The class of the state guarantees them, but it is not imported,
+        # and the saved bytes may contain anything. So check each property.
         tallies = {n for n, p in self.parts.items() if isinstance(p, Tally)}
         flats = {n: p for n, p in self.parts.items() if isinstance(p, Flat)}
         likes = [p.like for p in flats.values() if p.like is not None]

@@ -223,7 +223,7 @@ class ValueHistogram(State, tag="value_buckets"):
             )
         if bits == self.bits:
             return self
-        # Convert each bucket by its edge nearer to 0. This edge belongs to the bucket, so the wider bucket that
+        # Convert each bucket by converting its edge nearer to 0. This edge belongs to the bucket, so the wider bucket that
         # contains the edge contains the whole bucket. `canonicalize` raises the level of a cell if its values occupy
         # too many buckets.
         new, entries = self.with_settings(bits=bits), self.cells.tallies["rows"]

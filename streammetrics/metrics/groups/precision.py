@@ -1,4 +1,4 @@
-"""Average precision within groups, averaged over groups, and precision and recall among the first rows of sessions."""
+"""Average precision within groups, averaged over groups, and precision and recall in the first rows of each session."""
 
 from __future__ import annotations
 

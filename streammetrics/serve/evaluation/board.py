@@ -437,10 +437,10 @@ class Board:
         return evaluation
 
     def _save(self, entry: _BoardEntry, evaluation: Evaluation, fence: int) -> None:
-        """Save an evaluation and its looks.
+        """Save an evaluation and its looks, one for each treatment.
 
-        A look records the verdicts as people saw them at one time. New looks are saved only if a verdict has changed or
-        a new hour has begun since the previous looks.
+        A look records the verdict on a treatment as people saw it at a point in time. New looks are saved only if a
+        verdict has changed or a new hour has begun since the previous looks.
         """
         looks = build_looks(evaluation)
         if entry.last_looks is None:

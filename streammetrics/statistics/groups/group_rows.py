@@ -379,7 +379,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         yield from map_in_threads(collect_partition, Spill.PARTS, count_processors())
 
     def sorted_rows(self) -> Iterator[SortedGroupRows]:
-        """Yield the sorted rows of a one-cell state: all together or, if there are many, by partition of the groups.
+        """Yield the sorted rows of a single-cell state, together or, if there are many, one partition of groups at a time.
 
         All rows of a group are in one `SortedGroupRows` object.
         """
