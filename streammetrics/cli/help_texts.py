@@ -17,7 +17,7 @@ LABEL = (
 )
 SCORE = (
     "Column of scores, or of predictions for regression. For several classes, a pattern such as 'p_*' or a column of "
-    "lists. Repeat the option to score several models side by side."
+    "lists. Repeat the option for several models; the first is the control (see --control)."
 )
 POSITIVE = "Value of the positive label, such as yes, if it is not 1; all other values are negative."
 PRED = "Column of decisions (0 or 1) or of predicted classes, instead of --score."
@@ -203,7 +203,7 @@ streammetrics eval log/ --label click --score new --by country
 
 Compare two models, with confidence intervals by user:
 
-streammetrics eval log/ --label click --score new --score old --unit user_id
+streammetrics eval log/ --label click --score old --score new --unit user_id
 
 `streammetrics guide logs` explains the options.
 """

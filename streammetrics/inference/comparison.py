@@ -290,7 +290,12 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
         return self.table().to_dict()
 
     def __repr__(self) -> str:
-        return repr(self.table())
+        if not self.by or self.settings.adjust is not None or len(self) < 2:
+            return repr(self.table())
+        return (
+            f"{self.table()!r}\n"
+            f'the p-values are not corrected for the number of comparisons ({len(self):,}); pass adjust="bh" or "holm"'
+        )
 
     def _repr_html_(self) -> str:
         return self.table()._repr_html_()

@@ -548,9 +548,11 @@ def scorecard(
     """
     sides = {key: arms[key] for key in arms}
     if control not in sides or len(sides) < 2:
+        is_model = any(str(name).startswith(f"{control}/") for name in sides)
+        remedy = "; for several models in one object, pass {name: models[name] for name in (...)}" if is_model else ""
         raise InvalidInputError(
             f"control= must be the name of an arm, and there must be two arms or more; found control={control!r} and the "
-            f"arms {', '.join(map(str, sides))}"
+            f"arms {', '.join(map(str, sides))}{remedy}"
         )
     before = (covariates,) if isinstance(covariates, Mapping | MetricLike) else tuple(covariates)
     merged = {arm: merge_slices(side) for arm, side in sides.items()}

@@ -36,13 +36,11 @@ from .measure_rows import (
 from .numbers import end_sentence, format_count, typeset
 from .page_model import Forest, MeasureRow, NamedSide, Page, PagePart
 from .records import is_sliced, merge_cells, remove_shards
-from .scorecard_rows import FOREST, ScorecardRow, build_scorecard_row, build_scorecard_table
+from .scorecard_rows import CORRECTION, FOREST, ScorecardRow, build_scorecard_row, build_scorecard_table
 from .task_charts import COLOURS
 from .user_split import UserSplit
 
 __all__ = ["add_scorecards", "build_arm_part"]
-
-CORRECTION = "The words and p-values allow for the number of slices and metrics (Benjamini-Hochberg)."
 
 
 def add_scorecards(

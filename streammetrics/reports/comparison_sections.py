@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..inference.caveats import Note, describe_caveats
 from ..inference.comparison import Comparison, Comparisons
+from ..inference.multiple import SLICE_CORRECTION
 from ..inference.sentences import choose_primary
 from ..metrics.ranking.exposure import ExposureMetric
 from ..metrics.ranking.mean import QueryMean
@@ -31,6 +32,7 @@ from .measure_rows import (
     shorten_reason,
 )
 from .page_model import Forest, Headline, MeasureRow, MeasureTable, NamedSide, Page, PagePart, RowGroup
+from .scorecard_rows import CORRECTION
 
 __all__ = ["ComparedSides", "add_comparisons", "format_badge", "list_comparisons"]
 
@@ -166,7 +168,8 @@ def _add_treatment(
     if ranked := build_cutoff_table(list(by_cutoff.values()), sides):
         page.parts.append(PagePart("ranking", f"Ranking by cut-off{title}", "ranking", ranked))
     if forests:
-        note = " ".join([FOREST_NOTE, *([] if overall else unmatched)])
+        corrected = any(some.settings.adjust == SLICE_CORRECTION for _, some in pairs if isinstance(some, Comparisons))
+        note = " ".join([FOREST_NOTE, *([CORRECTION] if corrected else []), *([] if overall else unmatched)])
         page.parts.append(PagePart("forests", f"Where it differs{title}", "slices", forests, note))
     return build_comparison_headline(overall, compared.primary, sides, forests, warnings, _collect_notes(pairs, sides))
 

@@ -30,6 +30,8 @@ __all__ = [
 ]
 
 REASONS = 3  # the largest number of reasons for missing intervals below a table of slices
+# The number of slices that such a remark names.
+NAMED_SLICES = 3
 SHOWN = "bold"
 WORD_STYLES = {"better": SHOWN, "worse": SHOWN, "breached": SHOWN, "held": SHOWN}
 
@@ -244,7 +246,7 @@ def build_slice_grid(
     remarks = [
         f"differences with {share} intervals; better and worse after the Benjamini-Hochberg correction "
         f"over the whole table",
-        *_describe_reasons(shown_changes)[:REASONS],
+        *_describe_reasons(shown_changes, REASONS),
     ]
     return Grid(title, heads, rows, lead, lead, remarks)
 
@@ -282,16 +284,25 @@ def _build_change_cell(one: NumberChange | None) -> Cell:
     return Cell(value.text, " ".join(filter(None, [between.text, word])), value.style)
 
 
-def _describe_reasons(changes: Iterable[NumberChange]) -> list[str]:
-    """Return one remark for each reason why intervals or p-values are missing, with the names of the metrics."""
-    why: dict[str, list[str]] = {}
-    missing = set()
+def _describe_reasons(changes: Iterable[NumberChange], limit: int | None = None) -> list[str]:
+    """Return one remark for each reason why intervals or p-values are missing, with the names of metrics and slices.
+
+    `limit` is the largest number of reasons.
+    """
+    by_reason: dict[str, list[NumberChange]] = {}
     for one in changes:
         if one.reason:
-            names = why.setdefault(one.reason, [])
-            names += [] if one.metric in names else [one.metric]
-            missing |= {one.reason} if math.isnan(one.change.low) else set()
-    return [
-        f"{'no interval for ' if reason in missing else ''}{', '.join(names)}: {reason}"
-        for reason, names in why.items()
-    ]
+            by_reason.setdefault(one.reason, []).append(one)
+    remarks = []
+    for reason, some in [*by_reason.items()][:limit]:
+        missing = "no interval for " if any(math.isnan(one.change.low) for one in some) else ""
+        remarks.append(f"{missing}{', '.join(dict.fromkeys(one.metric for one in some))}{_name_slices(some)}: {reason}")
+    more = len(by_reason) - len(remarks)
+    return [*remarks, f"and {more:,} other reasons: --format json lists all"] if more else remarks
+
+
+def _name_slices(changes: Iterable[NumberChange]) -> str:
+    """Return the slices of some changes, such as " (br, de and 4 other slices)"; "" for all rows."""
+    slices = [*dict.fromkeys(" · ".join(map(format_atom, one.key)) for one in changes if one.key)]
+    more = f" and {len(slices) - NAMED_SLICES:,} other slices" if len(slices) > NAMED_SLICES else ""
+    return f" ({', '.join(slices[:NAMED_SLICES])}{more})" if slices else ""

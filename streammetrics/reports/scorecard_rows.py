@@ -25,6 +25,7 @@ DECIDES = {
     ),
 }
 FOREST = "Largest impact first. Dotted: the difference of all rows. Slices explain; they do not decide."
+CORRECTION = "The words and p-values allow for the number of slices and metrics (Benjamini-Hochberg)."
 HATCHED = "; the forbidden side is hatched"
 GUARDRAIL_NOTE = (
     "A guardrail is held when its whole interval is on the right side of its limit, and breached when its whole "

@@ -130,6 +130,12 @@ class DecisionCounts(State, tag="decisions"):
 
         The second matrix is None if rows have no weights.
         """
+        if threshold not in self.thresholds:
+            counted = ", ".join(map(str, self.thresholds))
+            raise ValueError(
+                f"threshold {threshold!r} is not counted; the thresholds of this state are {counted}; add it to "
+                f"thresholds= in make_state()"
+            )
         i = self.thresholds.index(threshold)
         return self.counts[i], None if self.excess is None else self.excess[i]
 

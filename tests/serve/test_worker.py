@@ -194,7 +194,7 @@ print(worker.pid, flush=True)
 @pytest.mark.parametrize(
     ("made", "then"),
     [
-        ("threading.Event", "worker.ask('wait', 600)"),  # at work
+        ("threading.Event", "worker.call('wait', 600)"),  # at work
         ("threading.Event", "time.sleep(600)"),  # at rest
     ],
 )

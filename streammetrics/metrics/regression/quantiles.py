@@ -12,7 +12,7 @@ from ...reading.interval import Estimate
 from ...statistics.extremes import Extremes
 from ...statistics.value_order import quantile_of
 from ...statistics.values import ValueHistogram
-from ..order import BOUND, woodruff
+from ..quantile_interval import BOUND, woodruff
 from .outputs import BoundedOutputMetric, OutputMetric
 
 __all__ = ["ErrorQuantile", "MaxError", "MedianAbsoluteError", "ResidualQuantile"]

@@ -13,7 +13,7 @@ from ...reading.interval import Estimate
 from ...reading.reading import Reading
 from ...statistics.value_order import quantile_of
 from ...statistics.values import ValueHistogram
-from ..order import BOUND, woodruff
+from ..quantile_interval import BOUND, woodruff
 
 __all__ = ["Quantile"]
 
