@@ -208,8 +208,8 @@ def _eval(
     compared. The exit code is 3 if a guardrail is breached.
     """
     from streammetrics.cli.comparison import ComparisonOptions, parse_directions, parse_margins
-    from streammetrics.cli.log_options import build_log_arguments
-    from streammetrics.cli.score import EvalRequest, missing_label_error, score_log
+    from streammetrics.cli.log_options import build_log_arguments, missing_label_error
+    from streammetrics.cli.score import EvalRequest, score_log
     from streammetrics.cli.tasks import TaskSpec, parse_classes, parse_cutoffs, parse_names, read_task_file
 
     if (sql is None) == (not log):
@@ -257,7 +257,7 @@ def _eval(
             )
         specs, file_slices, file_options = read_task_file(task, bits)
         sets = sets or file_slices
-    elif label is None and value is None:
+    elif label is None and value is None and metrics is None:
         raise missing_label_error(log or [f"sql:{sql}"], reading)
     else:
         specs = {

@@ -32,6 +32,7 @@ from streammetrics.reports.differences import (
     build_slice_grid,
     collect_card_changes,
     collect_model_changes,
+    describe_left_out,
 )
 from streammetrics.reports.differences import build_scorecard_grid as figures
 from streammetrics.reports.records import (
@@ -333,7 +334,8 @@ class SideComparison:
         if self.card is not None:
             together = format_confidence(self.options.confidence)
             verdicts = self.card.verdicts.values()
-            return [figures(self.collect_changes(), self.control, confidence, together, verdicts)]
+            grid = figures(self.collect_changes(), self.control, confidence, together, verdicts)
+            return [replace(grid, remarks=[*grid.remarks, *describe_left_out(self.metrics, self.card)])]
         return [
             build_difference_grid([c for c in self.collect_changes() if c.treatment == n], self.control, confidence)
             for n in self.comparisons

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from streammetrics.cli.messages import UsageError
+from streammetrics.cli.messages import UsageError, convert_keywords
 
-__all__ = ["build_log_arguments", "split_columns"]
+__all__ = ["build_log_arguments", "missing_label_error", "split_columns"]
 
 
 def split_columns(text: str, columns: Collection[str] = ()) -> tuple[str, ...]:
@@ -72,3 +72,18 @@ def _parse_types(texts: Sequence[str]) -> dict[str, str]:
 
 def _split_all(texts: Sequence[str]) -> list[str]:
     return [word for one in texts for word in split_columns(one)]
+
+
+def missing_label_error(paths: Sequence[str], reading: Mapping[str, Any]) -> UsageError:
+    """Return the error for a missing --label or --value. Its message lists the columns of the log.
+
+    `reading` contains the arguments of `Log` other than the paths.
+    """
+    from streammetrics.io.logs import Log, format_names
+
+    log = Log(paths, **reading)
+    hint = f"; {log.suggest_delimiter()}" if log.suggest_delimiter() else ""
+    return UsageError(
+        f"expected a column of labels; name it with --label, or a column of values for metrics such as mean with --value, "
+        f"or use --task FILE.toml; the columns are: {convert_keywords(format_names(log.columns) + hint)}"
+    )

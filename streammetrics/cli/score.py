@@ -43,7 +43,6 @@ __all__ = [
     "check_report",
     "check_writable",
     "evaluate_with_progress",
-    "missing_label_error",
     "parse_column_sets",
     "print_comparisons",
     "print_results",
@@ -186,22 +185,6 @@ class EvalRequest:
     def rows_are_units(self) -> bool | None:
         """Whether every row is a unit of its own (`--unit row`); None if there is no `--unit`."""
         return None if self.unit is None else self.unit == ROW_UNIT
-
-
-def missing_label_error(paths: Sequence[str], reading: Mapping[str, Any]) -> UsageError:
-    """Return the error for a missing --label or --value. Its message lists the columns of the log.
-
-    `reading` contains the arguments of `Log` other than the paths.
-    """
-    from streammetrics.io.logs import Log, format_names
-
-    log = Log(paths, **reading)
-    hint = f"; {log.suggest_delimiter()}" if log.suggest_delimiter() else ""
-    columns = f"the columns are: {format_names(log.columns)}"
-    return UsageError(
-        f"expected a column of labels; name it with --label, or a column of values for metrics such as mean with --value, "
-        f"or use --task FILE.toml; {convert_keywords(columns + hint)}"
-    )
 
 
 def score_log(request: EvalRequest) -> int:
@@ -491,6 +474,8 @@ def check_not_input(outputs: dict[str, str | None], files: Sequence[object], wha
 def check_writable(path: str) -> None:
     """Raise UsageError if a file cannot be written. Commands check this before they start the slow pass."""
     target = Path(path)
+    if "://" in path:
+        raise UsageError(f"{path}: expected a path on this machine, found a URL; copy the file after this command")
     if target.is_dir():
         raise UsageError(f"{path}: expected a file to write, found a folder; add the name of a file")
     if target.exists() and not target.is_file():

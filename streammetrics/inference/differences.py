@@ -39,6 +39,7 @@ __all__ = [
     "build_replicates",
     "check_balance",
     "compute_differences",
+    "compute_half_bounds",
     "estimate_sample",
     "find_refusal",
 ]
@@ -330,3 +331,16 @@ def _describe_mismatch(name: str, a: Shards | None, b: Shards | None) -> str:
         f"{name}: {have}, so the units of both sides cannot be matched. "
         f"Count with {cure}; or, if no unit is on both sides, pass independent=True"
     )
+
+
+def compute_half_bounds(pair: Any, relative: bool) -> Floats:
+    """Return the largest possible error of the change in each cell, according to the certified bounds of both arms.
+
+    If `relative` is true, the result is a fraction of the control.
+    """
+    half = 0.5 * ((pair.a.high - pair.a.low) + (pair.b.high - pair.b.low))
+    if not relative:
+        return np.asarray(half)
+    # Suppress the warning about a division by zero if the control is 0.
+    with np.errstate(all="ignore"):
+        return np.asarray(half / np.abs(pair.b.values))

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import InvalidInputError
 from .differences import BEST_RATIO
 
-__all__ = ["GUARDRAIL", "PRIMARY", "SECONDARY", "Question", "build_question", "check_roles", "read_margins"]
+__all__ = [
+    "GUARDRAIL",
+    "PRIMARY",
+    "SECONDARY",
+    "Question",
+    "build_question",
+    "check_arms",
+    "check_roles",
+    "read_margins",
+]
 
 PRIMARY, GUARDRAIL, SECONDARY = "primary", "guardrail", "secondary"
 
@@ -49,6 +58,21 @@ def read_margins(guardrails: Any, relative: bool) -> dict[str, float]:
     return margins
 
 
+def check_arms(arms: Collection[Any], control: Any) -> None:
+    """Raise InvalidInputError unless there are at least two arms, one of which is the control."""
+    if control in arms and len(arms) > 1:
+        return
+    remedy = ""
+    if any(str(name).startswith(f"{control}/") for name in arms):
+        remedy = "; for several models in one object, pass {name: models[name] for name in (...)}"
+    elif any(isinstance(name, tuple) for name in arms):
+        remedy = "; for slices by several columns, pass arms.rollup(...) with the name of the column of arms"
+    raise InvalidInputError(
+        f"control= must be the name of an arm, and there must be two arms or more; found control={control!r} and the "
+        f"arms {', '.join(map(str, arms))}{remedy}"
+    )
+
+
 def check_roles(roles: Sequence[tuple[str, str]], better: Mapping[str, str]) -> None:
     """Raise InvalidInputError if a metric has two roles, or if `better` names an unknown metric or direction."""
     names = [name for name, _ in roles]
@@ -58,7 +82,8 @@ def check_roles(roles: Sequence[tuple[str, str]], better: Mapping[str, str]) -> 
     for name, side in better.items():
         if name not in names:
             raise InvalidInputError(
-                f"better= names {name!r}, which is not in the scorecard; its metrics are {', '.join(names)}"
+                f"better= names {name!r}, which is not in the scorecard; its metrics are {', '.join(names)}; add it with "
+                f"secondary=[{name!r}]"
             )
         if side not in ("high", "low"):
             raise InvalidInputError(f'better= takes "high" or "low" for {name}, not {side!r}')

@@ -27,12 +27,21 @@ from .compare import (
     select_arm_covariates,
     select_covariates,
 )
-from .differences import MetricDifferences, check_balance, compute_differences
+from .differences import MetricDifferences, check_balance, compute_differences, compute_half_bounds
 from .estimates import split_intervals
 from .interpretation import ComparisonSettings, Interpretation, build_effect, interpret
 from .number_format import choose_format, format_p_value
 from .pairs import UnmatchedCell, pair_samples
-from .questions import GUARDRAIL, PRIMARY, SECONDARY, Question, build_question, check_roles, read_margins
+from .questions import (
+    GUARDRAIL,
+    PRIMARY,
+    SECONDARY,
+    Question,
+    build_question,
+    check_arms,
+    check_roles,
+    read_margins,
+)
 from .reasons import has_reason
 from .sample_ratio import SampleRatio, sample_ratio_mismatch
 from .sentences import name_sides
@@ -317,7 +326,7 @@ class Scorecard(Plottable):
                 np.asarray(evidence if progress.look is None else p_from_e(evidence)).tolist(),
                 words,
                 reading.notes.tolist(),
-                _certified_half_widths(pair, self.options.relative).tolist(),
+                compute_half_bounds(pair, self.options.relative).tolist(),
                 (pair.a.rows + pair.b.rows).tolist(),
             )
             about = {"metric": question.name, "role": question.role, "relative": self.options.relative}
@@ -388,19 +397,6 @@ class Scorecard(Plottable):
             out[i] = "not shown" if guardrail else choose_missing_word(reasons[i])
         words: list[str] = out.tolist()
         return words
-
-
-def _certified_half_widths(pair: Any, relative: bool) -> Floats:
-    """Return the largest possible error of the change in each cell, according to the certified bounds of both arms.
-
-    If `relative` is true, the result is a fraction of the control.
-    """
-    half = 0.5 * ((pair.a.high - pair.a.low) + (pair.b.high - pair.b.low))
-    if not relative:
-        return np.asarray(half)
-    # Suppress the warning about a division by zero if the control is 0.
-    with np.errstate(all="ignore"):
-        return np.asarray(half / np.abs(pair.b.values))
 
 
 def _select_only_cell(effect: MetricEffect) -> MetricEffect:
@@ -547,13 +543,7 @@ def scorecard(
     ('ship', 0)
     """
     sides = {key: arms[key] for key in arms}
-    if control not in sides or len(sides) < 2:
-        is_model = any(str(name).startswith(f"{control}/") for name in sides)
-        remedy = "; for several models in one object, pass {name: models[name] for name in (...)}" if is_model else ""
-        raise InvalidInputError(
-            f"control= must be the name of an arm, and there must be two arms or more; found control={control!r} and the "
-            f"arms {', '.join(map(str, sides))}{remedy}"
-        )
+    check_arms(sides, control)
     before = (covariates,) if isinstance(covariates, Mapping | MetricLike) else tuple(covariates)
     merged = {arm: merge_slices(side) for arm, side in sides.items()}
     totals, covariate_totals = collect_arms(merged, select_arm_covariates(before, sides))

@@ -27,6 +27,7 @@ __all__ = [
     "collect_model_changes",
     "describe_breach_confidence",
     "describe_joint_confidence",
+    "describe_left_out",
 ]
 
 REASONS = 3  # the largest number of reasons for missing intervals below a table of slices
@@ -178,6 +179,17 @@ def describe_breach_confidence(verdicts: Iterable[Verdict]) -> str:
         f"the verdict gives the {level:.3g} % interval of a breached guardrail, because any one of {count} guardrails can "
         f"stop the treatment"
     )
+
+
+def describe_left_out(metrics: Iterable[str], card: Scorecard) -> list[str]:
+    """Return a remark about the metrics that are not in a scorecard, if there are any."""
+    left = [name for name in metrics if name not in {question.name for question in card.options.questions}]
+    if not left:
+        return []
+    return [
+        f"not compared, because it is unknown whether high or low values are better: {', '.join(left)}; add --better "
+        f"{left[0]}=high (or low)"
+    ]
 
 
 def build_scorecard_grid(

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from ...collect.accumulator import definition_of
 from ...collect.metric_like import MetricLike, empty_copy, states_of
+from ...compose.bundle import Bundle
 from ...compose.sliced import Sliced
 from ...errors import IncompatibleStateError
 from ...state.declare import Flat
@@ -160,6 +161,7 @@ def _check_layout(experiment: Experiment, part: PartSummary) -> None:
         raise IncompatibleStateError(
             f"{what}: expected metrics sliced by arm, such as sm.Sliced(..., by=[{experiment.arm!r}, ...]); "
             f"found {_describe_layout(metrics)}"
+            + ("; post one of its tables, such as sm.load(file)[name]" if isinstance(metrics, Bundle) else "")
         )
     slices = [*experiment.slices, *([] if experiment.phase is None else [experiment.phase])]
     levels = definition_of(metrics).levels
