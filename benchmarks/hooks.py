@@ -16,7 +16,7 @@ from benchmarks.report import Sheet, table, verdict
 from benchmarks.timing import Timing, interleave
 
 ROWS, STEPS, RATE = 4_096, 100, 0.3
-SIZES, FEW = (256, 4_096, 65_536), 20
+SIZES, FEW = (256, 4_096, 65_536), 100
 """The rows of a step, and the steps after which all compute, in the table by size."""
 NEEDED = ("torch", "torchmetrics", "torcheval")
 
