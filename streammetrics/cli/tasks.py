@@ -311,9 +311,8 @@ class TaskSpec:
 
     def convert_pos_label(self, schema: Any) -> Any:
         """Convert the positive label from text to the type of the label column."""
-        if not isinstance(self.pos_label, str) or schema is None or self.label is None:
-            return self.pos_label
-        if self.label not in schema.names:
+        is_text = isinstance(self.pos_label, str)
+        if not is_text or schema is None or self.label is None or self.label not in schema.names:
             return self.pos_label
         from streammetrics.io.row_filter import Condition
         from streammetrics.io.sources import LogError

@@ -16,6 +16,7 @@ from ..numerics.slice_keys import format_atom
 from ..reading.interval import Interval
 from ..reading.table import Table, format_value
 from .headline import format_limit
+from .measure_rows import format_key
 from .text_table import Cell, Grid
 
 __all__ = [
@@ -183,7 +184,8 @@ def describe_breach_confidence(verdicts: Iterable[Verdict]) -> str:
 
 def describe_left_out(metrics: Iterable[str], card: Scorecard) -> list[str]:
     """Return a remark about the metrics that are not in a scorecard, if there are any."""
-    left = [name for name in metrics if name not in {question.name for question in card.options.questions}]
+    questions = {question.name for question in card.options.questions}
+    left = [name for name in metrics if name not in questions]
     if not left:
         return []
     return [
@@ -315,6 +317,6 @@ def _describe_reasons(changes: Iterable[NumberChange], limit: int | None = None)
 
 def _name_slices(changes: Iterable[NumberChange]) -> str:
     """Return the slices of some changes, such as " (br, de and 4 other slices)"; "" for all rows."""
-    slices = [*dict.fromkeys(" · ".join(map(format_atom, one.key)) for one in changes if one.key)]
+    slices = [*dict.fromkeys(format_key(one.key) for one in changes if one.key)]
     more = f" and {len(slices) - NAMED_SLICES:,} other slices" if len(slices) > NAMED_SLICES else ""
     return f" ({', '.join(slices[:NAMED_SLICES])}{more})" if slices else ""

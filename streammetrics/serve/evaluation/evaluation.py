@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Self
 from ... import __version__
 
 __all__ = [
-    "TOO_EARLY",
     "ArmRow",
     "Evaluation",
     "MetricRow",
@@ -26,8 +25,6 @@ __all__ = [
     "is_too_wide",
 ]
 
-TOO_EARLY = "too early"
-"""The conclusion about a metric whose always-valid interval is still too wide to say anything."""
 MAX_WIDTH = 2.0
 """The largest width of an interval that pages show: ±100 % of the control."""
 

@@ -17,10 +17,10 @@ from ...inference.power import days_to_go, smallest_effect, users_needed
 from ...inference.questions import Question, build_question
 from ...inference.sample_ratio import SampleRatio
 from ...inference.scorecard import Scorecard, ScorecardOptions
-from ...inference.verdict import Progress
+from ...inference.verdict import TOO_EARLY, Progress
 from ...reading.replicates import Sample
 from .arm_samples import ArmSamples
-from .evaluation import TOO_EARLY, MetricRow, PowerEstimate, TreatmentVerdict, is_too_wide
+from .evaluation import MetricRow, PowerEstimate, TreatmentVerdict, is_too_wide
 from .experiment import Experiment
 
 __all__ = ["ALPHA", "TreatmentComparison", "confidence_of_one", "correct_slice_words", "finite_or_none"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ...inference.verdict import TOO_EARLY
 from ...reports.headline import colour_names, describe_bounds, describe_guardrails, describe_next_step
 from ...reports.numbers import choose_decimals, format_count, format_fixed, format_share, typeset
 from ...reports.page_model import Fact, Headline, MeasureRow
-from ..evaluation.evaluation import TOO_EARLY, Evaluation, MetricRow, ShownLook, TreatmentVerdict
+from ..evaluation.evaluation import Evaluation, MetricRow, ShownLook, TreatmentVerdict
 from .table_rows import Arms
 from .time_format import format_hour_end, format_span, format_time
 

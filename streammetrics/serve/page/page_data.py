@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from ...inference.verdict import TOO_EARLY
 from ...reports.charts import Chart
 from ...reports.measure_rows import build_hero
 from ...reports.numbers import format_count, format_fixed, format_share, typeset
 from ...reports.page_model import Fact, Forest, Headline, MeasureRow, MeasureTable, NamedSide, RowAxis
 from ...reports.scorecard_rows import FOREST
 from ..calendar_days import count_days, find_next_day
-from ..evaluation.evaluation import TOO_EARLY, Evaluation, MetricRow, SourceStatus, TreatmentVerdict
+from ..evaluation.evaluation import Evaluation, MetricRow, SourceStatus, TreatmentVerdict
 from ..part_keys import HOUR, parse_hour
 from ..store.journal import Decision
 from . import time_charts

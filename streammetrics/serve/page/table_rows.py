@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ...inference.verdict import TOO_EARLY
 from ...reports.headline import format_confidence
 from ...reports.measure_rows import build_forest, choose_common_decimals, format_key, is_percent
 from ...reports.page_model import Forest, MeasureRow, MeasureTable, NamedSide
 from ...reports.scorecard_rows import MODEL, ScorecardRow, build_scorecard_row, build_scorecard_table
 from ...reports.task_charts import COLOURS
-from ..evaluation.evaluation import TOO_EARLY, Evaluation, MetricRow
+from ..evaluation.evaluation import Evaluation, MetricRow
 
 __all__ = ["Arms", "build_figures", "build_scorecard", "build_slice_forest", "format_badge", "is_rate"]
 
