@@ -244,7 +244,7 @@ class AxisWrapper(MetricContainer):
 
     @property
     def inner(self) -> Any:
-        """An empty object with the settings of the object in each cell."""
+        """An empty object with the settings that the objects in all cells share."""
         inner = definition_of(self).inner
         return inner.wrap(accumulate(inner))
 

@@ -1,4 +1,4 @@
-"""The base class for statistics of several classes that the user declares before counting."""
+"""The base class for statistics of multiclass data whose labels the user declares before counting."""
 
 from __future__ import annotations
 

@@ -326,7 +326,7 @@ def _exact_views(entries: Entries) -> list[Entries]:
 
 
 def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
-    """Find the x and the y of each distinct row, from views that count the values of x and of y separately.
+    """Find the x and the y of each distinct row, from four views of the rows: X, Y, HASH and OTHER.
 
     Returns
     -------

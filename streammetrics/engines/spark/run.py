@@ -66,10 +66,10 @@ class RowGrouping(NamedTuple):
 
 
 def find_row_grouping(metrics: MetricLike, present: Collection[str]) -> RowGrouping | None:
-    """Return the columns of groups or queries whose rows must be in the same task; None if rows can be in any task.
+    """Return the columns that identify the groups or queries; None if rows can be in any task.
 
-    A table for ranking metrics may lack the query column. Each row then contains a whole query as lists, so rows can be
-    in any task.
+    Rows of the same group or query must be in one task. A table for ranking metrics may lack the query column. Each row
+    then contains a whole query as lists, so rows can be in any task.
 
     Raises
     ------

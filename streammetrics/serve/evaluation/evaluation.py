@@ -98,7 +98,7 @@ class MetricRow(NamedTuple):
     share : float or None
         The slice's share of all rows.
     tag : str
-        The tag of the metric. From it, or from the name if it is empty, pages choose between percentages and plain
+        The tag of the metric. Pages use it (or the name, if the tag is empty) to choose between percentages and plain
         numbers.
     """
 
