@@ -53,7 +53,8 @@ AUTUMN = parse_hour("2026-10-24T22")
     ],
 )
 def test_days_divide_the_hours(zone: str, lengths: set[int]) -> None:
-    day, found = find_day(parse_hour("2026-01-01T12"), zone), set()
+    # A past year, because the law and so the time zone database still change for later ones.
+    day, found = find_day(parse_hour("2024-01-01T12"), zone), set()
     dates = []
     for _ in range(366):
         end = find_next_day(day, zone)
