@@ -291,8 +291,12 @@ class CellTable(Statistic):
         cells without rows, keys without cells, and optional parts that add no information. It also widens buckets if
         their number exceeds the limit.
         """
+        return self.fit_levels().drop_empty(parts)
+
+    def drop_empty(self, parts: Mapping[str, Any] | None = None) -> Self:
+        """Remove cells without rows, keys without cells, and optional parts that add no information."""
+        state = self
         # Remove inner cells before front cells, because a front cell that loses all of its inner cells may be empty.
-        state = self.fit_levels()
         if state.cells.inner_keys is not None and not (state.inner_row_counts > 0).all():
             state = state.take_inner(np.flatnonzero(state.inner_row_counts > 0))
         if not (state.total_row_counts > 0).all():
@@ -386,7 +390,8 @@ class CellTable(Statistic):
     def select(self, mask: Array) -> Self:
         """Return a state with only the front cells (such as slices) that a mask or ascending indices select."""
         index = np.flatnonzero(mask) if mask.dtype == bool else mask
-        return self.take_fronts(np.asarray(index, np.int64)).canonicalize()
+        # The buckets of each cell stay as they are, so none of them has to be wider.
+        return self.take_fronts(np.asarray(index, np.int64)).drop_empty()
 
     def read_cell(self, i: int) -> Self:
         """Return front cell `i` (such as a slice) as a state without axes."""
@@ -418,7 +423,8 @@ class CellTable(Statistic):
         rest = replace(
             cells, axes=self.axes[count:], keys=cells.keys[:, first:], vocabularies=cells.vocabularies[first:]
         )
-        return state.with_cells(rest).canonicalize()
+        # As in `select`, no bucket has to be wider.
+        return state.with_cells(rest).drop_empty()
 
     @property
     def can_vectorize(self) -> bool:

@@ -133,7 +133,7 @@ class RowWeight:
             weightless = (high == 0) & (low == 0)
             if (weightless & ((top != 0) | (rest != 0))).any():
                 return True
-        # All values in a fixed-point sum are smaller than such a large `most`, so the sum cannot exceed the limit.
+        # All values in a fixed-point sum are smaller than MAX_ROW_WEIGHT, so the sum cannot exceed the limit.
         if most >= MAX_ROW_WEIGHT:
             return False
         # Each term was rounded to a multiple of 2**-60. Allow an error of 2**-30 per row, which also covers rounding

@@ -265,8 +265,10 @@ def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, 
     few, low = (FEW, bits) if floor is None else (1 << 62, floor)
     less, most = bits + FEW_BITS, 1 << (low + 6)
     out = np.zeros(len(levels), np.int64)
+    starts = find_group_starts(entries, len(levels), outputs)
+    if np.diff(starts).max(initial=0) <= min(few, most):
+        return out
     if kernel_registry.has_kernels():
-        starts = find_group_starts(entries, len(levels), outputs)
         rules = few, less, most, low, floor is None
         kernel_registry.find_kernel("value_histogram:find_lowest_levels")(
             entries.codes, starts, levels, bits, *rules, out
