@@ -201,8 +201,8 @@ def _arrow_categories(raw: Any) -> Any:
 def _plain_arrow(raw: Any, name: str) -> Any:
     """Return an Arrow array in a form that `read_column` can read.
 
-    A run-end encoded array is decoded, and an array of nulls only is converted to the null type. A type that cannot
-    hold keys raises InvalidInputError.
+    A run-end encoded array is decoded, and an array that contains only nulls is converted to the null type. If the
+    values cannot be keys, InvalidInputError is raised.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

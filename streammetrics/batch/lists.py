@@ -161,10 +161,11 @@ class ListedRows(Batch):
 
 
 def split_into_documents(batch: Batch, bound: Callable[[str], Any]) -> Batch:
-    """Return a batch of queries or of padded documents as a batch with one row for each document.
+    """Return a batch with one row for each document.
 
-    A batch that has neither lists nor a column `mask` is returned unchanged. `bound` is a function that takes a role
-    and returns the name of the column that has this role.
+    In the given batch, each row may be a query with a list of documents. If there is a column `mask`, documents whose
+    mask is 0 are padding. A batch that has neither lists nor a mask is returned unchanged. `bound` is a function that
+    takes a role and returns the name of the column that has this role.
     """
     roles, query = ("y_true", "popularity", "y_score"), bound("query")
     y_true = next((n for n in map(bound, roles[:2]) if isinstance(n, str) and n in batch), None)

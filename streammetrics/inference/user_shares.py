@@ -36,9 +36,10 @@ STEPS = 60
 
 
 def add_user_shares(differences: MetricDifferences, users: Sequence[float], confidence: float) -> MetricDifferences:
-    """Describe the difference between the shares of users with an event, in cells without an interval for the rate.
+    """Where a difference of rates has no interval, say by how much the two shares of users with an event differ.
 
-    Return `differences`, with the description added to the reason why the cell has no interval.
+    For example, if too few users clicked for an interval of the click-through rate, the exact interval for the
+    difference between the shares of users who clicked is added to the reason why there is no interval.
 
     Parameters
     ----------

@@ -170,7 +170,7 @@ def _date_of_day(number: int) -> np.datetime64:
 
 
 def _sample_negatives(table: pa.Table, rng: np.random.Generator, negative_rate: float, sampled_scale: bool) -> pa.Table:
-    """Drop impressions without a click at random, so that about a fraction `negative_rate` of them remains.
+    """Sample the impressions without a click, so that each of them is kept with probability `negative_rate`.
 
     With `sampled_scale`, scale the scores as if the models had been trained on the sample.
     """

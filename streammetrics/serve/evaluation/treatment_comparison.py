@@ -61,7 +61,7 @@ class MissingMetric(NamedTuple):
 
 @dataclass(frozen=True)
 class TreatmentComparison:
-    """Compare one treatment with the control: verdict, table rows and power.
+    """The comparison of one treatment with the control: its verdict, its table rows and its power.
 
     Parameters
     ----------

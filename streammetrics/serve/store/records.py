@@ -231,7 +231,10 @@ class RecordStore:
         return [AuditEntry(*row) for row in rows]
 
     def all_audits(self) -> list[tuple[str, AuditEntry]]:
-        """Return the audit logs of all experiments and the server's tokens, with their scopes, oldest entry first."""
+        """Return all entries of the audit log, oldest first.
+
+        Each entry comes with the ID of its experiment, or with the scope of a token, such as "admin".
+        """
         with self.database.read_transaction() as run:
             rows = run("SELECT experiment, at, author, what FROM audits ORDER BY number")
         return [(experiment, AuditEntry(*rest)) for experiment, *rest in rows]
