@@ -1,6 +1,6 @@
 """Streaming metric accumulators: constant memory, mergeable, and bit-for-bit equal however the log is split."""
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 import typing as _typing
 from importlib import import_module as _import_module
