@@ -486,3 +486,26 @@ def test_what_is_read_when_it_stops_has_some_seconds_and_is_no_fault(caplog: pyt
     run(play)
     assert (scene.readings.hurried, scene.readings.closed) == (1, 1)
     assert "cannot be evaluated" not in caplog.text
+
+
+def test_merging_that_a_stop_interrupts_is_no_fault(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene, begun, ended = Scene("e"), threading.Event(), threading.Event()
+
+    def compact(experiment: str, now: float) -> None:
+        begun.set()
+        ended.wait(10)
+        raise ValueError("the process that reads has ended")
+
+    async def play() -> None:
+        await scene.board.start()
+        await until(begun.is_set)
+        stopping = asyncio.ensure_future(scene.board.stop())
+        await until(lambda: scene.readings.hurried == 1)
+        ended.set()
+        await asyncio.wait_for(stopping, 5)
+
+    monkeypatch.setattr(scene.readings, "compact", compact)
+    run(play)
+    assert "could not be merged" not in caplog.text

@@ -464,9 +464,11 @@ class Board:
         entry.compacted_at = now
         try:
             self._reader.compact(experiment, now)
-        # If merging fails, pages still show all data. The server tries again after an hour.
+        # If merging fails, pages still show all data, and the server tries again after an hour. A stop of the server
+        # interrupts merging, which is no error.
         except Exception:
-            log.exception("%s: old parts could not be merged", experiment)
+            if self._is_open:
+                log.exception("%s: old parts could not be merged", experiment)
 
     def _build_withheld(self, experiment: str, error: Exception) -> Evaluation | None:
         """Return the last evaluation, with all verdicts withheld because of an error, or None if there is none."""
