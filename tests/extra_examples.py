@@ -89,11 +89,10 @@ import streammetrics as sm
 sm.ROCCurve().update([0, 1, 0, 1], [0.1, 0.7, 0.3, 0.2]).plot().figure.savefig("roc.png")
 """,
     "postgres": """
-import psycopg
-from streammetrics.serve.store import open_store
+from streammetrics.serve.store import StoreDownError, open_store
 try:
     open_store("postgresql://127.0.0.1:9/none")
-except psycopg.OperationalError as error:  # there is no server, but the driver is there
+except StoreDownError as error:  # there is no server, but the driver is there
     print(error)
 """,
     "ray": """
