@@ -179,7 +179,8 @@ class Classes(Kind):
 class ScoresOrClasses(Matrix):
     """Either a matrix with a score for each class, or a column of predicted classes (integers or strings).
 
-    Only the data show which of them a column is, so `variant` inspects each batch and returns the kind of its column.
+    Only the data show which of the two a column contains, so `variant` inspects the column in each batch and returns
+    the matching kind.
     """
 
     def __init__(self, names: int | tuple[Any, ...]) -> None:

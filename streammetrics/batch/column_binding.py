@@ -20,7 +20,7 @@ LEAST_RATE = 2.0**-31
 
 
 class Unit(NamedTuple):
-    """The column that identifies the unit of randomisation, such as the user ID, and the kind of its values."""
+    """The column that identifies the unit of randomization, such as the user ID, and the kind of its values."""
 
     column: str
     kind: Ids
@@ -50,7 +50,7 @@ class Binding:
         Whether only the order of the scores matters. If so, scores are counted without correction, and thresholds are
         corrected when results are read.
     unit : Unit, optional
-        The unit of randomisation. Rows of the same unit are correlated. A row without a unit is invalid.
+        The unit of randomization. Rows of the same unit are correlated. A row without a unit is invalid.
     """
 
     columns: tuple[tuple[str, Any], ...] = ()
@@ -161,7 +161,7 @@ class Binding:
 
 
 def _check_labels(labels: Any) -> tuple[Any, Any]:
-    """Return the labels (negative, positive) in normalised form; raise an error unless they are two distinct labels."""
+    """Return the labels (negative, positive) in normalized form; raise an error unless they are two distinct labels."""
     if not isinstance(labels, tuple):
         raise TypeError(f"labels must be a tuple (negative, positive), not {labels!r}")
     plain_labels = tuple(map(_normalize_label, labels))
@@ -171,7 +171,7 @@ def _check_labels(labels: Any) -> tuple[Any, Any]:
 
 
 def _normalize_label(value: Any) -> Any:
-    """Return a label in normalised form, the same for all equal numbers: True, 1 and 1.0 all become 1."""
+    """Return a label in normalized form, the same for all equal numbers: True, 1 and 1.0 all become 1."""
     if not isinstance(value, (int, float, str, bytes)) or value in (INF, -INF) or value != value:
         raise TypeError(f"a label must be a finite number, a string or bytes, not {value!r}")
     if isinstance(value, (bool, float)) and float(value).is_integer():

@@ -41,10 +41,10 @@ Mask = NDArray[np.bool_]
 
 
 PREDICTIONS = ("y_score", "y_pred")
-"""The roles of predictions, which users sometimes swap with the labels. The error for invalid labels checks for this."""
+"""The roles of predictions, which users sometimes swap with the labels. `Kind.remedy` looks for such a swap."""
 
 ROLES = frozenset(("y_true", "y_score", "y_pred", "value", "sample_weight", "group", "query"))
-"""The roles that `Task` binds to columns of other names."""
+"""The roles that `Task` can bind to columns with other names."""
 
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 2.0**-36, 2.0**31
 
@@ -60,7 +60,7 @@ class Column:
     source : str
         The name of the dtype that the user passed. It determines how thresholds are rounded before scores are compared
         with them, and how far scores are clipped away from 0 and 1. The source of scores that were corrected for
-        down-sampling has the prefix `CORRECTED`. These scores are float64, but are clipped as in the original dtype.
+        down-sampling has the prefix `CORRECTED`. These scores are float64, but are clipped as for the original dtype.
     """
 
     values: Array

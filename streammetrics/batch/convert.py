@@ -204,7 +204,7 @@ def find_missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
 
 
 def is_null(column: Any, row: int) -> bool:
-    """Return whether a value in the user's column is null rather than NaN; `as_array` converts nulls to NaN."""
+    """Return whether a value in the user's column is null rather than NaN, before `as_array` converts nulls to NaN."""
     with contextlib.suppress(TypeError, IndexError, KeyError):
         # Indexing a pandas series with an integer selects by label, not by position.
         value = (column.iloc if hasattr(column, "iloc") else column)[row]
@@ -296,8 +296,8 @@ def _from_pandas(raw: Any) -> Array:
         return np.asarray(raw.to_numpy())
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return np.asarray(raw.to_numpy())
-    # Arrow columns bypass pandas, which would call a pyarrow function that crashes on a dictionary-encoded column of
-    # nulls only.
+    # Arrow columns bypass pandas, which would call a pyarrow function that crashes on a dictionary-encoded column
+    # that contains only nulls.
     if hasattr(getattr(raw, "dtype", None), "pyarrow_dtype"):
         return _from_arrow(getattr(raw, "array", raw).__arrow_array__())
     if (numbers := from_nullable(raw)) is not None:

@@ -65,8 +65,8 @@ class IdColumn(Column):
 class Ids(Kind):
     """The key of a group or a query, converted to an id.
 
-    A key is an integer, a string, bytes, a boolean, a date, a timestamp or a decimal, or it consists of several such
-    columns.
+    A key is an integer, a string, bytes, a boolean, a date, a timestamp or a decimal, or it consists of such values
+    from several columns.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def name(role: str = "document") -> Need:
 
 
 def query(role: str = "query") -> Need:
-    """Declare that a state reads a column of query keys, which say which query each row belongs to."""
+    """Declare that a state reads a column of query keys, which identify the query of each row."""
     return Need(role, Ids())
 
 

@@ -48,7 +48,7 @@ __all__ = [
 
 
 DTYPE_NAMES = {"O": "objects", "U": "strings", "S": "bytes", "T": "strings"}
-"""What error messages call the values of an array, by the kind of its dtype; other arrays have the name of the dtype."""
+"""What error messages call the values of an array, by the kind of its dtype; for other kinds, they name the dtype."""
 NAMED = ", or pass labels=(negative, positive) to Task"
 """A remedy that error messages offer if the labels are strings."""
 LISTS = ", or pass lists of documents to sm.ranked_lists(ranked, relevant)"

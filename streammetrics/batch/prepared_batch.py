@@ -140,8 +140,8 @@ def prepare(
 def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batch) -> None:
     """Raise InvalidInputError if states declare columns with `Need.either` but a batch has none of these columns.
 
-    `requests` contains the binding and needs of each state. The batch need not have columns for every state: one such
-    column for any of them is enough.
+    `requests` contains the binding and needs of each state. The batch need not have a column for every state: a
+    single one of these columns is enough.
     """
     names = list(dict.fromkeys(binding.column(n.role) for binding, needs in requests for n in needs if n.either))
     if names and not any(name in batch for name in names):

@@ -38,13 +38,13 @@ def prepare_blocks(
     """Prepare the rows of a batch for a state that counts blocks, such as queries.
 
     A column that is constant within each block, such as the weight of a query, gets one value for each block. `recent`
-    contains the ids of the blocks in the last batch; None if there was none. The other parameters are the same as for
-    `prepare`.
+    contains the ids of the blocks in the previous batch; None if there was none. The other parameters are the same as
+    for `prepare`.
 
     Raises
     ------
     InvalidInputError
-        The rows of a block are not adjacent, a block continues a block of the last batch, or rows of a block have
+        The rows of a block are not adjacent, a block continues a block of the previous batch, or rows of a block have
         different values in a column that must be constant.
     """
     documents = split_into_documents(batch, binding.column)

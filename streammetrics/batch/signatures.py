@@ -54,9 +54,10 @@ SIGNATURES = [None, *map(_signature, range(1, 17))]
 
 
 def matrix_signature(arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the signature of columns and matrices: whether lengths are equal, then each dtype, strides and width.
+    """Return the signature of columns and matrices: whether lengths are equal, then the layout of each.
 
-    The signature is None if a column is not a numpy array of one or two dimensions.
+    The layout is the dtype, the strides and, for a matrix, the width. The signature is None if a column is not a numpy
+    array of one or two dimensions.
     """
     if not all(type(a) is np.ndarray and a.ndim in (1, 2) for a in arrays):
         return None

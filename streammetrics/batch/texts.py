@@ -23,8 +23,8 @@ from .keys import key_column
 __all__ = ["Texts", "read_text_blocks"]
 
 BLOCK = 1 << 14
-"""The number of rows that are read at a time. The strings of so few rows fit into memory that Python uses again and again,
-whereas the system would have to provide new memory for the strings of a large column."""
+"""The number of rows that are read at a time. Python can reuse the memory for the strings of so few rows in the next
+block, whereas the operating system would have to provide new memory for the strings of a large column."""
 INLINE_BYTES = 12
 """A view (an element of an Arrow array of type string_view) contains its string if it has at most this many bytes;
 otherwise the view refers to a buffer that contains the string."""
@@ -36,7 +36,7 @@ KINDS = {
     "binary": ("bytes", np.int32),
     "large_binary": ("bytes", np.int64),
 }
-"""The kind of keys, and the dtype of offsets (positions where strings begin), by the name of the Arrow type."""
+"""For each Arrow type, by name: the kind of its keys, and the dtype of its offsets (positions where strings begin)."""
 
 
 class Texts(NamedTuple):

@@ -1,4 +1,4 @@
-"""The command line: `streammetrics eval`, `merge`, `show`, `compare`, `power`, `catalog`, `warmup`, `selftest`, `demo`.
+"""The command line: `streammetrics eval`, `merge`, `show`, `compare`, `power`, `catalog`, `serve` and other commands.
 
 User errors produce one line on stderr and exit code 2. Each command imports only the modules that it needs, as late
 as possible: `show`, `merge` and `catalog` do not load numba.

@@ -13,7 +13,7 @@ __all__ = ["list_metrics", "show_metric"]
 
 
 EXAMPLES = {"k": 10, "q": 0.9, "n_bins": 15}
-"""An example of the number after @ for settings that are not shares of about 0.1."""
+"""Examples of the number after @, as in `ndcg@10`, by setting. The example for any other setting is usually 0.1."""
 
 
 def list_metrics() -> None:
@@ -45,7 +45,7 @@ def _describe_best(best: str | float | None) -> str:
 
 
 def _find_example(metric: type[Metric[Any, Any]], at: str) -> float:
-    """Return an example value for the setting `at`, which users write after @, as in `ndcg@10`."""
+    """Return an example of the number that users write after @ for the setting `at`, such as 10 in `ndcg@10`."""
     default = default_settings(metric)[at]
     return EXAMPLES.get(at, default if isinstance(default, int) else 0.1)
 

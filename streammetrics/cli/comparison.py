@@ -61,7 +61,7 @@ __all__ = [
 
 
 COUNT_TOLERANCE = 0.1
-"""A stated number of users that is smaller than that of the log by up to this share may come from an earlier hour."""
+"""The counted users may exceed `--users` by this fraction, because that number may be from an earlier hour."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ComparisonOptions:
     confidence : float
         The confidence level of intervals.
     independent : bool
-        Whether the user states that no unit, such as a user ID, has rows on both sides. If so, sides can be compared
+        Whether the user states that no unit, such as a user, has rows on both sides. If so, sides can be compared
         even if their units are not split into the same shards.
     experiment : bool
         Whether the sides are arms of an experiment. If so, a scorecard gives a verdict. A comparison of models has a
@@ -421,7 +421,7 @@ def compare_arms(sliced: Sliced, options: ComparisonOptions, order: Any = None) 
 def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
     """Return the arguments `title` and `order` for a `SideComparison` of slices or windows.
 
-    For metrics of all rows, return no arguments. The parameter `order` is a function that selects the slices to show.
+    For metrics of all rows, return an empty dict. The parameter `order` is a function that selects the slices to show.
     """
     if not isinstance(result, AxisWrapper):
         return {}
@@ -433,8 +433,8 @@ def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
 def select_slices(piece: AxisWrapper, top: int | None = None, **shown_how: Any) -> dict[tuple[Any, ...], int]:
     """Return the keys of the slices to show in a table, in order, and the number of rows in each.
 
-    `top` is the maximum number of slices, and `shown_how` contains the options `sort` and `min_rows`. The slice that
-    pools all rows beyond the limit on stored slices is left out.
+    `top` is the maximum number of slices, and `shown_how` contains the options `sort` and `min_rows`. The slice
+    `other`, into which slices beyond a limit were merged, is left out.
     """
     rows: dict[tuple[Any, ...], int] = {}
     for record in build_slice_records(piece, top, **shown_how):
@@ -447,7 +447,7 @@ def check_same_shards(sides: Mapping[str, Any], options: ComparisonOptions) -> N
     """Raise UsageError if the differences between sides would have no valid intervals.
 
     Intervals require that both sides split their units, such as users, into the same shards, or that the user states
-    that no unit is on both sides. A side that shares no metric with the control is also an error.
+    that no unit is on both sides. Also raise the error if a side has no metric in common with the control.
     """
     control = str(options.control)
     ours, control_metrics = find_sharded(sides[control]), collect_entries(sides[control])
@@ -520,7 +520,7 @@ def build_comparisons(
 
 
 def parse_margins(texts: Iterable[str]) -> dict[str, float]:
-    """Parse the values of --guardrail, such as `calibration=0.02`, into a dict from metrics to relative margins."""
+    """Parse the values of --guardrail, such as `calibration=0.02`, into a dict from metric names to margins."""
     margins = {}
     for one in texts:
         # Split at the last "=", because the name of a metric may contain one, such as log_loss:eps=1e-6.
@@ -568,7 +568,7 @@ def expand_metric_names(options: ComparisonOptions, names: Iterable[str]) -> Com
 
 
 def check_metric_names(options: ComparisonOptions, metrics: Mapping[str, Any], side: str = "") -> None:
-    """Raise UsageError if an option names a metric that does not exist or that has no known better direction.
+    """Raise UsageError if a metric in an option is unknown, needs --better, or has --better although it needs none.
 
     `metrics` contains the known metrics, keyed by name, and `side` is the name of the side that they belong to.
     """

@@ -16,7 +16,7 @@ PAGE_ORDER = (
     "contributing", "metrics", "decisions", "probabilities", "curves", "groups", "regression", "ranking", "values",
 )  # fmt: skip
 MAX_SECTIONS = 12
-"""The most sections that the search for a word lists."""
+"""The maximum number of sections that a search for a word lists."""
 
 
 def load_pages() -> dict[str, str]:
@@ -41,7 +41,8 @@ def find_sections(texts: dict[str, str], word: str) -> list[tuple[str, str]]:
 def show_page(name: str | None) -> None:
     """Print a page, rendered on a terminal and as Markdown otherwise; without a name, list all pages.
 
-    If there is no such page, print the sections that contain the name.
+    If there is no such page, print the sections that contain the name. Raise UsageError instead if a page has a similar
+    name or mentions the name in its title or introduction, or if no section contains the name.
     """
     texts = load_pages()
     if name is None:

@@ -35,7 +35,7 @@ _MESSAGES = {
     r"pass pos_label= to Task, as in [^;]*": "name the positive label with --pos-label VALUE",
     r", or pass lists of documents to sm\.ranked_lists\(ranked, relevant\)": "",
 }
-"""For each pattern in the library's error messages, which name Python arguments, a text that names options instead."""
+"""Patterns in error messages that name Python arguments, and replacements that name command-line options."""
 _LOG_OPTIONS = (
     (re.compile(r"types=\{'([^']*)': '([^']*)'\}"), r"--type \1=\2"),
     (re.compile(r"types=\{\"([^\"]*)\": '([^']*)'\}"), r"--type \1=\2"),
@@ -96,8 +96,8 @@ def unknown_name_error(
     """Return the error for an unknown name; it suggests a similar name, the names that contain it, or all names.
 
     `what` says what the name stands for, such as "metric", and `place` says where it is unknown. If there are too many
-    names for one message, `list_command` is the command that lists them all. If no name then contains the unknown name,
-    the message shows only names with a word that begins like it, and the command.
+    names for one message, pass the command that lists them all as `list_command`. If no name is similar to the
+    unknown name or contains it, the message then shows this command, and the names with a word that begins like it.
     """
     by_lower = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)

@@ -42,8 +42,8 @@ class LoggedModel(NamedTuple):
     def order_by_class(self, classes: Sequence[object]) -> LoggedModel:
         """Return the model with its columns in class order.
 
-        This requires that column names end with class names, such as `p_cat` and `p_dog`. If none does, the order is
-        unchanged; if only some do, a UsageError is raised.
+        This requires that column names end with class names, such as `p_cat` and `p_dog`. If no column name does, the
+        order is unchanged. Otherwise, UsageError is raised unless there is exactly one such column for each class.
         """
         if isinstance(self.column, str):
             return self

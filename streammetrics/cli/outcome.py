@@ -19,7 +19,7 @@ _MAX_COUNTED_VALUES = 1000
 _MIN_SIMILARITY = 0.8
 
 Labels = Mapping[tuple[str, Any], Any]
-"""Positive labels as the user typed them. A key is the label column and the label in the type of this column."""
+"""Positive labels as the user typed them. Each key is a label column and the label converted to that column's type."""
 
 
 def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings: Labels | None = None) -> list[str]:
@@ -83,7 +83,8 @@ def _check_label(column: str, positive: Any, spelling: Any, log: Any) -> str | N
     """Return a message if no row of the log has the positive label.
 
     Raise UsageError if another label has a similar spelling. Return None if a row has the label: in that case, a
-    condition or the metric merely left such rows out. `spelling` is the label as the user typed it.
+    condition or the metric merely left such rows out. Also return None if the log cannot be read again. `spelling` is
+    the label as the user typed it.
     """
     if log.is_stream:
         return None

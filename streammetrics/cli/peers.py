@@ -16,7 +16,7 @@ DATA_WORDS = {
     **dict.fromkeys(("label_scores", "label_decisions"), "several labels"),
     "number_outputs": "several outputs",
 }
-"""Words for the data of a line in the tables of equivalents."""
+"""What the output says about the kind of data (`PeerLine.data`) to which an equivalent applies."""
 TASK_PREFIXES = ("Binary", "Multiclass", "Multilabel")
 """Prefixes of torchmetrics class names. A user may leave them out: AUROC stands for BinaryAUROC and MulticlassAUROC."""
 
@@ -41,7 +41,7 @@ def list_names(library: str) -> None:
 
 
 def show_name(library: str, name: str) -> None:
-    """Print the equivalent of another library's metric, in Python and on the command line, and how they differ."""
+    """Print the equivalent of another library's metric, in Python and on the command line, and how the two differ."""
     peer = _find_library(library)
     lines = _find_lines(peer, name.rpartition(".")[2])
     calls = [_format_peer_call(line) for line in lines]
@@ -71,9 +71,9 @@ def _find_library(library: str) -> str:
 
 
 def _find_lines(peer: str, name: str) -> list[PeerLine]:
-    """Return all lines about a metric in the table of equivalents, ignoring the case of its name.
+    """Return all lines about a metric in the table of equivalents. The case of the name does not matter.
 
-    There may be several, because a library may use one name for several task types.
+    There may be several lines, because a library may use one name for several task types.
     """
     lines_by_name = find_peer_lines(peer)
     if name in lines_by_name:

@@ -155,7 +155,7 @@ class EvalRequest:
 
     @property
     def _interval_options(self) -> dict[str, bool]:
-        """For each option that has no effect without `--unit`, whether the user has set it."""
+        """Whether the user has set each option that has no effect without `--unit`, keyed by option."""
         options = self.options
         values: dict[str, Any] = {
             "primary": options.primary,
@@ -177,7 +177,7 @@ class EvalRequest:
 
     @property
     def _slice_options(self) -> dict[str, bool]:
-        """For each option that has no effect without `--by`, whether the user has set it."""
+        """Whether the user has set each option that has no effect without `--by`, keyed by option."""
         is_set = {"limit": self.limit is not None, "keep": self.keep is not None}
         return is_set | {"sort": self.sort is not None, "min-rows": self.min_rows > 0}
 
@@ -423,7 +423,7 @@ def write_report(
 
 
 def check_report(path: str | None) -> None:
-    """Raise UsageError if a report is requested but cannot be written. Commands call this before they read the log."""
+    """Raise UsageError if a report is requested but jinja2 is missing. Commands call this before they read the log."""
     if path is not None and find_spec("jinja2") is None:
         raise UsageError('--report needs jinja2: pip install "streammetrics[report]"')
 

@@ -84,7 +84,7 @@ def _random_integers(rows: int, seed: int) -> NDArray[np.uint64]:
 
 
 def make_columns(rows: int = ROWS, dtype: Any = np.float32) -> dict[str, Any]:
-    """Return the columns of a log in which a few percent of the rows are clicks, as the scores predict.
+    """Return the columns of a log with calibrated scores, in which a few percent of the rows are clicks.
 
     The columns have the same bits on every machine. `dtype` is the dtype of the scores.
     """
@@ -154,7 +154,7 @@ def _update(metric: Any, y: Any, s: Any) -> None:
 
 
 def _measure_fastest(call: Callable[[], Any], times: int = 1) -> float:
-    """Call a function several times; return the seconds of the fastest one, least disturbed by other processes."""
+    """Return the seconds per call in the fastest of several rounds, which other processes have disturbed least."""
     call()
     best = float("inf")
     for _ in range(TIMING_ROUNDS):

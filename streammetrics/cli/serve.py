@@ -167,7 +167,7 @@ def make_token(
 
 
 def list_tokens(url: str, experiment: str | None) -> None:
-    """Print the names of all owner and reader tokens, and those of `experiment` (of all experiments if it is None)."""
+    """Print the names of all owner and reader tokens, and of the tokens of `experiment` (None for all experiments)."""
     with _open_store(url) as store:
         rows = [("owner", row.name) for row in store.tokens(OWNER)] + [
             ("reader", row.name) for row in store.tokens(READER)
@@ -181,7 +181,7 @@ def list_tokens(url: str, experiment: str | None) -> None:
 def revoke_token(url: str, whose: str, name: str) -> None:
     """Revoke a token by its name; raise UsageError if there is no such token.
 
-    `whose` is the name of an experiment, "owner" or "reader".
+    `whose` is the ID of an experiment, "owner" or "reader".
     """
     owner = {"owner": OWNER, "reader": READER}.get(whose, whose)
     with _open_store(url) as store:

@@ -59,7 +59,7 @@ TASKS = {
     "ranking": "ranking",
     "values": "values",
 }
-"""The task of the metrics of each family, as the table of all metrics shows it."""
+"""The task of each family of metrics, as shown in the table of all metrics."""
 
 METRIC_NAMES = {name for family in FAMILIES for name in dir(family)}
 
@@ -105,7 +105,7 @@ GROUPS = {
     "results": ("Results", "The types of what `compute`, `interval`, `table`, `compare` and other functions return."),
     "extend": ("For authors of metrics", "Base classes and functions for your own metrics, states and wrappers."),
 }
-"""The title and the first sentence of the groups that are not families of metrics."""
+"""The title and the introductory sentence of each group that is not a family of metrics."""
 
 
 PAGES = """\
@@ -117,7 +117,7 @@ PAGES = """\
   </div>
 </nav>
 """
-"""The template of the list of all pages, on the left of every page. The one of the theme lists a section only."""
+"""The template for the list of all pages in the left sidebar. The template of the theme lists only one section."""
 
 
 def build_site(output: Path) -> None:
@@ -126,7 +126,7 @@ def build_site(output: Path) -> None:
     Parameters
     ----------
     output : Path
-        The folder for the pages. `index.html` is the first of them.
+        The folder for the pages. The start page is `index.html`.
 
     Raises
     ------

@@ -49,8 +49,8 @@ __all__ = ["MAX_BYTES", "compare_files", "find_overall", "merge_files", "show_fi
 # Maximum size of a decompressed file in bytes. The limit allows thousands of slices but rejects small files whose
 # decompressed content would exhaust memory.
 MAX_BYTES = 8 << 30
-# Each thread that merges files gets at least this many bytes. With less, merging the results of the threads would take
-# longer than the threads save.
+# Each thread that merges files gets at least this many bytes. With fewer bytes, merging the results of the threads
+# would take more time than the threads save.
 THREAD_BYTES = 4 << 20
 
 
@@ -235,7 +235,7 @@ def _name_sides(files: Sequence[str]) -> list[str]:
 
 
 def find_overall(name: str, named_pieces: Sequence[tuple[str, Any]]) -> Any:
-    """Return the metrics of all rows in a file; if it contains only slices, they are merged.
+    """Return the metrics of all rows in a file; if the file contains only slices, merge them.
 
     Raise UsageError if the file contains several metric collections.
     """

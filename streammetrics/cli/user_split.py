@@ -30,14 +30,14 @@ __all__ = [
 ]
 
 EXPOSURES = "exposures"
-"""The name of the users by arm in a saved file if they were counted from exposures rather than from the log."""
+"""The name under which a saved file stores the users by arm if they were counted from exposures, not from the log."""
 
 USER_LIMIT = 1 << 19
-"""The largest number of users of an arm that are counted exactly. Beyond it, a sample of users is kept."""
+"""The number of users per arm up to which the count is exact. Beyond it, only a sample of users is kept."""
 
 
 def build_user_counter(metrics: Any, arm: str | None) -> Sliced | None:
-    """Return an empty counter of the distinct units of `metrics`, such as users, by arm; None without arms or units.
+    """Return an empty counter of the distinct units, such as users, of each arm; None if there are no arms or units.
 
     The counter keeps the hashes of unit IDs. It therefore recognizes, even after a merge, a unit that occurs in several
     rows, files or arms.

@@ -179,7 +179,7 @@ def _feed_scores(dtype: Any) -> None:
         folding = Sliced(AUC(scale=scale, limit=2), by="key")
         folding.update(y[:2], s[:2], key=[1, 1]).update(y[:2], s[:2], key=[1, 1]).compute()
         sharded = Sharded(AUC(scale=scale, limit=0), unit="unit")
-        # The first batch creates the shards. The second finds them already there, which takes a different code path.
+        # The first batch creates the shards. The second updates existing shards, which takes a different code path.
         for _ in range(2):
             sharded.update(y, s, unit=np.arange(4))
         sharded.interval()
@@ -205,7 +205,7 @@ def _feed_scores(dtype: Any) -> None:
     two = MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_true="x", y_score="v")})
     two.update(y_true=y, y_score=s, x=y, v=s)
     MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_score="v")}).update(y_true=y, y_score=s, v=s)
-    # float16 scores are converted to float32, so updating with them in the call for float32 is enough.
+    # float16 scores are converted to float32, so it is enough to update with them if `dtype` is float32.
     if dtype is np.float32:
         AUC().update(y.astype(np.float16), s.astype(np.float16))
     MetricCollection(Task(AUC(), where="x")).update(y_true=y, y_score=s, x=y)
@@ -253,7 +253,7 @@ def _feed_keys() -> None:
 
 
 def _feed_many_values() -> None:
-    """Update metrics with more distinct values than a cell stores exactly, first without slices, then with two."""
+    """Update metrics with more distinct values than they store exactly, first without slices, then with two slices."""
     values = np.random.default_rng(0).normal(size=1 << 14)
     keys = np.arange(len(values)) % 2
     for metric in (Quantile(), Sliced(Quantile(), by="key")):

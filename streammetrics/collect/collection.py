@@ -347,9 +347,9 @@ class CollectionDefinition(Definition):
             for place, i, state in zip(
                 entry.places, old.definition.sources(entry.definition), coarse_states, strict=True
             ):
-                # If several metrics share a state, `own_states` keeps only the content that this metric needs, so its
-                # settings may differ from those of the new state. A state whose settings differ has no setting `bits`,
-                # and coarsening does not change it, so take the shared state instead.
+                # If several metrics share a state, `own_states` keeps only the content that this metric needs, so the
+                # settings of `state` may differ from those of the new state. In that case, `state` has no setting
+                # `bits`, and coarsening does not change it, so take the shared state instead.
                 if new_states[place].settings != state.settings:
                     state = states[old.places[i]].narrow(new_states[place])
                 new_states[place] = state
@@ -367,7 +367,7 @@ class CollectionDefinition(Definition):
 class MetricCollection(MetricContainer):
     """Many metrics, counted in one pass over the data.
 
-    Metrics that need the same state of the same columns share one state. Which metrics share depends only on their
+    Metrics that need the same state of the same columns share one state. Which metrics do so depends only on their
     settings. For every name m in a collection C, ``C[m]`` equals the same metric used alone, down to its saved bytes.
 
     Parameters
@@ -377,7 +377,7 @@ class MetricCollection(MetricContainer):
         collection starts empty: it takes the settings of the metrics, not the rows that they have counted.
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or leave the row out and report how many were left out. The
-        default is "drop" if all metrics have "drop".
+        default is "drop" if all metrics have "drop", otherwise "raise".
 
     Examples
     --------

@@ -61,7 +61,7 @@ class Definition:
     adds : bool
         Whether two accumulators are merged by merging their states one by one.
     counts : bool
-        Whether all states count every row of a batch. If not, collections and slices cannot contain such an object.
+        Whether all states count every row of a batch. If not, collections and slices cannot contain the object.
     on_invalid : {"raise", "drop"}
         What to do with an invalid row: raise an error, or leave the row out and report how many were left out.
     memory_limit : int or None
@@ -265,7 +265,7 @@ def coarsen_state(state: State, bits: int) -> State:
 def definition_of_header(header: dict[str, Any], like: Sequence[State]) -> Any:
     """Build a definition from its header.
 
-    `like` contains states with the types and settings that the definition reads. Their rows are ignored.
+    `like` contains states with the types and settings of the states that the definition reads. Their rows are ignored.
     """
     return _find_class(header).of_header(header, like)
 

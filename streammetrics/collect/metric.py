@@ -125,7 +125,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         return relative_slack(limits, rounding)
 
     def estimate(self, reading: Reading, method: str) -> Estimate | None:
-        """Return the value with its standard error by `method`; None if the metric has no standard error.
+        """Return the value with its standard error, computed by `method`; None if the metric has no standard error.
 
         The reading is that of one cell or, if its values are arrays, of many cells (such as slices). `method` is one
         of `about.interval_methods`.
@@ -236,7 +236,8 @@ class ScoredLabels(Metric[S, T]):
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ. No row is counted. The message names the column, row and count.
+            A value is invalid, or lengths differ. No row is counted. The message names the column, the
+            first invalid row and the number of invalid rows.
         CounterOverflowError
             There would be more than 2**62 rows, or a total weight above 2**42.
         """

@@ -51,7 +51,7 @@ class MetricLike(Plottable):
         y_score : array-like of shape (n,)
             Scores.
         **columns : array-like of shape (n,)
-            Columns by name. A name that no metric reads raises TypeError.
+            Columns passed by name. A name that no metric reads raises TypeError.
 
         Raises
         ------
@@ -69,9 +69,9 @@ class MetricLike(Plottable):
         Raises
         ------
         IncompatibleStateError
-            The other object has a different type or different settings; the message names each difference. Or, with
-            ranking metrics, the last query of one object is the first of the other, so its rows are in both. Both
-            objects remain unchanged.
+            The other object has a different type or different settings; the message names each difference. With
+            ranking metrics, the error is also raised if the last query of one object is the first of the other, because
+            both then contain rows of this query. Both objects remain unchanged.
         MemoryLimitError
             The merged state would exceed the memory limit.
 
@@ -133,9 +133,9 @@ class MetricLike(Plottable):
         Returns
         -------
         Interval
-            Low, high, estimate, standard error, method, assumption, confidence and reason. If it assumes independent
-            rows but users have several rows each, it is too narrow (see `Sharded`). It does not cover the difference
-            between the value and its certified bounds.
+            Low, high, estimate, standard error, method, assumption, confidence and reason. An interval that assumes
+            independent rows is too narrow if users have several rows each (see `Sharded`). Intervals do not cover the
+            difference between the value and its certified bounds.
         """
         check_confidence(confidence)
         return self._accumulator.answer().intervals(confidence, method)

@@ -13,7 +13,8 @@ __all__ = ["inherit_parameter_docs", "settable_names"]
 
 HEADING = "Parameters\n----------\n"
 NOTES = "Notes\n-----\n"
-WIDTH = 116  # of a line of a docstring without its indentation
+# The maximum width of a line in a docstring, without its indentation.
+WIDTH = 116
 NEXT_SECTION = re.compile(r"^\w[\w ]*\n-{3,}$", re.MULTILINE)
 
 
@@ -51,7 +52,7 @@ def _complete_docs(cls: Any, text: str) -> str:
                 added.append(entry)
     if not added:
         return text
-    added.sort(key=lambda entry: entry.startswith("on_invalid"))  # the parameter of all metrics comes last
+    added.sort(key=lambda entry: entry.startswith("on_invalid"))  # the parameter that all metrics share comes last
     entries = "\n".join([entry for _, entry in own] + added)
     return "\n\n".join(part for part in (before, HEADING + entries, after) if part)
 

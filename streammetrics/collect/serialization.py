@@ -58,7 +58,8 @@ def from_bytes(
     Raises
     ------
     StateFormatError
-        The bytes are damaged, truncated or inconsistent, come from a newer release, or do not contain such an object.
+        The bytes are damaged, truncated or inconsistent, come from a newer release, or do not contain an object of
+        this library.
     TypeError
         The bytes contain a different kind of object.
     """
@@ -202,7 +203,7 @@ def _merge_part(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
     """Merge a part into the total, and return the total.
 
     The first part becomes the total. A `fresh` part has just been loaded, so nothing else uses it; any other part is
-    copied first. `metrics` is as in `merge`.
+    copied first. `metrics` has the same meaning as in `merge`.
     """
     if total is None:
         return thing if fresh or isinstance(thing, State) else thing.copy()
@@ -306,7 +307,7 @@ def _check_part(part: Any) -> None:
 def _check_new(part: Any, parts_so_far: dict[Any, Any]) -> None:
     """Raise IncompatibleStateError if an object or a file is passed twice, because its rows would count twice.
 
-    A file is recognised under any of its paths.
+    A file is recognized under any of its paths.
     """
     if isinstance(part, PATHS):
         key = files.file_identity(part)

@@ -132,11 +132,11 @@ def aa(
     arms : int
         The number of arms. Every other arm is compared with the first.
     rows : bool
-        Whether to also report the rates if every row were a unit of its own, which is usually wrong.
+        Whether to also report the rates with every row as a unit of its own, which is usually wrong.
     confidence : float
         The confidence level of the intervals.
     shards, shard_bits : int
-        As for `Sharded`.
+        The same as for `Sharded`.
     seed : int
         The seed of the random assignments.
     memory_limit : int

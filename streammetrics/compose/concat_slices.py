@@ -1,4 +1,4 @@
-"""Concatenate `Sliced` objects with equal settings, such as one for each hour, to compute all their cells together."""
+"""Concatenate `Sliced` objects with equal settings, such as one for each hour, to compute all their slices together."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["concat_slices"]
 def concat_slices(slices: Mapping[Any, Sliced], by: str) -> Sliced:
     """Concatenate several `Sliced` objects into one.
 
-    The result has one more slicing column, `by`, whose values are the keys of the mapping. Computing all cells together
-    is much faster than computing the objects one by one.
+    The result has one more slicing column, `by`, whose values are the keys of the mapping. Computing all slices
+    together is much faster than computing the objects one by one.
 
     Parameters
     ----------

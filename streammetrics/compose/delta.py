@@ -46,7 +46,7 @@ class DeltaDefinition(BundleDefinition):
 class Delta(Bundle):
     """Rows to add to a previously counted total, and rows to retract from it.
 
-    For example, a click that was counted with label 0 converts days later, or an order is cancelled. A delta counts added
+    For example, a click that was counted with label 0 converts days later, or an order is canceled. A delta counts added
     and retracted rows separately. Deltas can therefore be saved and merged in any order, and applied to the total later.
 
     Parameters

@@ -77,7 +77,7 @@ def fold_shards(shards: State, count: int) -> State:
 def reduce_groups(metric: Any, shards: Any, *, is_group: bool) -> Any:
     """Replace the rows of groups by sums over groups if possible, so that a shard can be subtracted from the total.
 
-    This needs two conditions. All rows of a group must be in the same shard, which is the case if the unit is the group
+    Two conditions must hold. All rows of a group must be in the same shard, which is the case if the unit is the group
     (`is_group`). The metric must need only sums over groups, not rows; such metrics have the method `sealed_metric`.
     """
     return shards.to_subtractable() if is_group and hasattr(metric, "sealed_metric") else shards
@@ -217,7 +217,7 @@ def _group_shards(of: Ints, nbytes: int) -> Iterator[Ints]:
 
 
 def _without_each(shards: State, total: State, at: Ints, cells: Ints) -> State:
-    """Return, for each of some cells (slice and shard), the sum of the slice's other shards, under the cell's key.
+    """Return the sum of the slice's other shards for each of the given cells (slice and shard), under the cell's key.
 
     `total` contains the sum of all shards of each slice. For each cell of `shards`, `at` is the index of this sum.
     `cells` are the indices of the cells to compute.

@@ -127,7 +127,7 @@ class RecentAccumulator(Accumulator):
 
 
 class RecentDefinition(PooledDefinition):
-    """The definition of a metric of the last updates or rows; see `Recent`."""
+    """The definition of a metric over the last updates or rows; see `Recent`."""
 
     kind = "recent"
     accumulator_type = RecentAccumulator
@@ -213,9 +213,9 @@ class Recent(PooledWrapper):
     must therefore have made the same number of updates. Otherwise, the updates of a worker that is behind count as
     older than they are.
 
-    Unlike all other results, this one depends on the order of updates and on how rows were split into batches.
-    Collections and slices therefore cannot contain a `Recent`, but a `Recent` can contain them. If every row has a
-    time, use ``Windowed(...).last(n)``; for gradual decay of old rows, use `Decayed`.
+    Unlike all other results, that of a `Recent` depends on the order of updates and on how rows were split into
+    batches. Collections and slices therefore cannot contain a `Recent`, but a `Recent` can contain them. If every row
+    has a time, use ``Windowed(...).last(n)``; for gradual decay of old rows, use `Decayed`.
 
     Each update or row has its own state. `compute()` adds up the states of the last ones. Older states are dropped from
     time to time. At most about `steps` or `rows` of them are kept (or 64, if that is more). The histogram of one row

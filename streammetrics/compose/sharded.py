@@ -94,7 +94,7 @@ class ShardedDefinition(Definition):
     bits : int
         The base-2 logarithm of the number of histogram buckets in shards.
     on_invalid, memory_limit
-        As for `Sharded`.
+        The same as for `Sharded`.
     unknown : tuple of State
         The empty states of the shards, needed only if the states come from a file with metrics whose class has not been
         imported.
@@ -318,7 +318,8 @@ class Sharded(MetricContainer):
     shards : int
         The number of shards, 8 to 4,096. Objects that are compared must have the same number.
     shard_bits : int
-        The base-2 logarithm of the number of histogram buckets in shards; at most that of the metrics.
+        The base-2 logarithm of the number of histogram buckets in shards. If a metric has fewer buckets, its shards
+        have as many as the metric.
     missing : {"raise", "skip"}
         Whether a row without a unit raises an error, or is left out and reported.
     missing_values : tuple of int or str

@@ -218,7 +218,7 @@ class Sliced(AxisWrapper):
         Parameters
         ----------
         other, sort, min_rows, confidence
-            As for `table`; by default without intervals.
+            The same as for `table`, but by default without intervals.
         top : int, optional
             The number of slices to return. With `sort` or `min_rows`, these are the first slices of the table, otherwise
             those with the most rows. The row of `other` is also returned.

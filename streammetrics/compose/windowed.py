@@ -41,7 +41,7 @@ class WindowAnswers(CellAnswers):
     Parameters
     ----------
     definition, states
-        As for `CellAnswers`.
+        The same as for `CellAnswers`.
     now : int, optional
         The time from which the age of windows is measured; by default the end of the newest window.
     """
@@ -138,8 +138,8 @@ class Windowed(AxisWrapper):
     """A metric, a collection, or slices for every window of event time.
 
     Windows do not overlap. They begin at multiples of their width since 1970 (UTC), or since 0 for steps. All machines
-    therefore have the same windows, and the states of workers can be merged. `last` returns the newest windows as one
-    object, and `lifetime` returns all rows.
+    therefore have the same windows, and the states of workers can be merged. `last` returns one object for the newest
+    windows, and `lifetime` returns one for all rows.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ class Windowed(AxisWrapper):
         Parameters
         ----------
         expired, now, confidence
-            As for `table`; by default without intervals.
+            The same as for `table`, but by default without intervals.
         top : int, optional
             The number of newest windows to return, in addition to the row of expired windows.
         """

@@ -283,7 +283,7 @@ class BatchUpdater:
     def _count_new_layout(
         self, names: tuple[str, ...], columns: tuple[Any, ...], table: Mapping[str, Any] | None
     ) -> None:
-        """Count a batch whose layout differs from that of the last batch."""
+        """Count a batch with a draft for its layout, or on the general path (`count_batch`) if there is no draft."""
         arrays, widened = columns, NONE_WIDENED
         if not self._drafts or not 0 < len(arrays) <= 16 or not has_only_numeric_arrays(arrays):
             return self.count_batch(make_batch(names, columns, table))
@@ -584,6 +584,7 @@ class BatchUpdater:
         """Raise the error for a batch that the commit has rejected.
 
         The commit only reports that a value is invalid. Preparing the batch again finds the row and raises the error.
+        If no row is invalid, the error says that the total weight is too large.
         """
         # The cause may be that the keys of a column have changed type since the draft was made. Drop all drafts, so
         # that the next batch gets a new one.
@@ -595,5 +596,5 @@ class BatchUpdater:
 
 
 def _select_fronts(front: Ints, rows: PreparedRows) -> Ints:
-    """Return the slice indices of the counted rows; `front` holds those of all rows, or is empty without slices."""
+    """Return the slice of each counted row; `front` is the slice of each row, or empty if there is only one slice."""
     return front if rows.index is None or not len(front) else front[rows.index]

@@ -152,13 +152,13 @@ class Counter:
         """Return an empty object for the exact rows of the histogram `name`, whose values have `shift` bits."""
         return LiveExactRows(shift, lone=self.lone)
 
-    # -- room ---------------------------------------------------------------------------------------------------------
+    # -- memory -------------------------------------------------------------------------------------------------------
 
     @property
     def free_rows(self) -> int:
         """The number of rows that can be added to existing cells without another call to `reserve`.
 
-        The number holds for rows with and without weights. It is 0 if `reserve` must be called before each batch.
+        The number applies to rows with and without weights. It is 0 if `reserve` must be called before each batch.
         """
         room, cells = 1 << 62, max(self.index.count(self.inner), 1)
         for live in self.tallies.values():
@@ -192,7 +192,7 @@ class Counter:
         return frozenset(dense)
 
     def describe_rows(self, columns: Mapping[str, Any]) -> Like:
-        """Return the column types and the form of the arrays; these determine which kernels count the rows."""
+        """Return the column types and the properties of this counter that determine which kernels count the rows."""
         return Like(columns, self.lone, self.dense, self.present)
 
     @property
@@ -259,8 +259,8 @@ class Counter:
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
         """Raise an error if these rows contradict one another or earlier rows, so that they cannot be added.
 
-        An example is string keys after integer keys. `columns` contains the checked column of each role, such as
-        "y_score", and `at` the slice of each row. `at` is empty if there is only one slice.
+        For example, string keys must not follow integer keys. `columns` contains the checked column of each role, such
+        as "y_score", and `at` the slice of each row. `at` is empty if there is only one slice.
         """
         sources = {role: c.source for role, c in columns.items() if len(c.values)}
         self.statistic.check_rows(columns, at)
@@ -356,7 +356,7 @@ class Counter:
         return {}
 
     def _arrays(self, name: str) -> tuple[Array, ...]:
-        """Return the arrays of a part of the state. Kernels bound to them are valid until one of them is replaced."""
+        """Return the arrays of a part of the state. Kernels bound to them remain valid until an array is replaced."""
         if name in self.flats:
             return (self.flats[name],)
         arguments = self.tallies[name].collect_arguments()

@@ -4,7 +4,7 @@ The layout of a batch consists of the names, dtypes, strides and widths of its c
 of each column, and the commit: a single call that runs all kernels with their arguments. A draft is made once for each
 layout, so most batches need no decisions in Python.
 
-Some batches need preparation, because they select rows, contain new keys or keys that are not integers, or need a
+Some batches need preparation, for example because of a row filter, a new key, a key that is not an integer, or a
 ranking. `batch.prepared_batch` prepares the columns of such a batch, and this module only builds the kernel call.
 """
 
@@ -80,9 +80,9 @@ class Draft(NamedTuple):
         For each argument of the commit, the position of its column in the batch, and the function that converts the
         column, if needed. None if all columns are passed unchanged.
     commit : callable
-        Counts the columns and returns 0; if a value is invalid, changes nothing and returns 1. If the columns have
-        already been prepared and checked, it instead returns a list of calls that count them, which the caller runs
-        together with other calls.
+        A function that counts the columns and returns 0; if a value is invalid, it changes nothing and returns 1. If
+        the columns have already been prepared and checked, it instead returns a list of calls that count them, which
+        the caller runs together with other calls.
     build_arguments : callable, optional
         A function that builds the arguments of the commit from the converted columns. It replaces key columns, or unit
         columns such as user IDs, with the cell of each row. For a counter that stores rows, it also copies the rows to
@@ -128,7 +128,7 @@ class LiveCounters(NamedTuple):
     first : dict
         The ID of the first query that was counted, with the same keys as `recent`.
     earlier_ends : tuple of BlockEnds or None
-        For each state with which a counter started, the first and the last query, if it counts queries.
+        The first and the last query of each state with which a counter started; None if the state has none.
     free_rows : list of one int
         The number of rows that can be added without allocating memory; negative while arrays are being replaced.
     last : list of one LastBatch or None
@@ -299,7 +299,7 @@ class Locator(NamedTuple):
     columns : list of (column, callable or None)
         The key or unit columns, each with its conversion if it needs one.
     find : callable
-        Returns the cells of the rows, given these columns; None if a row needs a new cell.
+        A function that takes these columns and returns the cell of each row, or None if a row needs a new cell.
     """
 
     columns: list[tuple[str, Callable[[Array], Array] | None]]
@@ -492,9 +492,9 @@ def has_only_numeric_arrays(columns: tuple[Any, ...]) -> bool:
 
 
 def can_draft(read: Read) -> bool:
-    """Return whether batches can be counted in a state without preparing its columns.
+    """Return whether a state can count batches without preparing their columns.
 
-    This requires that every row is counted, and that its values are used unchanged. The state must have a single cell,
+    This requires that every row is counted, and that the values are used unchanged. The state must have a single cell,
     or one cell for each slice or shard. A `GroupRows` state, which stores rows, must have neither slices nor shards,
     and must not use `sample_rows` or `partition`.
     """

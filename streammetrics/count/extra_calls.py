@@ -50,7 +50,7 @@ def build_rounding_calls(counter: Counter, rows: PreparedRows, fronts: Ints, mas
     fronts : int64 array
         The slice of each row; empty if there is only one slice.
     mass : float64 array
-        The total weight and the flag of small weights (`LiveCounters.mass`).
+        The total weight, and a flag that says whether sums may round a weight (`LiveCounters.mass`).
     """
     column = rows.columns.get("sample_weight")
     if column is None or not len(column.values) or not counter.has_fixed_point_weights:

@@ -47,7 +47,7 @@ class FoldingCounter(Counter):
     cells_ahead: Ints = NO_CELLS
     """The cells that were folded because of the batch that is being counted."""
     rows_at_check: Ints = NO_CELLS
-    """For each cell, the number of its exact rows when the statistic last decided that it stays exact."""
+    """For each cell, the number of its exact rows when the statistic last decided to keep the cell exact."""
 
     def _build_exact_rows(self, name: str, shift: int) -> LiveExactRows | LiveCellRows:
         if self.lone or self.folding is None or name != self.folding[0]:

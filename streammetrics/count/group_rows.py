@@ -69,7 +69,8 @@ class KeptRows:
     """All rows of a counter: unsorted in memory, sorted by group in states (`settled`), or on disk (`spilled`).
 
     Rows can be added, but not removed. To drop rows or to write them to disk, the counter creates a new `KeptRows`
-    object. It then replaces the old one in a single step, so that even after an interrupt it has one or the other.
+    object, and replaces the old one in a single step. After an interrupt, the counter thus has either the old object or
+    the new one.
     """
 
     def __init__(
@@ -203,7 +204,7 @@ class GroupCounter(Counter):
 
     @property
     def free_rows(self) -> int:
-        """The number of additional rows that are certain to fit within the memory limit, however wide their columns."""
+        """The number of additional rows that certainly fit within the memory limit, even with the widest columns."""
         return max(self.statistic.memory_limit - self.nbytes, 0) // WIDEST
 
     def needs_preparation(self, rows: int) -> bool:

@@ -175,7 +175,7 @@ class Index:
         return self.keys[kind, name]
 
     def count(self, path: Any) -> int:
-        """Return the number of cells at the end of a path."""
+        """Return the number of cells at the last level of a path."""
         if not path:
             return 1
         return self.levels[path].count if path in self.levels else 0

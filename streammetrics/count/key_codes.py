@@ -183,7 +183,7 @@ class DictionaryCodes:
 
 
 class KeyCodes:
-    """Codes for the keys of one column, all of which have the kind of the first key, such as integers or dates.
+    """Codes for the keys of one column. All keys must be of the same kind as the first key, such as integers or dates.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ __all__ = ["KnownCells"]
 
 Ints = NDArray[np.int64]
 
-# `find` keeps the array that it fills for the next batch, unless the current batch has more rows than this.
+# `find` reuses its array of cells for the next batch, unless the current batch has more rows than this.
 MOST_ROWS = 1 << 16
 
 

@@ -19,7 +19,7 @@ __all__ = ["allocate", "allocate_zeros", "grow_copy", "trim"]
 
 Array = NDArray[Any]
 
-# Smaller arrays are allocated on the heap, because a memory map would take more time than it is worth.
+# Smaller arrays are allocated on the heap, because the overhead of a memory map would not pay off.
 MIN_MAPPED_BYTES = 1 << 22
 MAP_FLAGS: dict[str, int] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 # With huge pages, a page fault occurs once per 2 MiB rather than once per 4 KiB, which reduces sorting time by a fifth.
@@ -27,7 +27,7 @@ HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
 
 
 def allocate(size: int, dtype: Any) -> Array:
-    """Return an uninitialised array. Pages to which nothing is written take no memory.
+    """Return an uninitialized array. Pages to which nothing is written take no memory.
 
     Raises
     ------

@@ -28,7 +28,7 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
-# The buffer can hold at least this many pairs before they are moved to buckets, even if buckets have fewer entries.
+# The buffer can hold at least this many pairs before they are moved to buckets, even if there are fewer bucket entries.
 WAIT = 1 << 20
 # The minimum capacity of a buffer, in pairs.
 AHEAD = 1 << 12

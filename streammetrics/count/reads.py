@@ -15,7 +15,7 @@ MEMORY_LIMIT = 4 << 30
 """The default limit on the memory of all cells of an object, such as a metric, in bytes."""
 
 MEMORY_ADVICE = "use fewer bits, pass limit= to keep some slices and merge the others, or raise memory_limit"
-"""What an error message advises if slices need more memory than the limit."""
+"""The advice in the error message that is raised if slices need more memory than the limit."""
 
 
 class Read(NamedTuple):

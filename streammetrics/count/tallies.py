@@ -165,7 +165,7 @@ def _sort_by_digits(codes: Array) -> None:
 def numpy_sorts_quicker() -> bool:
     """Return whether numpy's sort is faster than our radix sort, as measured once in each process.
 
-    numpy's sort is faster on processors for which it is vectorised.
+    numpy's sort is faster on processors for which it is vectorized.
     """
     words = np.arange(8 * FEW_CODES, dtype=U8) * U8(0x9E3779B97F4A7C15)
     return min(_time_sort(np.ndarray.sort, words) for _ in range(3)) < min(
@@ -250,7 +250,7 @@ class LiveTally:
     def _fits_byte_counters(self, cells: int, *, weighted: bool) -> bool:
         return cells * self.places <= (FEW_WEIGHTED if weighted else FEW)
 
-    # -- room ---------------------------------------------------------------------------------------------------------
+    # -- memory -------------------------------------------------------------------------------------------------------
 
     def estimate_bytes(self, cells: int, rows: int) -> int:
         """Return an upper bound on the memory in bytes for `cells` cells after adding `rows` rows."""
@@ -279,8 +279,8 @@ class LiveTally:
             self.excess = np.zeros(2 * self.places, I8)
 
     def _reserve(self, cells: int, rows: int, weighted: bool) -> None:
-        # Sorting needs memory for the codes, the old entries and the new entries. To limit it, sort when there are half
-        # as many codes as entries.
+        # Sorting needs memory for the codes, the old entries and the new entries. To limit this memory, sort when
+        # there are half as many codes as entries.
         most = max(WAIT, len(self.entries) // 2)
         if self.waiting[0] + rows > most and self.waiting[0]:
             self._sort_in_waiting()

@@ -66,8 +66,8 @@ NOT_A_NUMBER = np.int64(-1)
 WINDOWS = 64
 # The first windows are replaced when more than this many values lie outside them, and therefore have no counter.
 FEWEST_OUTSIDE = 1 << 13
-# Windows are replaced at the latest when the number of values without a counter exceeds both this number and twice the
-# number of entries.
+# Windows are always replaced once the number of values without a counter exceeds both this number and twice the number
+# of entries.
 WAIT = 1 << 16
 # If there are windows, a new buffer has space for at least this many more values.
 ROOM = 1 << 18
@@ -146,7 +146,10 @@ class LiveValues(LiveExactRows):
             self.window_excess = np.zeros(2 * len(self.counters), np.int64)
 
     def collect_arguments(self) -> tuple[Any, ...]:
-        """Return the kernel arguments: the windows, their counters and sums of w - 1, and the buffer of codes."""
+        """Return the kernel arguments: the windows, their counters, and the buffer of codes.
+
+        If rows have weights w, each counter also has a sum of w - 1.
+        """
         return (
             self.windows,
             self.known_numbers,
@@ -258,7 +261,7 @@ class ValueCounter(Counter):
     entries_after_fit = 0
     """The number of entries after levels and windows were last adapted."""
     fits = 0
-    """How often levels and windows were adapted since the first window was opened."""
+    """The number of times that levels and windows have been adapted since windows were first opened."""
 
     def _load_tally(self, name: str, part: Tally, entries: Entries, cells: int) -> None:
         self.tallies[name] = LiveValues(self.statistic, entries, self._levels, lone=self.lone)

@@ -81,7 +81,7 @@ def _sort_by_query(data: duckdb.DuckDBPyRelation, queries: Sequence[str]) -> duc
 
 
 def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, MetricLike]) -> None:
-    """Register in a connection SQL functions that compute, merge and read states.
+    """Register SQL functions that compute, merge and read states.
 
     For each name there is an aggregate ``smet_NAME_agg(...)``, which returns the state of a group of rows as a BLOB. If
     NAME stands for a single metric, the aggregate ``smet_NAME(...)`` returns its value. Both take the required columns,

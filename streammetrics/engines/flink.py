@@ -91,7 +91,7 @@ def state(metrics: MetricLike, columns: Iterable[str] | None = None) -> Any:
 
 
 def _build_state_function(metrics: MetricLike, names: Sequence[str], queries: Sequence[str]) -> Any:
-    """Return the aggregate function that `state` returns.
+    """Return an aggregate function that takes the columns `names`, and returns the state of a group as bytes.
 
     If there are query columns, each group of rows must contain whole queries.
     """

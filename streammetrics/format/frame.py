@@ -66,7 +66,7 @@ MAX_CACHED_HEADER = 1 << 14
 HEADER_ROOM = 64
 """A parsed header takes at most this many times the memory of its text."""
 SMALL = 1 << 16
-"""A larger section is first decompressed only up to this many bytes, to check the memory that reading it would take."""
+"""A section larger than this is first decompressed up to this size, to check how much memory reading it would take."""
 BATCH, PORTION = 1 << 23, 1 << 25
 """When frames are merged, a batch is closed when its sections exceed BATCH bytes. Decoding a batch takes about PORTION
 bytes of memory at a time."""
@@ -418,7 +418,7 @@ def _format_error(error: Exception) -> str:
 
 
 def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
-    """Decode frames in order, some in each pass to limit memory use; all frames must have equal headers.
+    """Decode frames in order, a few in each pass to limit memory use; all frames must have equal headers.
 
     Yields
     ------
@@ -487,7 +487,7 @@ def merge_groups(
 ) -> tuple[Any, dict[int, list[State]]]:
     """Merge the frames of each group separately.
 
-    `frames` yields pairs of a group number and a frame. The other parameters, and the errors, are those of `merge_frames`.
+    `frames` yields pairs of a group number and a frame. The other parameter and the errors are as in `merge_frames`.
 
     Returns
     -------

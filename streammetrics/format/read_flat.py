@@ -114,7 +114,7 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[A
     counts : tuple of two int64, or int for a single section
         How many numbers and how many positions each section stores.
     whole : int64, or int for a single section
-        The number of numbers in each section, including those that it does not store.
+        How many numbers each section has, including those that it does not store.
     """
     stored_counts, places, whole = map(np.atleast_1d, (*counts, whole))
     neutral = _is_identity(flat, numbers)
@@ -124,7 +124,7 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[A
         informative = np.array([len(neutral) - np.count_nonzero(neutral)])
     else:
         informative = count_by_section(np.flatnonzero(~neutral), stored_counts)
-    # Find the sparse sections by the number of numbers that they store, not by their positions. If all numbers of a
+    # Find the sparse sections by how many numbers they store, not by whether they store positions. If all numbers of a
     # sparse section are neutral, it stores no positions.
     has_places = places > 0
     sparse = stored_counts != whole

@@ -47,7 +47,7 @@ def read_keys(reader: SectionReader) -> Ints:
 
 
 def _check_ascending(keys: Ints, counts: Any) -> None:
-    """Raise an error unless keys are sorted and unique in each section; `counts` is the number of keys by section."""
+    """Raise an error unless keys are sorted and unique in each section; `counts` is the number of keys in each."""
     if len(keys) < 2:
         return
     # Compare adjacent keys lexicographically. Go from the last column to the first, so that earlier columns take

@@ -113,7 +113,7 @@ class SectionLayout:
         return shape[:-1] if flat.limbs else shape
 
     def is_by_front(self, flat: Flat) -> bool:
-        """Whether a flat has numbers for each front cell (a slice) rather than each inner cell (a group or class)."""
+        """Return whether a flat has numbers for front cells (slices) rather than inner cells (groups or classes)."""
         return flat.front or not self.has_inner
 
     @cached_property
@@ -172,7 +172,7 @@ class SectionLayout:
 
 
 def is_sparse(some: Any, total: Any) -> Any:
-    """Return whether less than a quarter of the numbers of a flat must be stored, so that it is written sparsely.
+    """Return whether a flat is written sparsely, that is, whether less than a quarter of its numbers must be stored.
 
     `some` is how many of its numbers differ from the neutral element, which is 0 for sums. `total` is how many numbers
     it has.
@@ -218,7 +218,7 @@ class Section(NamedTuple):
 
 
 class PackedSection:
-    """The canonical encoding of a state, which is taken in blocks.
+    """The canonical encoding of a state, which the caller takes block by block.
 
     Each piece of the encoding is freed as soon as its bytes have been taken. This limits memory use: the whole encoding
     and its compressed form are never in memory together.

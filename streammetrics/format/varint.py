@@ -40,12 +40,12 @@ Array = NDArray[Any]
 BLOCK = 1 << 16
 """The number of integers that are decoded at a time, to limit temporary memory."""
 FIRST, SECOND = 255, 65535
-"""The values in the first and the second tier which mean that the number continues in the next tier."""
+"""The values in the first and the second tier that mean that the number continues in the next tier."""
 LARGE = bytes([FIRST])
 LEAST = FIRST + SECOND
 """The smallest number of the third tier."""
 FEW = 64
-"""Up to this many numbers, Python computes a maximum or a sum faster than numpy, which takes 2 us for each call."""
+"""For up to this many numbers, Python computes a maximum or sum faster than numpy, which takes 2 us for each call."""
 
 
 def zigzag(values: Array) -> Array:

@@ -24,7 +24,7 @@ __all__ = ["compile_kernels"]
 BATCHES = (2, 4_096, 70_000, 2)
 SMALL_BATCHES = (2, 4_096)
 GROUP_ROWS = 8
-"""The number of rows of each group or query of these batches."""
+"""The number of rows of each group or query in the artificial batches."""
 
 # The row numbers of a batch begin at this factor times the number of earlier rows, so that the group keys of different
 # batches lie far apart.

@@ -34,7 +34,7 @@ H = TypeVar("H", bound=MetricLike)
 
 DEFAULT_EVERY, DEFAULT_QUEUE, DEFAULT_TIMEOUT = 50, 4, 600.0
 MAX_LISTED = 10
-"""The maximum number of failed steps that an error message lists; it only gives the count of the others."""
+"""The maximum number of failed steps that an error message lists; of the others, it gives only the number."""
 CARRIER_MODULES = {"torch": "streammetrics.hooks.torch", "jaxlib": "streammetrics.hooks.jax"}
 """The module that registers the carrier for the tensors of each library; errors name it if it is not imported."""
 
@@ -137,7 +137,8 @@ class Deferred(Generic[H]):
         The number of steps that are copied together. Until they are copied, their columns stay on the device, without
         gradient graphs.
     snapshot : bool
-        Whether `update` immediately copies every column on its device. Needed if the training loop overwrites its tensors.
+        Whether `update` immediately copies every column on its device. This is needed if the training loop
+        overwrites its tensors.
     queue : int
         The largest number of copies that run at the same time. When that many are running, further steps wait on the
         device. `update` raises MemoryLimitError if ``queue * every`` steps are waiting.
@@ -148,8 +149,8 @@ class Deferred(Generic[H]):
     -----
     If a torch tensor is changed in place before it is copied, its version counter shows the change. The step is then not
     counted, and `flush` and `compute` raise an error. The counter does not show changes through ``.data``, through a numpy
-    array that shares the memory, or through the replay of a CUDA graph: use ``snapshot=True`` for these. Inference
-    tensors, numpy arrays, lists and series are copied immediately.
+    array that shares the memory, or through the replay of a CUDA graph: in these cases, use ``snapshot=True``.
+    Inference tensors, numpy arrays, lists and series are copied immediately.
 
     Torch tensors need ``import streammetrics.hooks.torch``, and JAX arrays need ``import streammetrics.hooks.jax``.
 
@@ -219,7 +220,7 @@ class Deferred(Generic[H]):
         y_score : array-like of shape (n,)
             The scores.
         **columns : array-like of shape (n,)
-            The columns by name.
+            Columns passed by name.
 
         Raises
         ------

@@ -300,7 +300,7 @@ def _pack_pieces(pieces: Sequence[bytes]) -> bytes:
 def _unpack_pieces(data: bytes | memoryview, flats: int) -> list[memoryview]:
     """Split the bytes that `_pack_pieces` joined: a frame, then one piece for each state with a dense histogram.
 
-    Each of these pieces contains all fields of a state except its histogram; `flats` is the number of such pieces.
+    A piece after the frame contains all fields of a state except its histogram; `flats` is the number of these pieces.
     """
     view, at, out = memoryview(data), (1 + flats) * LENGTH.size, []
     for i in range(1 + flats):

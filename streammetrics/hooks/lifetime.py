@@ -56,7 +56,7 @@ class _WindowState(NamedTuple):
         return _WindowState(self.merge_all(), (*self.panes[1:], with_states(self.earlier, None)), 0)
 
     def merge(self, other: _WindowState) -> _WindowState:
-        """Return the merged state of two processes: panes of equal age are merged, counted from the newest pane."""
+        """Return the merged state of two processes: the newest panes are merged, then the second newest, and so on."""
         panes = tuple(merge([one, two]) for one, two in zip(self.panes, other.panes, strict=True))
         return _WindowState(merge([self.earlier, other.earlier]), panes, self.updates + other.updates)
 
@@ -64,7 +64,7 @@ class _WindowState(NamedTuple):
 class LifetimeAccumulator(Accumulator):
     """The accumulator of a `Lifetime`.
 
-    All its state is in one tuple, which is replaced in one assignment. After a Ctrl-C, the state is therefore consistent.
+    Its whole state is one tuple, which is replaced in one assignment, so it is consistent even after a Ctrl-C.
     """
 
     def __init__(self, definition: Any, states: Sequence[State] | None = None) -> None:
@@ -213,14 +213,14 @@ class Lifetime(MetricLike):
         The maximum number of updates in the window, a multiple of `panes`. By default, the window consists of all
         updates since the last `compute`.
     panes : int
-        The number of equal parts of the window. When the newest part is full, the oldest part is dropped. After the
-        start, the window therefore contains more than ``window * (panes - 1) / panes`` updates. With more panes, its
-        size varies less, but it needs more memory.
+        The number of equal parts of the window. When the newest part is full, the oldest part is dropped. Once the
+        window has filled up, it therefore contains more than ``window * (panes - 1) / panes`` updates. With more panes,
+        its size varies less, but it needs more memory.
 
     Attributes
     ----------
     lifetime : Metric or MetricCollection
-        A copy of the metrics of all updates, to save or to merge with the metrics of other workers.
+        A copy of the metrics over all updates, to save or to merge with the metrics of other workers.
 
     Notes
     -----

@@ -12,7 +12,7 @@ from .torchmetrics import TorchMetric
 __all__ = ["MetricCheckpoint"]
 
 KEY = "streammetrics"
-"""The entry of a checkpoint that has the states of the metrics by name."""
+"""The key of the checkpoint entry that contains the states of the metrics, keyed by name."""
 
 
 class MetricCheckpoint(lightning.Callback):

@@ -186,7 +186,7 @@ class Scorer:
 
 
 def find_directions(metrics: MetricLike, maximize: bool | None = None) -> dict[str, bool | None]:
-    """Return whether higher values are better, by metric name; `maximize` applies where a metric does not say."""
+    """Return whether higher values are better, by metric name; `maximize` is for metrics that do not define this."""
     named = {n: metrics[n] for n in metrics} if isinstance(metrics, MetricCollection) else {metrics.name: metrics}
     best = {name: best_of(thing) for name, thing in named.items()}
     return {name: which == "high" if which in ("high", "low") else maximize for name, which in best.items()}

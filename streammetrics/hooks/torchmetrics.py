@@ -256,8 +256,8 @@ class TorchMetric(torchmetrics.Metric):
     def state_dict(self, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
         """Return a dict that contains the state as one uint8 tensor if `persistent(True)` was called before.
 
-        Without that call, the state is left out. It is the state of this rank or, while this metric is synced (in
-        `sync_context`), the state of all ranks.
+        Without that call, the state is left out. The state contains the rows of this rank or, while this metric is
+        synced (in `sync_context`), the rows of all ranks.
         """
         state = super().state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
         if prefix + self._key in state:

@@ -31,7 +31,7 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         The scale of the predictions. Models of the transformers library return logits, so use "logit", or "identity" for
         regression.
     ignore_index : int
-        The label of padding; rows or tokens with it are not counted.
+        The label of padding; rows or tokens with this label are not counted.
     columns : callable, optional
         Takes an `EvalPrediction`, and returns the other columns that the metrics read, such as `sample_weight`:
         ``lambda p: {"group": p.inputs["user"]}`` with ``TrainingArguments(include_for_metrics=["inputs"])``. The
@@ -74,7 +74,7 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         self._is_finished = False
 
     def __call__(self, pred: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
-        """Count a batch. Return the values, keyed by name, after the last batch (`compute_result`), otherwise {}."""
+        """Count a batch. After the last batch (`compute_result`), return the values, keyed by name; otherwise {}."""
         if self._is_finished:
             self.reset()
         # Set this flag before the update: if the update raises an error, the evaluation is over, and the next call must

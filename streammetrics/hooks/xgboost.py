@@ -57,7 +57,7 @@ class custom_metric:  # noqa: N801 - named after the argument that it is passed 
     Attributes
     ----------
     maximize : bool
-        Whether higher is better for the last reported value. XGBoost uses this value for early stopping.
+        Whether higher is better for the last reported value, which XGBoost uses for early stopping.
 
     Raises
     ------

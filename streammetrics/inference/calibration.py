@@ -2,8 +2,8 @@
 
 Let c_a and c_b be the ratios, a = ln c_a and b = ln c_b. The ratio c_a is closer to 1 if |a| < |b|, which holds if and
 only if b - a and b + a have the same sign. Ordinary intervals of these two contrasts therefore show which ratio is
-better. A direct interval for |ln c| would be unreliable, because |ln c| has a kink at c = 1. At nominal 95 %, its
-jackknife interval covers the truth in only 71 to 93 % of cases.
+better. A direct interval for |ln c| would be unreliable, because |ln c| has a kink at c = 1. The nominal 95 % jackknife
+interval for |ln c| covers the truth in only 71 to 93 % of cases.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class CalibrationContrasts(NamedTuple):
 
 
 def calibration_contrasts(a: Replicates, b: Replicates) -> CalibrationContrasts:
-    """Return the contrasts of two calibration ratios, with jackknife standard errors over the shards.
+    """Return the contrasts of two calibration ratios, with standard errors from the jackknife over shards.
 
     Parameters
     ----------
     a, b : Replicates
         Replicates of the calibration ratio (sum of predictions / sum of labels), or of its inverse, in one or more
-        cells.
+        cells (slices).
 
     Examples
     --------

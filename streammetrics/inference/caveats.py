@@ -29,7 +29,7 @@ class Note(NamedTuple):
     Parameters
     ----------
     sentence : str
-        The sentence.
+        The text of the note.
     is_warning : bool
         Whether the sentence warns that the comparison may be misleading.
     """
@@ -56,7 +56,7 @@ def describe_caveats(
     names : tuple of str
         The names of the treatment and of the control.
     settings : ComparisonSettings
-        The confidence level and, for a sequential experiment, the number of the interim analysis (look).
+        The confidence level and, for a sequential experiment, the current interim analysis (look).
 
     Notes
     -----
@@ -144,7 +144,7 @@ def _describe_reversal(
 def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, NDArray[np.bool_]] | None:
     """Return the average difference over the slices, its certified bound, and which slices have intervals.
 
-    The result is None if there are too few slices with intervals.
+    The result is None if fewer than two slices have intervals, or if these slices contain too few of the rows.
     """
     a, b, difference = parts.pair.a, parts.pair.b, parts.difference
     rows = np.asarray(a.rows + b.rows, np.float64)

@@ -71,8 +71,8 @@ def compare(
     covariates : pair, or list of pairs, optional
         Metrics of the same two arms from before the treatment, for variance reduction (CUPED): a pair (a, b) for each
         covariate. A metric of a collection is adjusted by the covariates with the same name or, if there are none, by
-        all covariates. A metric may have at most three covariates. The arms must be randomised. A quantile with few
-        distinct values is not adjusted, and the `method` of its interval says so.
+        all covariates. A metric may have at most three covariates. The arms must be randomised. A quantile of
+        data with few distinct values is not adjusted, and the `method` of its interval says so.
     adjust : {"holm", "bh"}, optional
         Multiplicity correction over all metrics and slices; `better` then also requires that the adjusted p-value is at
         most 1 - `confidence`. With `sequential`, "bh" is e-BH.
@@ -100,9 +100,9 @@ def compare(
     An interval needs at least 50 positives and 50 negatives, or 50 rows for a metric without positives. At least half
     of the shards must contain them. A difference of 0 is certain only if both sides have the same state.
 
-    A quantile with few distinct values, such as whole seconds, jumps from one value to the next. Suppose that one
-    stored value holds more than 15 % of the weight inside the interval of either side (Woodruff 1952). The interval of
-    the difference then consists of all differences between a value in one interval and a value in the other. The
+    A quantile of data with few distinct values, such as whole seconds, jumps from one value to the next. Suppose that
+    one stored value holds more than 15 % of the weight inside the interval of either side (Woodruff 1952). The interval
+    of the difference then consists of all differences between a value in one interval and a value in the other. The
     p-value comes from the narrowest such set that contains 0. Where both intervals are the same single value, there is
     no p-value, and `note` contains the change in the share of rows at or below this value.
 

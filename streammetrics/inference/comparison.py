@@ -53,7 +53,7 @@ class Comparison(Plottable):
     limited_by : "sampling", "certified bound" or None
         Whether the sampling error or the certified bound is larger; None without an interval.
     cure : str or None
-        What the user can do to reduce that error.
+        What the user can do to reduce the error that `limited_by` names.
     reason : str or None
         Why there is no interval.
     reduction : float

@@ -88,7 +88,7 @@ class MetricDifferences:
 
 
 def build_replicates(sample: Sample) -> Replicates:
-    """Return the jackknife replicates (leave-one-shard-out values) of each cell.
+    """Return the jackknife replicates (leave-one-shard-out values) of each cell (slice).
 
     The jackknife is not valid for quantiles, so their replicates are linear approximations (`quantile_replicates`).
     """
@@ -103,7 +103,7 @@ def build_replicates(sample: Sample) -> Replicates:
 
 
 def build_quantile_function(sample: Sample) -> Callable[[Any], Floats]:
-    """Return a function that computes a quantile in each cell.
+    """Return a function that computes a quantile in each cell (slice).
 
     The function takes an array with one probability per cell. It returns NaN for cells without a value.
     """
@@ -123,7 +123,7 @@ def find_refusal(metric: Any) -> str | None:
 
 
 def estimate_sample(sample: Sample, scale: str) -> ScaledEstimate:
-    """Return the estimate of each cell of one side, with its standard error on a scale such as "log".
+    """Return the estimate of each cell (slice) of one side, with its standard error on a scale such as "log".
 
     The error comes from the jackknife over shards. Without shards, it comes from the metric's formula for independent
     rows.
@@ -140,7 +140,7 @@ def estimate_sample(sample: Sample, scale: str) -> ScaledEstimate:
 
 
 def _read_field(estimate: Estimate, name: str) -> float:
-    """Return a field of an estimate as a float; None (the degrees of freedom if the error is known) becomes inf."""
+    """Return a field of an estimate as a float; None, which stands for infinite degrees of freedom, becomes inf."""
     value = getattr(estimate, name)
     return np.inf if value is None else float(value)
 
@@ -179,7 +179,7 @@ def compute_differences(pair: Pair, *, independent: bool = False, covariates: Se
 
 
 def _undefine_ratios_to_zero(relative: ScaledEstimate, control: Floats) -> ScaledEstimate:
-    """Return the relative differences, with NaN rather than infinity in the cells where the control is 0."""
+    """Return the relative differences, with NaN rather than infinity in the cells (slices) where the control is 0."""
     zero, reasons = control == 0.0, build_reasons(None, control.shape)
     own = build_reasons(relative.reason, control.shape)
     add_reasons(reasons, zero, lambda i: f"{ZERO_CONTROL}; {CURE}")
@@ -210,7 +210,10 @@ def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferenc
 
 
 def _may_be_negative(metric: Any, sides: Iterable[ScaledEstimate]) -> bool:
-    """Return whether the true value of a side may be 0 or less in some cell, so it may have no logarithm."""
+    """Return whether the true value of a side may be 0 or less in some cell (slice), so that it has no logarithm.
+
+    The result is always False for a metric that cannot be negative.
+    """
     least = about_of(metric).value_range[0]
     if least is not None and least >= 0.0:
         return False
@@ -218,7 +221,7 @@ def _may_be_negative(metric: Any, sides: Iterable[ScaledEstimate]) -> bool:
 
 
 def _find_same_cells(pair: Pair) -> NDArray[np.bool_]:
-    """Return a mask of the cells in which both sides have the same state, so that their difference is 0 for certain."""
+    """Return a mask of the cells (slices) in which both sides have the same state, so the difference is certainly 0."""
     a, b = pair.a.shards, pair.b.shards
     assert a is not None
     assert b is not None
@@ -293,12 +296,12 @@ def _compare_independent(pair: Pair) -> MetricDifferences:
 
 
 def _invert(estimate: ScaledEstimate) -> ScaledEstimate:
-    """Return the estimate of 1 / value on the log scale. Only the sign of its point differs from that of `estimate`."""
+    """Return the estimate of 1 / value on the log scale. Only its `point` changes: it gets the opposite sign."""
     return estimate._replace(point=-estimate.point)
 
 
 def _collect_reasons(pair: Pair, a: Shards | None, b: Shards | None) -> Reasons:
-    """Return why each cell without an interval has none: too little data, or a metric without a jackknife error."""
+    """Return, for each cell (slice), why it has no interval: too little data, or a metric without a jackknife error."""
     reasons = build_reasons(find_refusal(pair.metric) if a is not None else None, (len(pair.keys),))
     for name, shards in (("first", a), ("second", b)):
         if shards is not None:
@@ -334,7 +337,7 @@ def _describe_mismatch(name: str, a: Shards | None, b: Shards | None) -> str:
 
 
 def compute_half_bounds(pair: Any, relative: bool) -> Floats:
-    """Return the largest possible error of the change in each cell, according to the certified bounds of both arms.
+    """Return the largest possible error of the change in each cell (slice), from the certified bounds of both arms.
 
     If `relative` is true, the result is a fraction of the control.
     """

@@ -113,9 +113,9 @@ def drift(scores: MetricLike | State, reference: MetricLike | State, bins: int =
     Notes
     -----
     A score with more than 1 / bins of the weight in the reference is a separate bin, so that any change of its share
-    counts as drift. The result is not a statistical test: without drift, the index is about (bins - 1) * (1/n + 1/m)
-    for n and m independent rows. Weighted rows count by weight. If each row has its own distribution, use
-    `KLDivergence` or `JensenShannonDivergence`.
+    counts as drift. The result is not a statistical test: without drift, PSI is about (bins - 1) * (1/n_s + 1/n_r) for
+    n_s and n_r independent rows of the scores and the reference. Weighted rows count by weight. If each row has its own
+    distribution, use `KLDivergence` or `JensenShannonDivergence`.
 
     Examples
     --------
@@ -190,7 +190,7 @@ def population_stability_index(scores: MetricLike | State, reference: MetricLike
 
 
 def _find_histogram(source: Any) -> ScoreHistogram:
-    """Return the score histogram of a metric without slices, or the histogram itself."""
+    """Return the score histogram of a metric without slices, or `source` itself if it is such a histogram."""
     states: Sequence[State] = states_of(source) if isinstance(source, MetricLike) else (source,)
     for state in states:
         if isinstance(state, ScoreHistogram) and not state.axes:

@@ -86,7 +86,7 @@ class ScaledEstimate(NamedTuple):
         return self.scale in ("relative", "ratio")
 
     def split_cells(self) -> Iterator[ScaledEstimate]:
-        """Yield the estimate of each cell, as a `ScaledEstimate` of scalars."""
+        """Yield the estimate of each cell (slice), as a `ScaledEstimate` of scalars."""
         shape = np.shape(self.value)
         fields: tuple[Any, ...] = (*self[:4], self.reason, self.reduction, self.sets)
         columns = (np.broadcast_to(np.asarray(f), shape).reshape(-1).tolist() for f in fields)
@@ -97,7 +97,7 @@ class ScaledEstimate(NamedTuple):
 
 
 def split_intervals(intervals: Interval) -> Iterator[Interval]:
-    """Yield the interval of each cell, as an `Interval` of scalars."""
+    """Yield the interval of each cell (slice), as an `Interval` of scalars."""
     shape = np.shape(intervals.estimate)
     fields: tuple[Any, ...] = (*intervals[:5], intervals.reason)
     arrays = (np.broadcast_to(np.asarray(f), shape).reshape(-1).tolist() for f in fields)
@@ -119,7 +119,7 @@ def build_estimate(
     reasons: Reasons,
     reduction: Any = 0.0,
 ) -> ScaledEstimate:
-    """Return a `ScaledEstimate` whose error is NaN in each cell where `reasons` is not None.
+    """Return a `ScaledEstimate` whose error is NaN in each cell (slice) where `reasons` is not None.
 
     The parameters are the fields of `ScaledEstimate`; `error` is the standard error on the scale.
     """
@@ -258,13 +258,15 @@ def statistic(estimate: ScaledEstimate, null: float = 0.0) -> Any:
 
 
 def _iterate_sets(estimate: ScaledEstimate) -> Iterator[tuple[int, Any]]:
-    """Yield the flat index of each cell whose interval is a `QuantileSet`, and this set."""
+    """Yield the flat index and the `QuantileSet` of each cell (slice) whose interval is such a set."""
     if estimate.sets is not None:
         yield from ((i, one) for i, one in enumerate(np.asarray(estimate.sets).reshape(-1)) if one is not None)
 
 
 def p_value(estimate: ScaledEstimate, null: float = 0.0) -> Any:
-    """Return the two-sided p-value P(|T| > |t|) under the null hypothesis, for a single look; NaN without an error.
+    """Return the two-sided p-value P(|T| > |t|) under the null hypothesis, for a single look at the data.
+
+    The result is NaN without an error.
 
     Examples
     --------
@@ -345,7 +347,7 @@ def divide(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
 
 
 def find_unclear_controls(control: ScaledEstimate) -> Reasons:
-    """Return why a cell has no relative difference, for each cell whose control is not clearly above 0.
+    """Return why a cell (slice) has no relative difference, for each cell whose control is not clearly above 0.
 
     A control is clearly above 0 if its whole 95 % interval is above 0.
     """

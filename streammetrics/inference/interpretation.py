@@ -92,9 +92,10 @@ class ComparisonSettings:
         )
 
     def compute_evidence(self, reading: Interpretation, margin: float | None = None) -> Floats:
-        """Return the p-value of the effect in each cell or, for a sequential comparison, the e-value.
+        """Return the p-value of the effect in each cell (slice) or, for a sequential comparison, the e-value.
 
-        Cells with too little data are NaN. `margin` is the margin of a guardrail, or None for other metrics.
+        Cells with too little data or with certainly equal quantiles are NaN. `margin` is the margin of a guardrail, or
+        None for other metrics.
         """
         values = compute_evidence(reading.effect, self.progress, margin)
         return np.where(has_reason(reading.differences.reasons) | has_reason(reading.notes), np.nan, values)
@@ -132,7 +133,7 @@ def _concatenate(parts: Sequence[Floats]) -> Floats:
 
 
 def interpret(differences: MetricDifferences, settings: ComparisonSettings) -> Interpretation:
-    """Return the intervals and p-values for differences. They are NaN in cells with too little data."""
+    """Return the intervals and p-values for differences. They are NaN in cells (slices) with too little data."""
     difference = _withhold_errors(differences.difference, differences.reasons)
     relative = _withhold_errors(differences.relative, differences.relative_reasons)
     chosen = relative if settings.relative else difference
@@ -146,7 +147,7 @@ def interpret(differences: MetricDifferences, settings: ComparisonSettings) -> I
 def _describe_equal_quantiles(
     differences: MetricDifferences, difference: Interval, settings: ComparisonSettings
 ) -> Reasons:
-    """Return a sentence for each cell in which a quantile is certainly equal on both sides; None for other cells.
+    """Return a sentence for each cell (slice) in which a quantile is certainly equal on both sides; None for others.
 
     The quantile is certainly equal if the intervals of both sides consist of the same single value. In that case, the
     difference is 0 and has no p-value. The sentence says how much the share of weight at or below this value changes,
@@ -167,14 +168,14 @@ def _describe_equal_quantiles(
 
 
 def is_exact(sample: Any) -> Any:
-    """Return whether the value of each cell is exact, which means that its certified bounds are equal."""
+    """Return whether the value of each cell (slice) is exact, which means that its certified bounds are equal."""
     return sample.low == sample.high
 
 
 def build_effect(
     differences: MetricDifferences, relative: bool, better: str | None = None, margin: float | None = None
 ) -> MetricEffect:
-    """Return the effect of a treatment on one metric, for a verdict. Its arrays have one element per cell.
+    """Return the effect of a treatment on one metric, for a verdict. Its arrays have one element per cell (slice).
 
     Parameters
     ----------
@@ -216,7 +217,7 @@ def build_effect(
 
 
 def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstimate:
-    """Return the estimate with its error set to NaN in each cell where `reasons` is not None."""
+    """Return the estimate with its error set to NaN in each cell (slice) where `reasons` is not None."""
     all_reasons = build_reasons(reasons, reasons.shape)
     own = build_reasons(estimate.reason, reasons.shape)
     add_reasons(all_reasons, has_reason(own), lambda i: str(own[i]))
@@ -254,7 +255,7 @@ def find_better_side(reading: Interpretation, p: Floats, settings: ComparisonSet
 
 
 def find_limiting_error(reading: Interpretation) -> NDArray[Any]:
-    """Return which error is larger in each cell; None in cells without an interval.
+    """Return which error is larger in each cell (slice); None in cells without an interval.
 
     The result is "certified bound" if the total width of both sides' certified bounds exceeds the width of the
     interval, otherwise "sampling".

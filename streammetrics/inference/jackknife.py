@@ -49,7 +49,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Replicates:
-    """The value of a metric and its values with each of K shards left out, for one cell or for each of n cells.
+    """The value of a metric, and its values with each of K shards left out, for one cell (slice) or for n cells.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def sum_shards(values: Any) -> Any:
 
 
 def effective_shards(weights: ArrayLike) -> Any:
-    """Return (sum W)^2 / sum W^2, the number of equally heavy shards with the same precision; 0 without weight.
+    """Return (sum W)^2 / sum W^2, the number of equally heavy shards that give the same precision; 0 without weight.
 
     Examples
     --------
@@ -150,7 +150,9 @@ def effective_shards(weights: ArrayLike) -> Any:
 def describe_shortage(
     events: ArrayLike, fewest: int = MIN_EVENTS, shards: int | None = None, what: ArrayLike = "positives"
 ) -> Any:
-    """Return why there are too few events for a reliable interval, or None; for n cells, return an array.
+    """Return a text saying that there are too few events for a reliable interval, or None if there are enough.
+
+    For n cells (slices), return an array.
 
     Parameters
     ----------
@@ -189,7 +191,7 @@ def describe_shortage(
 
 
 def build_contrast(replicates: Replicates, scale: str = "natural") -> Contrast:
-    """Return the replicates of one side on a scale, with a reason for each cell that has no jackknife error."""
+    """Return the replicates of one side on a scale, with a reason for each cell (slice) without a jackknife error."""
     link = scale_of(scale)
     occupied = replicates.weights > 0.0
     effective = np.asarray(effective_shards(replicates.weights))
@@ -205,7 +207,7 @@ def build_contrast(replicates: Replicates, scale: str = "natural") -> Contrast:
 
 
 def _collect_reasons(replicates: Replicates, occupied: NDArray[np.bool_], effective: Floats, scale: str) -> Reasons:
-    """Return the reason why a cell has no jackknife error, or None if it has one, for each cell.
+    """Return, for each cell (slice), why it has no jackknife error, or None if it has one.
 
     `occupied` says which shards have rows, and `effective` is the effective number of shards of each cell.
     """
@@ -281,7 +283,7 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
     with np.errstate(invalid="ignore"):
         points, point = first.leave_one_out + sign * second.leave_one_out, first.point + sign * second.point
     # If a shard is empty on one side only, that side may have no leave-one-out value for it. The cell then gets a
-    # reason instead of an error.
+    # reason instead of a standard error.
     undefined = occupied & np.isnan(points)
     add_reasons(
         reasons,
@@ -334,8 +336,8 @@ def divide_replicates(a: Replicates, b: Replicates) -> Contrast:
     """Return a / b - 1 on the scale "ratio", with shard k left out on both sides, for values that need not be positive.
 
     Let a_k and b_k be the values without shard k, and r = a / b. The delta method replaces a_k / b_k - 1 by r - 1 +
-    (a_k - r * b_k) / b. A relative difference from a control b that is not clearly above 0 has no meaning, so such
-    cells get a reason.
+    (a_k - r * b_k) / b. A relative difference from a control b that is not clearly above 0 has no meaning, so cells
+    with such a control get a reason.
     """
     reasons = find_unclear_controls(jackknife(b))
     control = np.where(has_reason(reasons), 1.0, b.value)
@@ -360,8 +362,8 @@ def add_replicates(a: Replicates, b: Replicates) -> Contrast:
 def _centre(points: Floats, occupied: NDArray[np.bool_]) -> Floats:
     """Return the values of occupied shards minus their mean, and 0 for empty shards."""
     count = np.maximum(np.count_nonzero(occupied, axis=0), 1)
-    # Subtract the mean twice, because the first subtraction leaves its rounding error. Suppress warnings about cells
-    # with infinite values.
+    # Subtract the mean twice, because the first subtraction leaves the rounding error of the mean. Suppress warnings
+    # about cells with infinite values.
     with np.errstate(invalid="ignore"):
         for _ in range(2):
             kept = np.where(occupied, points, 0.0)

@@ -9,11 +9,12 @@ from ..reading.interval import Interval
 
 __all__ = ["DifferenceFormat", "choose_format", "format_interval", "format_p_value"]
 
-LARGE = 1e12  # numbers from here on are shown with an exponent
+# Numbers of at least this size are shown with an exponent.
+LARGE = 1e12
 
 
 class DifferenceFormat(NamedTuple):
-    """Formats differences as text, with a fixed number of decimals, optionally in percent: "+0.0049" or "+5.7 %"."""
+    """A text format for differences, with a fixed number of decimals, optionally in percent: "+0.0049" or "+5.7 %"."""
 
     decimals: int
     percent: bool
@@ -21,7 +22,7 @@ class DifferenceFormat(NamedTuple):
     def __call__(self, value: float, sign: str = "+") -> str:
         """Return a difference as text, without a sign if it rounds to 0.
 
-        `sign` is the sign option of a Python format: "+" writes a sign always, and "" only for negative numbers.
+        `sign` is the sign option of a Python format: "+" always writes a sign, and "" writes only minus signs.
         """
         if not math.isfinite(value):
             return "NaN" if math.isnan(value) else f"{value:+}"

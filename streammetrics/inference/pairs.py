@@ -67,7 +67,7 @@ class UnmatchedCell(NamedTuple):
 
 
 def select_cells(sample: Sample, index: Ints) -> Sample:
-    """Return a sample that contains only the cells at the positions `index`, in that order."""
+    """Return a sample that contains only the cells (slices) at the positions `index`, in that order."""
     places = index.tolist()
 
     def estimates() -> Any:
@@ -107,7 +107,7 @@ def _select_shard_cells(shards: Shards, index: Ints) -> Shards:
 
 
 def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:
-    """Return the cells of a sample that have the given keys, in the order of `keys`.
+    """Return the cells (slices) of a sample that have the given keys, in the order of `keys`.
 
     Also return the positions in `keys` of the keys that the sample contains.
     """
@@ -121,7 +121,7 @@ def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:
 
 
 def pair_samples(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[list[Pair], list[UnmatchedCell]]:
-    """Return a `Pair` for each metric that both sides have, and the cells that cannot be compared, with reasons."""
+    """Return a `Pair` for each metric on both sides, and the cells (slices) that cannot be compared, with reasons."""
     ours, theirs = {s.name: s for s in a}, {s.name: s for s in b}
     pairs, unmatched = [], []
     for name in dict.fromkeys([*ours, *theirs]):

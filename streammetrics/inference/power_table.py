@@ -17,10 +17,10 @@ from .questions import GUARDRAIL, build_question, read_margins
 __all__ = ["EFFECTS", "power_table"]
 
 EFFECTS = (0.005, 0.01, 0.02, 0.05, 0.1)
-"""The relative effects of a table by default."""
+"""The default relative effects of a table."""
 
 DETECT, HOLD = "detect", "hold"
-"""The goals of an experiment: detect an effect, or show that a guardrail is held although there is no effect."""
+"""The goals of an experiment: detect an effect, or, if there is no effect, show that a guardrail is met."""
 
 
 def power_table(

@@ -50,7 +50,7 @@ USUAL_DEVIATE = float(critical_value(USUAL, INF))
 
 @dataclass(frozen=True, eq=False)
 class QuantileSteps:
-    """The buckets of one side, with the half width from which on the interval of the quantile includes each bucket.
+    """The buckets of one side, with the smallest half width at which the interval of the quantile includes each bucket.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def _find_reach(upper: QuantileSteps, lower: QuantileSteps, shift: Callable[[Flo
 def insert_quantile_sets(
     pair: Pair, difference: ScaledEstimate, relative: ScaledEstimate, reasons: Reasons, *, covariates: bool = False
 ) -> tuple[ScaledEstimate, ScaledEstimate, Reasons, ScaledEstimate | None]:
-    """Return a quantile's differences, with a `QuantileSet` in each cell where one stored value has a large weight.
+    """Return a quantile's differences, with a `QuantileSet` in each cell (slice) where one stored value is heavy.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class _QuantileSide:
             self._low_shares, self._high_shares = LOGIT.value(centre - reach[0]), LOGIT.value(centre + reach[1])
 
     def limits(self, cell: int, buckets: BucketWeights) -> tuple[float, float]:
-        """Return the 95 % limits for the quantile in a cell. Whether a `QuantileSet` is used depends on them."""
+        """Return the 95 % limits for the quantile in a cell, which determine whether a `QuantileSet` is used."""
         below = _sum_below(buckets.weights)
         first = np.searchsorted(below[1:], self._low_shares[cell])
         last = np.searchsorted(below[:-1], self._high_shares[cell], "right") - 1

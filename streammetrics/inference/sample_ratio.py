@@ -30,8 +30,8 @@ ALARM = 100.0
 P_ALARM = 0.001
 """The p-value below which a test for one look raises an alarm."""
 # The concentrations of the Dirichlet priors, as numbers of users. The test averages the e-values for these priors,
-# which gives another e-value. Small concentrations detect large mismatches among few users, and the large concentration
-# detects small mismatches among many users.
+# and the average is also an e-value. Small concentrations detect large mismatches among few users, and the large
+# concentration detects small mismatches among many users.
 PRIORS = (30.0, 300.0, 1e4)
 # The split is confirmed only if the 99 % interval for the share of each arm contains the planned share and is at most 2
 # percentage points wide.
@@ -108,7 +108,7 @@ class SampleRatio(NamedTuple):
 
         It is the difference at which the test raises an alarm with the current number of users, plus 0.84 standard
         errors, which gives 80 % power. It is computed for the arm whose planned share is closest to 0.5, where a
-        difference is hardest to detect. NaN without users.
+        difference is hardest to detect. It is NaN without users.
         """
         counted = math.fsum(self.users.values()) * self.share
         if not counted:
@@ -279,7 +279,7 @@ def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
 
 
 def _find_user_state(source: MetricLike, kinds: tuple[type[State], ...]) -> State:
-    """Return the first state of one of these kinds that is sliced by a single column, the arm; else raise an error."""
+    """Return the first state of a class in `kinds` that is sliced by one column, the arm; otherwise raise an error."""
     for state in states_of(source):
         if isinstance(state, kinds) and [(a.kind, len(a.names)) for a in state.axes] == [("key", 1)]:
             return state
@@ -320,8 +320,9 @@ def _log_e_value(counts: list[float], shares: list[float], prior: float) -> floa
     N * sum(p * ((1 + d) * ln(1 + d) - d)) - 1/2 * sum(ln(1 + d)) - (arms - 1) / 2 * ln(N / k)
     + sum(s(k * p + count) - s(k * p)) - s(N) + s(k),
 
-    where the sums are over the arms, k is `prior`, n the total number of users, N = k + n, p the planned share of an
-    arm, d = (count - n * p) / (N * p), and s the remainder of Stirling's formula.
+    where the sums are over the arms, k is `prior`, n is the total number of users, N = k + n, `count` and p are the
+    number of users and the planned share of an arm, d = (count - n * p) / (N * p), and s is the remainder of Stirling's
+    formula.
     """
     n = math.fsum(counts)
     total = prior + n

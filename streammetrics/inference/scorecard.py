@@ -69,7 +69,7 @@ WAYS_OF_LOOKING = (
 Floats = NDArray[np.float64]
 SamplesByArm = Mapping[Any, Sequence[Sample]]
 Changes = Mapping[Any, tuple[dict[str, MetricDifferences], list[UnmatchedCell]]]
-"""For each treatment, the differences of each metric, and the cells that only one arm has."""
+"""For each treatment, the differences of each metric, and the cells (slices) that only one arm has."""
 
 
 class ScorecardOptions(NamedTuple):
@@ -120,7 +120,7 @@ class Scorecard(Plottable):
     totals : mapping
         Samples of each arm, with all slices merged.
     covariates : tuple of mappings
-        The same arms before the treatment, for variance reduction (CUPED).
+        The metrics of the same arms before the treatment, for variance reduction (CUPED).
     covariate_totals : sequence of mappings
         The samples of each covariate by arm, with all slices merged.
     users : mapping or None
@@ -279,7 +279,7 @@ class Scorecard(Plottable):
     def _compute_differences(
         self, treatment: Any, samples: SamplesByArm, covariates: Sequence[SamplesByArm]
     ) -> tuple[dict[str, MetricDifferences], list[UnmatchedCell]]:
-        """Return the differences of each metric in the scorecard, and the cells that exist in only one arm.
+        """Return the differences of each metric in the scorecard, and the cells (slices) that exist in only one arm.
 
         `samples` contains the samples of each arm, and `covariates` contains the samples of each covariate by arm.
         """
@@ -400,7 +400,7 @@ class Scorecard(Plottable):
 
 
 def _select_only_cell(effect: MetricEffect) -> MetricEffect:
-    """Convert an effect whose arrays have a single cell to an effect whose fields are scalars."""
+    """Convert an effect whose arrays have a single element to an effect whose fields are scalars."""
     change: Any = effect.change
     reason, note = np.asarray(effect.too_few_reason), np.asarray(effect.note)
     one = (

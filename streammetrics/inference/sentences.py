@@ -14,7 +14,8 @@ from .verdict import POWER_QUANTILE
 
 __all__ = ["NamedComparison", "choose_primary", "describe_comparison", "name_sides"]
 
-MAX_NAMES = 6  # the largest number of metrics that a sentence names
+# The largest number of metrics that a sentence names.
+MAX_NAMES = 6
 
 
 def name_sides(text: str, a: str, b: str) -> str:
@@ -53,7 +54,7 @@ class NamedComparison(NamedTuple):
 
 
 def choose_primary(comparisons: Sequence[Comparison], name: str | None = None) -> Comparison:
-    """Return the comparison that decides: the one with this name.
+    """Return the comparison that decides, which is the comparison of the metric `name`.
 
     Without a name, it is the comparison of the first metric that defines which values are better. If no metric does,
     it is the first comparison.

@@ -36,14 +36,14 @@ MAX_EXPONENT = 700.0
 TUNED_USERS = 10_000.0
 """The number of users at which always-valid intervals are narrowest if no number of users is planned.
 
-A number from the data would make the intervals invalid, so it is a constant. With 10,000, the last interval of an
-experiment (95 %, 64 shards) is at most 31 % wider than one that is tuned at its size, for every size from 1,000 to 10
-million users: 30 % wider at 1,000 users, 7 % at 100,000, and 19 % at 1 million.
+The number is a constant, because a number chosen from the data would make the intervals invalid. Compared with an
+interval that is narrowest at the final number of users, the last interval of an experiment (95 %, 64 shards) is at most
+31 % wider for 1,000 to 10 million users: 30 % at 1,000 users, 7 % at 100,000, and 19 % at 1 million.
 """
 
 
 class Look(NamedTuple):
-    """A look at a running experiment.
+    """A look at a running experiment (an interim analysis).
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def sequential_reach(look: Look, confidence: float, df: Any) -> Any:
 
 @lru_cache(maxsize=64)
 def _compute_reaches(deviate: float, df: bytes) -> NDArray[np.float64]:
-    """Return the half widths of the intervals for many cells, in standard errors.
+    """Return the half widths of the intervals for many cells (slices), in standard errors.
 
     The result is cached, because the interval and the verdict both need it. `deviate` is the half width for a known
     standard error. `df` contains the degrees of freedom as the bytes of a float64 array, because an array itself cannot

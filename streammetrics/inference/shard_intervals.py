@@ -1,4 +1,4 @@
-"""Jackknife intervals for a metric over shards of units, for all its cells at once."""
+"""Jackknife intervals for a metric over shards of units, for all its cells (slices) at once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def compute_shard_intervals(sample: Sample, confidence: float) -> Interval:
     Parameters
     ----------
     sample : Sample
-        The values of one metric; it must have shards.
+        The values of one metric, with shards.
     confidence : float
         Nominal coverage.
     """

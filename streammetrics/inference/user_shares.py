@@ -36,7 +36,7 @@ STEPS = 60
 
 
 def add_user_shares(differences: MetricDifferences, users: Sequence[float], confidence: float) -> MetricDifferences:
-    """Where a difference of rates has no interval, say by how much the two shares of users with an event differ.
+    """Return the differences; where a rate has no interval, the reason also compares the shares of users with an event.
 
     For example, if too few users clicked for an interval of the click-through rate, the exact interval for the
     difference between the shares of users who clicked is added to the reason why there is no interval.

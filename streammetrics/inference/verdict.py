@@ -48,7 +48,7 @@ experiments.
 
 
 class MetricEffect(NamedTuple):
-    """The effect of a treatment on one metric, as the input to a verdict. For several cells, the fields are arrays.
+    """The effect of a treatment on one metric, as the input to a verdict. Fields are arrays for several cells (slices).
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def _compute_limits(
 
 
 def is_worse(effect: MetricEffect, progress: Progress, alpha: float, margin: float = 0.0) -> Any:
-    """Return, for each cell, whether the interval shows that the metric is worse by more than the margin.
+    """Return, for each cell (slice), whether the interval shows that the metric is worse by more than the margin.
 
     The confidence of the interval is 1 - alpha, and `progress` decides whether it is always-valid.
     """
@@ -247,7 +247,7 @@ def is_worse(effect: MetricEffect, progress: Progress, alpha: float, margin: flo
 
 
 def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin: float = 0.0) -> Any:
-    """Return, for each cell, whether the interval shows that the metric is not worse by more than the margin.
+    """Return, for each cell (slice), whether the interval shows that the metric is not worse by more than the margin.
 
     With a margin of 0, this means that the metric is better. The confidence of the interval is 1 - alpha, and `progress`
     decides whether it is always-valid.
@@ -270,7 +270,7 @@ def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin:
 
 
 def compute_evidence(effect: MetricEffect, progress: Progress, margin: float | None = None) -> Any:
-    """Return the evidence for the claim about each cell, as the input to a multiplicity correction.
+    """Return the evidence for the claim about each cell (slice), as the input to a multiplicity correction.
 
     The evidence is a p-value or, for a sequential experiment, an e-value.
 
@@ -481,8 +481,8 @@ def _estimate_remaining(
         return None, None
     needed = progress.users
     for one in effects:
-        # The number cannot be estimated for a metric with too little data, or for a calibration ratio, where either
-        # contrast may decide. Assume that such metrics are decided at the planned end.
+        # The number of users needed cannot be estimated for a metric with too little data, or for a calibration ratio,
+        # where either contrast may decide. Assume that such metrics are decided at the planned end.
         if one.too_few_reason or isinstance(one.change, CalibrationContrasts):
             needed = math.inf
             continue

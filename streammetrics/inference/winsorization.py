@@ -1,4 +1,4 @@
-"""Winsorize an outcome by unit: cap the totals of the few units, such as users, with the largest totals."""
+"""Winsorize an outcome by unit: cap the totals of the few units (such as users) with the largest totals."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcom
 
     Notes
     -----
-    Units whose total is 0, and units without rows, do not affect the percentile (Statsig uses the same rule). The 99 %
+    Units whose total is 0, and units without rows, do not affect the percentile (Statsig uses the same rule). The 99th
     percentile, for example, is the smallest total such that at least 99 % of the units have this total or less.
     Negative totals are not limited.
 

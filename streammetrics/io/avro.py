@@ -45,7 +45,7 @@ _LOGICAL = {
 
 @dataclass(frozen=True)
 class AvroReader:
-    """Reads one Avro file from start to end, without splitting it into ranges."""
+    """Reader of one Avro file, which is read from start to end and not split into ranges."""
 
     reads_paths: ClassVar[bool] = False
 

@@ -40,12 +40,12 @@ _TYPES_BY_NAME = {
 }
 _NAMES_OF_TYPES = {kind: name for name, kind in _TYPES_BY_NAME.items()}
 _MISSING = re.compile(r"|#?n/?a|#n/a n/a|<na>|none|null|nil|nan|missing|undefined|unknown|-+|\?|\.", re.IGNORECASE)
-"""Common spellings of a missing value. If one is not read as null by default, an error message suggests doing so."""
+"""Common spellings of a missing value. If one cannot be converted, the error message may suggest reading it as null."""
 
 _ZONE = r":\d\d(?:\.\d+)?\s*(?:Z|[+-]\d\d(?::?\d\d)?)$"
 
 _COMPACT = (r"^(\d{4})(\d\d)(\d\d)$", r"\1-\2-\3")
-"""A pattern of dates without hyphens, which are common in partition names, and the replacement with hyphens."""
+"""A pattern for dates without hyphens, which are common in partition names, and a replacement that adds hyphens."""
 
 TypeGuess = tuple[pa.DataType, str]
 """The type inferred from the first rows of one file, and the path of that file."""
@@ -297,7 +297,7 @@ def format_conversion_error(
 
 
 def suggest_text_type(name: str) -> str:
-    """Return text for the end of an error message. The text says how to read a column as text."""
+    """Return the last part of an error message, which tells the user how to read a column as text."""
     return f"pass types={{{name!r}: 'string'}} to read the column as text"
 
 

@@ -26,7 +26,7 @@ _ROW = re.compile(r"(.*?):? in row (\d+)\s*$", re.DOTALL)
 
 @dataclass(frozen=True)
 class JsonReader:
-    """Reads one JSON lines file from start to end, without splitting it into ranges."""
+    """Reader of one JSON lines file, which is read from start to end and not split into ranges."""
 
     reads_paths: ClassVar[bool] = True
 

@@ -1,4 +1,4 @@
-"""Read prediction logs of any size in batches: Parquet, ORC, Avro, CSV, JSON lines, Arrow IPC, or tables in memory."""
+"""Read logs of any size in batches: Parquet, ORC, Avro, CSV, JSON lines, Arrow IPC, tables and SQL queries."""
 
 from __future__ import annotations
 
@@ -265,8 +265,8 @@ class Log:
             Columns that slice or group rows. String columns among them are dictionary-encoded. In text files, keys are
             read as integers or text. They need not be in `columns` as well.
         uses : ColumnUses, optional
-            What all passes over the log use the columns for, which determines the column types. By default, only the
-            use of `keys` is known.
+            How all passes over the log use the columns, which determines the column types. By default, only the use of
+            `keys` is known.
 
         Returns
         -------

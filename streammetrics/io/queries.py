@@ -107,8 +107,8 @@ class QuerySplitter:
     def has_scattered_query(self) -> bool:
         """Whether the rows of at least one query in the log are not adjacent."""
         runs = [run for _, several in sorted(self._runs.items()) for run in several]
-        # The ID of a string consists of two integers, and the ID of a number of one. IDs of different kinds are never
-        # equal, so look for duplicates within each kind.
+        # The ID of a string consists of two integers, and the ID of a number is one integer. IDs of different lengths
+        # are never equal, so look for duplicates among IDs of the same length.
         for width in () if self.is_scattered else {run.shape[1] for run in runs}:
             ids = np.concatenate([run for run in runs if run.shape[1] == width])
             # Two equal IDs in succession are not duplicates: the query continues in the next part of the log.

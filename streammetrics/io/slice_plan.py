@@ -14,7 +14,7 @@ from streammetrics.compose.sliced import Sliced
 __all__ = ["USERS", "SlicePlan", "WindowOptions", "slice_name"]
 
 USERS = "users"
-"""The name of the distinct users by arm among the results of a pass."""
+"""The name under which the results of a pass contain the distinct users by arm."""
 
 
 class WindowOptions(NamedTuple):
@@ -70,7 +70,7 @@ class SlicePlan:
         """
         # The metrics over all rows are the exact sum of those per slice. So if there are slices, the metrics over all
         # rows are not counted separately. Slicing by all columns at once and merging at the end would not be faster,
-        # because more slices would miss the CPU cache.
+        # because there would be more slices and thus more CPU cache misses.
         if not self.column_sets:
             return empty_copy(metrics)
         limits: dict[Any, Any] = {names: {"limit": self.limit} for names in self.slice_columns}

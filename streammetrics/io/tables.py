@@ -113,7 +113,7 @@ class _Sql:
 
 
 TABLES: dict[str, Callable[[str], _Engine]] = {"delta": _Delta.open, "iceberg": _Iceberg.open, "sql": _Sql.open}
-"""The prefix of each kind of table, as in `delta:PATH`, and a function that takes the rest of the name and opens it."""
+"""Prefixes of table names, as in `delta:PATH`, and functions that take the rest of the name and open the table."""
 
 
 def open_table(name: str) -> TableReader:

@@ -76,7 +76,7 @@ class TextStream(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most `size` bytes, or fewer if they would end inside a delimiter of several characters.
+        """Read up to `size` bytes, but leave an incomplete delimiter at the end to the next call.
 
         Raises
         ------

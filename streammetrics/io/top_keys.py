@@ -1,4 +1,4 @@
-"""Find the slices with the most rows, in a pass over a log that reads only the slicing columns."""
+"""Find the slices with the most rows, in a pass over a log that reads only the columns of slices and filters."""
 
 from __future__ import annotations
 

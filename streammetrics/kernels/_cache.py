@@ -33,7 +33,7 @@ CHECKSUM_BYTES = 32
 
 
 def configured_folder() -> Path | None:
-    """Return the cache folder below the user's NUMBA_CACHE_DIR, or None if the variable is not set."""
+    """Return the cache folder inside the user's NUMBA_CACHE_DIR, or None if the variable is not set."""
     return Path(numba.config.CACHE_DIR) / "streammetrics" if numba.config.CACHE_DIR else None
 
 
@@ -179,7 +179,7 @@ class KernelCache:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return the content of a file, or None if the file cannot be read or is truncated."""
+    """Return the part of a file after its checksum; None if the file cannot be read or the checksum is wrong."""
     try:
         data = path.read_bytes()
     except OSError:  # the file does not exist, or this user may not read it

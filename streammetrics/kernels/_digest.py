@@ -61,7 +61,7 @@ def kernel_digest(function: FunctionType, options: dict[str, Any], signature: ob
 
 @functools.cache
 def describe_environment() -> str:
-    """Describe, as a string, what the code of every kernel depends on: versions, numba settings and the processor."""
+    """Return a string that describes what all kernels depend on: versions, numba settings and the processor."""
     settings = {
         name: value
         for name, value in vars(numba.config).items()

@@ -1,11 +1,12 @@
 """The decorators that compile kernels. No other module calls `numba.njit`.
 
-A kernel is compiled on its first call, once for each combination of dtypes, and cached on disk (`_cache`). Arrays are
-typed read-only, except the parameters named in `out`, so that one compilation works for writable arrays and memory maps.
+A kernel is compiled on its first call with each combination of dtypes, and cached on disk (`_cache`). Arrays are typed
+read-only, except the parameters named in `out`, so that one compilation works for writable arrays and memory maps.
 Options that would make results depend on the machine are off: fastmath, fused multiply-add and parallel.
 
-A kernel allocates no memory: its working memory is `scratch` (module `_memory`) or an argument. It is therefore compiled
-without numba's runtime library (`_nrt`), whose reference counting of arrays took up to a third of the running time.
+A kernel allocates no memory: its working memory is `scratch` (module `_memory`) or an argument. It is therefore
+compiled without numba's runtime library (`_nrt`), whose reference counting of arrays would take up to a third of the
+running time.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ WAIT_SECONDS = 120.0
 # The compilation time in this process, in seconds, after which the command line prints a message.
 SLOW_SECONDS = 1.0
 
-_seconds = 0.0  # how long this process has compiled so far
+_seconds = 0.0  # the total compilation time of this process so far
 
 KERNELS: list[Kernel] = []
 """All kernels, for `streammetrics warmup` and for the tests that inspect the machine code."""
@@ -91,7 +92,7 @@ def count_compilations() -> int:
 
 @contextmanager
 def _report_if_slow() -> Iterator[None]:
-    """Print a message (see `kernel_registry`) when this process has compiled for more than SLOW_SECONDS in total."""
+    """Tell the user (see `kernel_registry`) once this process has spent more than SLOW_SECONDS compiling kernels."""
     global _seconds
     if not kernel_registry.has_slow_report():
         yield
@@ -156,7 +157,7 @@ def _is_plain_function(value: object) -> bool:
 
 
 class Kernel:
-    """A function of arrays that is compiled on its first call, once for each combination of dtypes.
+    """A function of arrays that is compiled on its first call with each combination of dtypes.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Find the cell (such as a slice) of each row from the code of its key and its parent, a cell of an outer axis.
+"""Find the cell (such as a slice) of each row from its parent (a cell of an outer axis) and the code of its key.
 
 New cells are numbered in order of appearance. Lookups use a hash table with open addressing and linear probing: `table`
 holds a cell number in each slot, or -1 if the slot is free, and its length is a power of two.

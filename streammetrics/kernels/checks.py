@@ -42,9 +42,9 @@ def has_bad_weight(mass: Any, w: Any) -> Any:
     If the weights are valid, add them to the total weight in mass[0]. If a weight may have bits below 2**-60, which the
     sums would round away, also set mass[1] to 1.
     """
-    # Compare the bits of weights as integers. The sign bit of the difference shows which weight is larger, so the loop
-    # needs no branches. Sum integers within a block, because each addition to a float sum would have to wait for the
-    # previous one.
+    # Compare the bits of weights and bounds as integers. The sign bit of the difference shows which of the two is
+    # larger, so the loop needs no branches. Sum integers within a block, because each addition to a float sum would
+    # have to wait for the previous one.
     wrong, small, total = i8(0), i8(0), mass[0]
     least, most, exact = f8(SMALLEST).view(i8), f8(LARGEST).view(i8) - i8(1), f8(WHOLE).view(i8)
     for a in range(0, w.shape[0], LONG):
@@ -125,8 +125,8 @@ def mark_rounded_weights(w: Any, at: Any, terms: Any, mass: Any, flags: Any) -> 
 
     `at` contains the cell of each row; if it is empty, the state has one cell. If `terms` is true, the state also sums
     products w * x. The flag is then set for any weight below 2**-8, because rounding w * x to a multiple of 2**-60
-    loses more bits than a float64 would. If mass[1] is 0, `has_bad_weight` found no weight below 2**-8, and no flag is
-    set: every float64 of at least 2**-8 is a multiple of 2**-60.
+    loses more bits than rounding it to float64. If mass[1] is 0, `has_bad_weight` found no weight below 2**-8, and no
+    flag is set: every float64 of at least 2**-8 is a multiple of 2**-60.
     """
     is_lone = at.shape[0] == 0
     if mass[1] == 0.0 or (is_lone and flags[0]):

@@ -20,7 +20,7 @@ BLOCK = 64
 
 @inline
 def has_bad_class(t: Any, top: Any) -> Any:
-    """Return whether any class lies outside 0 to `top` - 1."""
+    """Return whether any class is not between 0 and `top` - 1."""
     bad = i4(0)
     for j in range(t.shape[0]):
         bad |= i4(u8(t[j]) >= top)
@@ -29,7 +29,7 @@ def has_bad_class(t: Any, top: Any) -> Any:
 
 @kernel(out=())
 def find_bad_class(t: Any, width: Any) -> Any:
-    """Return 1 if any class lies outside 0 to `width` - 1, else 0."""
+    """Return 1 if any class is not between 0 and `width` - 1, else 0."""
     return i8(has_bad_class(flatten(t), u8(width)))
 
 
@@ -62,9 +62,9 @@ def count_class_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, 
 def count_top_classes(t: Any, s: Any, w: Any, at: Any, width: Any, counts: Any, excess: Any) -> Any:
     """Count rows by true and predicted class, like `count_class_pairs`, given the score of every class.
 
-    The predicted class is the class with the highest score (the first of several). Scores are checked during the search
-    for the highest score, so they are read only once. If a score is invalid, undo the counts of earlier blocks and
-    return 1.
+    The predicted class is the class with the highest score (the first one in a tie). Scores are checked during the
+    search for the highest score, so they are read only once. If a score is invalid, undo the counts of earlier blocks
+    and return 1.
     """
     lone, top = at.shape[0] == 0, u8(width)
     if lone and has_bad_class(t, top):

@@ -62,7 +62,7 @@ def compute_log_odds(s: Any, odds: Any) -> Any:
 
 @outline
 def find_highest_of_many(row: Any) -> Any:
-    """Return the class with the highest score (the first of several) in a long row, or -1 if a score is not finite.
+    """Return the class with the highest score (the first one in a tie) in a long row, or -1 if a score is not finite.
 
     One loop finds the span that contains the highest score, and another loop finds the score in this span; both
     vectorise. The first loop compares the bits of scores as integers. As signed integers, the bits of positive numbers
@@ -96,7 +96,7 @@ def find_highest_of_many(row: Any) -> Any:
 
 @inline
 def find_highest(row: Any) -> Any:
-    """Return the class with the highest score (the first of several), or -1 if a score is not finite."""
+    """Return the class with the highest score (the first one in a tie), or -1 if a score is not finite."""
     if row.shape[0] >= LONG:
         return find_highest_of_many(row)
     best, top, bad = i8(0), row[0], i4(not (abs(row[0]) < np.inf))
@@ -204,8 +204,8 @@ def compute_label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) ->
     and code 5 is AUC, both with the value 0 in rows where they are undefined. Codes 4 and 6 are 1 in rows where codes 3
     and 5, respectively, are defined, else 0.
 
-    `rising` holds the labels of each row in ascending order of score. As in scikit-learn, all tied labels get the last
-    of their ranks. A tied pair of labels counts as wrongly ordered, except in AUC, where it counts one half.
+    `rising` holds the labels of each row in ascending order of score. As in scikit-learn, all labels in a tie get its
+    last rank. A tied pair of labels counts as wrongly ordered, except in AUC, where it counts one half.
     """
     width = s.shape[1]
     for j in range(s.shape[0]):

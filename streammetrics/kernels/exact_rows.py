@@ -137,7 +137,7 @@ def scatter_low_words(high: Any, low: Any, starts: Any, out: Any) -> Any:
 
 @kernel(out=("highs", "lows", "counts"))
 def count_few_codes(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> Any:
-    """Count equal codes in a hash table, provided that few codes are distinct. Return the number of distinct codes.
+    """Count the occurrences of each code with a hash table, if few are distinct. Return the number of distinct codes.
 
     A code consists of a high word in `high` and a low word in `low`. An empty `high` means that all high words are 0.
     The hash table consists of `highs`, `lows` and `counts`. On return, its first elements are the distinct codes and
@@ -168,7 +168,7 @@ def count_few_codes(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> 
 
 @kernel(out=("high", "lows", "counts"))
 def count_sorted_codes(low: Any, ends: Any, high_of: Any, high: Any, lows: Any, counts: Any) -> Any:
-    """Count equal codes among low words that are sorted within segments. Return the number of distinct codes.
+    """Count the occurrences of each code, given low words sorted within segments. Return the number of distinct codes.
 
     Segment k ends before ends[k], and all of its codes have the high word high_of[k]. The distinct codes are written to
     `high` and `lows`, and the number of times each occurs to `counts`.

@@ -96,7 +96,7 @@ def first_relevant_place(hit: Any, end: Any, n: Any) -> Any:
     while a < n:
         b = end[a]
         if hit[a] > 0:
-            # The relevant documents are at random ranks within the group. Return the expected value of the lowest of
+            # The relevant documents are at random ranks within the group. Return the expected value of the first of
             # these ranks.
             return a + (b - a + 1.0) / (hit[a] + 1.0)
         a = b
@@ -112,7 +112,7 @@ def count_measure(
     k is the cut-off, n the number of returned documents, and p the parameter of the measure. The query has R relevant
     documents and `irrelevant` other documents. For each group of documents with tied scores, `hit` and `judged` hold
     the numbers of relevant and judged documents. `sums` holds the sum of gains, and `info` the sum of self-information
-    (-log2 of a document's share of users).
+    (-log2 of the share of users who know a document).
     """
     m = min(k, n)
     if code == IRRELEVANT:
@@ -224,8 +224,8 @@ def compute_extended_measures(
     `keys` has a row for each of these queries, which contains the sorted keys of its documents (see module `ranking`).
     The arguments are those of `query_sums.compute_measures`, apart from these:
 
-    - `infos` holds the self-information of documents (-log2 of their shares of users), by grade or by row, like
-      `powers`. It may be empty.
+    - `infos` holds the self-information of documents (-log2 of the share of users who know a document), by grade or by
+      row, like `powers`. It may be empty.
     - `unjudged`, unless it is empty, holds a number for each row: 0 for a judged document, 1 for an unjudged document
       in the pool, and 2 for a document outside the pool.
     - `numbers` and `places` are working memory: arrays of zeros with eight and five rows, respectively. Each row is

@@ -1,7 +1,7 @@
 """The AUC of each complete group, such as a user, and sums over groups.
 
-Weights are integers in units of 2**-60, so that each result is rounded only once. Such an integer is stored as four
-26-bit digits, and the product of two such integers as eight digits.
+A group is complete when all of its rows have been collected. Weights are integers in units of 2**-60, so that each
+result is rounded only once. Such an integer is stored as four 26-bit digits, and the product of two as eight digits.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def accumulate_counts(counts: Any) -> None:
 def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
     """Write the position of each row in partition order to `places`, and the start of each partition to `starts`.
 
-    The partition of a row is the number in the first `bits` bits of its hash. On entry, `starts` holds zeros.
+    The partition of a row is given by the first `bits` bits of its hash. On entry, `starts` holds zeros.
     """
     shift = u8(64) - u8(bits)
     for j in range(hashes.shape[0]):
@@ -85,7 +85,7 @@ def ordered_bits32(x: Any) -> Any:
 def find_partitions(ids: Any, bits: Any, where: Any, counts: Any) -> Any:
     """Write the partition of each row to `where`, and count the rows in each partition.
 
-    The partition is the number in the first `bits` bits of the hash of the ID. `ids` is a matrix with one or two
+    The partition is given by the first `bits` bits of the hash of the ID. `ids` is a matrix with one or two
     integers (the ID) in each row.
     """
     shift, n, width = u8(64) - u8(bits), ids.shape[0], ids.shape[1]

@@ -317,8 +317,8 @@ def count_scores_multilabel(
 def are_all_marked(last: Any, rows: Any, marks: Any) -> Any:
     """Return whether `marks`, which holds a flag for each cell, is set for all cells from 0 to `last`.
 
-    If so, as usual after some batches, the caller need not access the flags for each row. If there are more cells than
-    `rows`, checking the flags would take longer than it saves, so the result is False.
+    If so, which is usual after a few batches, the caller need not access the flag for each row. If there are more cells
+    than `rows`, checking the flags would take longer than it saves, so the result is False.
     """
     sure = last < rows
     for i in range(last + 1 if sure else 0):

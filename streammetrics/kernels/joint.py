@@ -1,4 +1,4 @@
-"""Collect rows of two numbers in one of two buffers: as exact codes for cells with few rows, else as number pairs.
+"""Buffer rows of two numbers: as exact codes for cells with few rows, and as pairs of numbers for all other cells.
 
 An exact row is stored as four codes, so that equal rows can be counted: the first number, the second number, and two
 different hashes of both. Module `statistics.joint` explains their use.

@@ -67,7 +67,8 @@ def hash_text(data: Any, start: Any, stop: Any) -> Any:
     size = stop - start
     if size < 8:
         return mix_bits(u8(size) ^ (read_word(data, start, stop) * FACTOR if size else u8(0)))
-    # Two hashes of every other word take half the time of one hash, because the processor computes them in parallel.
+    # Two hashes, each of every other word, take half the time of one hash, because the processor computes them in
+    # parallel.
     g, h = u8(size), load_word(data, stop - 8)
     for at in range(start, stop - 15, 16):
         g = (rotate_left(g, 5) ^ load_word(data, at)) * FACTOR
@@ -132,7 +133,7 @@ def find_size(texts: Any, row: Any) -> Any:
 
 @kernel(out=("data", "offsets"))
 def write_texts(texts: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
-    """Write fixed-width strings one after another, without their padding. Return 1 if one is invalid, else 0.
+    """Write fixed-width strings one after another, without their padding. Return 1 if a string is invalid, else 0.
 
     Parameters
     ----------

@@ -28,8 +28,8 @@ def poisson(y: Any, p: Any) -> Any:
     """Return y * log(y / p) - y + p, half the Poisson unit deviance, without cancellation if y is close to p."""
     if y == 0.0:
         return p
-    # Unless y is much larger than p, use the function s - log(1 + s) for a suitable s >= 0. It is computed without
-    # cancellation.
+    # Unless y is much larger than p, compute the result from s - log(1 + s) for a suitable s >= 0. A separate function
+    # computes this difference without cancellation.
     if p >= y:
         return y * x_minus_log1p((p - y) / y)
     s = (y - p) / p

@@ -3,7 +3,7 @@
 `place` holds the ranks of these documents, counted from 0, and c is their number. For each document, `rel` is 1 if it
 is relevant, and `worth` is its gain. `discount` holds the discount for each rank, and `ideal` the gains in the ideal
 (descending) order. In a ranking with ties, every document is given the mean gain of the documents with the same score.
-This is enough for some measures. All other measures are averaged over all orders of tied documents (module `ties`).
+Some measures need only this mean. All other measures are averaged over all orders of tied documents (module `ties`).
 """
 
 from __future__ import annotations

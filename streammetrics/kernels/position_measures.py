@@ -1,4 +1,4 @@
-"""Measures of a ranked query that depend on unjudged documents, or on the rank at which a given recall is reached.
+"""Measures of a ranked query that are computed rank by rank: Q, interpolated precision, bpref and inferred AP.
 
 In all functions, `worth` holds the gains of the n documents in rank order, and a document is relevant if its gain is at
 least `level`. R is the number of relevant documents, and N the number of documents judged irrelevant.
@@ -81,8 +81,8 @@ def eleven_points(worth: Any, level: Any, n: Any, R: Any) -> Any:
 def bpref(worth: Any, level: Any, un: Any, n: Any, R: Any, N: Any) -> Any:
     """Return the sum over relevant documents of 1 - min(a, R) / min(N, R), the numerator of bpref.
 
-    Here, R is the number of relevant documents, N the number of documents judged irrelevant, and a the number of the
-    latter that rank above the document. `worth` holds gains in rank order; a document is relevant if its gain is at
+    Here, R is the number of relevant documents, N the number of documents judged irrelevant, and a the number of these
+    that rank above the relevant document. `worth` holds gains in rank order; a document is relevant if its gain is at
     least `level`. `un` is 0 for judged documents.
     """
     total, above = 0.0, i8(0)

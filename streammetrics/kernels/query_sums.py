@@ -158,7 +158,7 @@ def add_queries(
 
     `values` holds the measures of each query, and `facts` its five numbers from `compute_measures`. `at` holds the cell
     of each document and `w` the weight of each query; both may be empty. For a measure x between 0 and 1, w * x is
-    added to `sums`, and (w * x)**2 to `squares`. For a measure that can exceed 1 (`unbounded`), these are added to
+    added to `sums`, and (w * x)**2 to `squares`. For a measure that can exceed 1 (`unbounded`), both are added to
     `large` and `large_squares`. For standard errors, `w2` and `w2x` hold the sums of w**2 and w**2 * x, or are empty
     while all weights are 1. `more` holds the sum of w**2 * x - w * x for measures that can exceed 1.
     """

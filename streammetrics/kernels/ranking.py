@@ -45,8 +45,8 @@ def pack_keys(grades: Any, s: Any, returned: Any, which: Any, starts: Any, keys:
     """Write one row of `keys` for each of the queries `which`: the keys of its documents.
 
     `starts` holds the first document of each query. `grades` holds the grade of each document if grades are small
-    integers; otherwise it is empty. `returned` is 0 for documents that were not returned; it is empty if all of them
-    were returned.
+    integers; otherwise it is empty. `returned` is 0 for documents that were not returned; it is empty if all
+    documents were returned.
     """
     for j in range(which.shape[0]):
         q = which[j]

@@ -191,7 +191,7 @@ def sum_products(
     first: Any, second: Any, w: Any, at: Any, width: Any, products: Any, limits: Any,
     rows: Any, excess: Any, sums: Any,
 ) -> Any:  # fmt: skip
-    """Add products of columns, such as x * y or x**4, over rows to the sums of their terms, and count rows.
+    """Add the products of columns in each row, such as x * y or x**4, to the sums of their terms, and count rows.
 
     Each row of `products` holds three numbers: two columns to multiply, and the term to which the product is added.
     These rows are sorted by term. If the second column is -1, there is no second factor. The columns are:
@@ -396,7 +396,7 @@ def sum_values(
     values: Any, w: Any, at: Any, width: Any,
     rows: Any, excess: Any, sums: Any, squares: Any, more_w2: Any, more_w2x: Any,
 ) -> Any:  # fmt: skip
-    """Count rows, and add the `width` values x of each row, and terms for standard errors, to the sums of its cell.
+    """Count rows, and add the `width` values x of each row and the terms for standard errors to the sums of its cell.
 
     `sums` holds the sums of w * x without rounding. For standard errors, `squares` holds the sums of (w * x)**2,
     `more_w2` those of w**2 - 1, and `more_w2x` those of w**2 * x - w * x; each number is rounded to 26 bits before it

@@ -162,7 +162,7 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def add_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add the terms of unweighted rows in one cell to its sums; terms may be of any size. See `sum_unbounded`."""
+    """Add terms of any size for unweighted rows in one cell. `sum_unbounded` describes the parameters."""
     if has_bad_value(logit, y, s):  # check all rows first: large terms are added immediately and cannot be undone
         return 1
     k, f, out, v = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
@@ -248,7 +248,7 @@ def sum_unbounded_multilabel(
     width: Any, y: Any, s: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, sums: Any, large: Any, squares: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the terms of unweighted rows in one cell to the sums of each of `width` labels, like `sum_unbounded`."""
+    """Add terms of any size for unweighted rows, like `sum_unbounded`, separately for each of `width` labels."""
     for i in range(width):
         yy, ss, counts, total = (
             slice_label(y, i, width),
@@ -336,8 +336,8 @@ def sum_cells(
 
     The caller has checked all values. `at` holds the cell of each row. Sums are stored in flat arrays, cell by cell.
     Values of 2**31 or more are added to `large`, which is empty if no term can be that large. If there are few cells,
-    consecutive rows are added to four separate sets of sums ("lanes"). An addition to the same address would have to
-    wait for the previous one.
+    consecutive rows are added to four separate sets of sums ("lanes"), because an addition to the same address would
+    have to wait for the previous one.
     """
     n_terms, n, cells = terms.shape[0], y.shape[0], rows.shape[0] // 2
     width = 1 + 3 * n_terms

@@ -100,7 +100,7 @@ def add_fixed(numbers: Any, at: Any, high: Any, low: Any) -> None:
 
 @inline
 def outcome_probability(y: Any, s: Any) -> Any:
-    """Return the predicted probability of the label y that occurred: s for 1, and 1 - s for 0."""
+    """Return the predicted probability of the outcome (the label y): s if y is 1, and 1 - s if y is 0."""
     p = f8(s)
     return p if y else f8(1) - p
 

@@ -105,7 +105,7 @@ def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any
 
 @outline
 def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
-    """Add products v, rounded to multiples of 2**-60, to the sums with the numbers `at` (see `add_rows`).
+    """Add products v, rounded to multiples of 2**-60, to the sums whose numbers are in `at` (see `add_rows`).
 
     A sum that reaches CEILING stays there. Products of 2**31 or more are added one by one and set to 0 in `v`. If
     `lone` is true, there is only one sum.
@@ -117,7 +117,7 @@ def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
 
 @outline
 def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None:
-    """Add squares v, rounded to multiples of 2**-41 (if `loss`) or 2**-52, to the sums with the numbers `at`.
+    """Add squares v, rounded to multiples of 2**-41 (if `loss`) or 2**-52, to the sums numbered in `at`.
 
     A sum that reaches CEILING stays there. Squares of 2**31 or more are added one by one and set to 0 in `v`. If `lone`
     is true, there is only one sum.
@@ -132,7 +132,7 @@ def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None
 
 @outline
 def count_rows(w: Any, at: Any, lone: Any, v: Any, rows: Any, excess: Any, w2: Any) -> None:
-    """Count rows in their cells `at`. If there are weights, also add w - 1 to `excess` and w**2 to `w2`.
+    """Count rows by cell (`at`). If there are weights, also add w - 1 to `excess` and w**2 to `w2`.
 
     If `lone` is true, there is only one cell. `v` is working memory.
     """

@@ -139,7 +139,7 @@ def collect_counters(rows: Any, codes: Any, counts: Any) -> Any:
 
 @kernel(out=("codes", "counts"))
 def count_runs(fresh: Any, codes: Any, counts: Any) -> Any:
-    """Count equal codes in a sorted, nonempty array. Return the number of distinct codes."""
+    """Count the occurrences of each code in a sorted, nonempty array. Return the number of distinct codes."""
     m, first = u8(0), 0
     last = fresh[0]
     for i in range(fresh.shape[0]):

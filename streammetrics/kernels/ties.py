@@ -105,12 +105,12 @@ def mean_precision_per_hit(sums: Any, c: Any, h: Any, n: Any, r: Any, m: Any) ->
 
 
 def mean_reciprocal_stop(stop: Any, top: Any, a: Any, b: Any, m: Any, mean: Any) -> Any:
-    """Return the expected reciprocal of the rank at which a user stops, if it is in the first m places of a tie group.
+    """Return the expected reciprocal of the rank at which a user who reaches a tie group stops.
 
-    The group consists of the documents `a` to `b` - 1. A user who looks at document i stops there with probability
-    stop[i] / top. The function sets mean[i] to the probability that a user continues after i documents in the group,
-    averaged over all choices of i documents. If m is b - a, mean[b - a] is the probability that the user continues
-    after the group.
+    The reciprocal is 0 unless the user stops at one of the first m places in the group. The group consists of the
+    documents `a` to `b` - 1. A user who looks at document i stops there with probability stop[i] / top. The function
+    sets mean[i] to the probability that a user continues after i documents in the group, averaged over all choices of i
+    documents. If m is b - a, mean[b - a] is the probability that the user continues after the group.
     """
     sort_descending(stop, a, b)
     n = b - a

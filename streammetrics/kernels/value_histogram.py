@@ -21,8 +21,8 @@ f8, i8, u4, u8 = np.float64, np.int64, np.uint32, np.uint64
 
 BLOCK = 256
 # ZERO is the bucket of the number 0. The bucket of a positive number is ZERO plus a number of steps, and that of a
-# negative number is ZERO minus a number of steps. Close to 0, the number of steps would be negative. OFFSET is added to
-# it, so that it is always positive.
+# negative number is ZERO minus a number of steps. OFFSET is part of every number of steps. Without it, the number of
+# steps would be negative for numbers close to 0.
 ZERO = i8(1 << 62)
 OFFSET = i8(1 << 53)
 # The biased exponent of 2**-512, the bucket width at level 0.
@@ -64,7 +64,7 @@ def find_bucket(v: Any, level: Any, bits: Any) -> Any:
 
 @inline
 def edge_bits(place: Any, level: Any, bits: Any) -> Any:
-    """Return that edge of the bucket `place` which is closer to 0, as the bits of a float64."""
+    """Return the edge of the bucket `place` that is closer to 0, as the bits of a float64."""
     signed = i8(place) - ZERO
     if signed == 0:
         return i8(0)
@@ -207,7 +207,7 @@ def buffer_rest(
     value: Any, place: Any, rest: Any, w: Any, a: Any, n: Any, c: Any, bits: Any, level: Any, high: Any, low: Any,
     weights: Any, m: Any,
 ) -> Any:  # fmt: skip
-    """Append the buckets of values without a counter, among n values in column c, to the buffer.
+    """Among n values in column c, find those without a counter, and append their buckets to the buffer.
 
     `place` holds the index of each value's counter, or `rest` if it has none. `high`, `low` and `weights` are the
     buffer, and m is its length. Return its new length.
@@ -394,7 +394,7 @@ def find_buckets(numbers: Any, levels: Any, bits: Any, buckets: Any) -> Any:
 
 @kernel(out=("numbers",))
 def find_near_edges(buckets: Any, levels: Any, bits: Any, numbers: Any) -> Any:
-    """Write that edge of each bucket which is closer to 0, given the level (bucket width) of the bucket."""
+    """Write the edge of each bucket that is closer to 0, given the level (bucket width) of the bucket."""
     for i in range(buckets.shape[0]):
         numbers[i] = i8(edge_bits(buckets[i], levels[i], i8(bits))).view(f8)
     return 0

@@ -53,9 +53,9 @@ def check_metric(
         The metric to check. Rows that it has counted are ignored. A class must be callable without arguments or declare
         an `example` of its arguments.
     data : mapping of arrays, or function of (rng, n), optional
-        Valid columns, keyed by name, or a function that generates `n` rows of such columns. By default, the columns
-        that the state declares are generated, such as labels, scores on its scale and weights. Some data sets have
-        ties, a single class, extreme values or no rows.
+        Valid columns, keyed by name, or a function that generates `n` rows of valid columns. By default, the laws
+        generate the columns that the state declares, such as labels, weights, and scores on the declared scale. Some
+        of the generated data sets have ties, a single class, extreme values or no rows.
     seed : int
         The seed for the generated rows.
     examples : int

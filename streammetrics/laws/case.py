@@ -131,9 +131,9 @@ class Case(NamedTuple):
         return np.lexsort([within, self.rng.permutation(self.n)[self.blocks]])
 
     def next_columns(self, batch: int = 1) -> Columns:
-        """Return the same rows for another batch, with new block IDs because a block must not occur in two batches.
+        """Return the rows of the case as batch number `batch`, with new block IDs.
 
-        `batch` is the batch number.
+        The IDs are new because a block must not occur in two batches.
         """
         role = None if self.metric is None else self.metric.make_state().block_column
         return self.columns if role is None else self.columns | {role: self.columns[role] + 100 * batch}
@@ -210,10 +210,10 @@ def without_warnings(action: Callable[[], Any]) -> Any:
 
 
 def folded_cells(thing: Any) -> list[list[bool]]:
-    """Return a list of booleans for each state, which are True for the cells whose rows are counted in buckets.
+    """Return, for each state, a list that tells for each cell (such as a slice) whether its rows are in buckets.
 
-    A state keeps the rows of a cell exactly until their number exceeds a limit, and then moves them to buckets. States
-    without such a limit are left out.
+    A state keeps the rows of a cell exactly until their number exceeds a limit, and then moves them to histogram
+    buckets. States that never move rows to buckets are left out.
     """
     return [(s.rows_by_cell(s.folding[1]) > 0).tolist() for s in states_of(thing) if s.folding is not None]
 

@@ -38,8 +38,8 @@ from .case import (
 )
 from .specimens import Columns, events, formats, on_grid, spoil, tables
 
-# The absolute tolerance for comparing one row of weight k with k rows of weight 1. Sums are rounded to multiples of
-# 2**-60: once for the single row, but k times for the k rows.
+# The absolute tolerance for comparing one row of weight k with k rows of weight 1. The contribution of a row to a sum
+# is rounded to a multiple of 2**-60: once for the single row, but k times for the k rows.
 UNITS = 2.0**-59
 # The relative tolerance between values that are equal except for rounding errors. It exceeds the rounding error of a
 # sum, because a metric may divide sums by small numbers.
@@ -309,7 +309,7 @@ def column_formats(case: Case) -> None:
 
 
 def table_formats(case: Case) -> None:
-    """Mappings, data frames, Arrow tables, record batches, events and keyword arguments give the same state."""
+    """Mappings, data frames, Arrow tables, record batches, events (dicts) and keyword arguments give the same state."""
     whole = case.build()
     if _has_single_events(case):
         one = case.make()
@@ -405,7 +405,8 @@ def companion_metrics(metric: Metric[Any, Any], columns: Columns) -> dict[str, M
                 other.update(columns)
                 companions[tag] = empty_copy(other)
         except Exception:  # noqa: BLE001
-            # Skip metrics that do not accept the scale or the rows. If the metric has a bug, its own check reports it.
+            # Skip metrics that do not accept the scale or the rows. If the cause is a bug in the skipped metric, the
+            # check of that metric reports it.
             continue
     return companions
 

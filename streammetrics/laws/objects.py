@@ -1,4 +1,7 @@
-"""Laws for every kind of object that counts rows: metrics, collections, slices, shards and windows."""
+"""Laws for every kind of object that counts rows: metrics, collections, slices, shards and windows.
+
+The bytes of an object are those that its method `to_bytes` returns.
+"""
 
 from __future__ import annotations
 
@@ -228,7 +231,7 @@ def _other_metric(thing: Any) -> Any:
 
 
 def absent_class(case: Case) -> None:
-    """States of unknown classes can be loaded, copied, saved and merged; a merge that needs buckets raises an error."""
+    """States of unknown classes can be loaded, copied, saved, and merged unless the merge must move rows to buckets."""
     parts = [case.build(case.take(rows)) for rows in case.parts(2)]
     whole, (a, b) = merge([p.to_bytes() for p in parts]), (p.to_bytes() for p in parts)
     merged, folds = whole.to_bytes(), _may_outgrow_limit(whole, parts)

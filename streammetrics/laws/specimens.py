@@ -43,7 +43,7 @@ In the style "far", numbers have a large offset and a small spread, and 90 % of 
 """
 
 KEYS = ("integer", "wide", "string", "bytes")
-"""The kinds of slice keys; "wide" integers are 2**63 or more."""
+"""The kinds of slice keys; the "wide" keys include integers of 2**63 or more."""
 
 _NULLABLE = {"bool": "boolean", "uint8": "UInt8", "int64": "Int64", "float32": "Float32", "float64": "Float64"}
 TINY = 5e-324
@@ -55,7 +55,8 @@ WEIGHTS = (1.0, 1.0, 1.0, 0.0, 2.0, 0.5, 3.0, 0.1, 2.0**-36, 1e6)
 def sample(needs: Sequence[Need], rng: np.random.Generator, n: int, style: str, *, weighted: bool) -> Columns:
     """Generate `n` rows of the columns that a state reads, in one of the `STYLES`.
 
-    Columns that may be left out, such as weights, are generated only if `weighted` is true.
+    Optional columns, such as weights, are generated only if `weighted` is true. Optional columns with `either` or
+    `derived` (see `Need`) are always generated.
     """
     wanted = [need for need in needs if weighted or not need.optional or need.either or need.derived]
     return {need.role: _values(need, rng, n, style) for need in wanted}
@@ -188,7 +189,7 @@ def spoil(column: Array, at: Any, value: Any) -> Array:
 def sample_keys(rng: np.random.Generator, n: int, kind: str, *, several: int = 5, nulls: bool = True) -> Array:
     """Generate an object array of `n` slice keys; `kind` is one of `KEYS`.
 
-    There are at most `several` distinct keys. If `nulls` is true, some keys are None.
+    There are at most `several` distinct keys and, if `nulls` is true, also the key None.
     """
     names: dict[str, list[Any]] = {
         "integer": [0, -1, 7, 2**40, -(2**63)],

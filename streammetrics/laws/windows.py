@@ -138,7 +138,7 @@ def _is_subtractable(whole: State, rest: State, part: State) -> bool:
 def _random_steps(case: Case) -> Rows:
     """Return a random time for each row, the same for all rows of a block.
 
-    The times span several windows; some are negative or late.
+    The times span several windows, are not sorted, and may be negative.
     """
     steps = case.rng.choice([-35, -1, 0, 9, 10, 31, 32, 45, 50], max(case.n, 1))
     return np.asarray(steps[case.blocks], np.int64)

@@ -72,7 +72,7 @@ class OfClasses(ScoredLabels[S, T]):
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
 
     def spread(self, state: Any) -> Any:
-        """Return `state` for two classes, or a state that counts for each class or label what `state` counts."""
+        """Return `state` for two classes, or a state that keeps the same statistic for each class or label."""
         return make_label_statistic(state, **self._class_settings) if self._class_settings else state
 
 

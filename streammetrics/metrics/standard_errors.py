@@ -23,7 +23,7 @@ __all__ = ["WEIGHTED", "delta", "from_counts", "from_shares", "mean", "of_moment
 
 NAN = float("nan")
 FEWEST_DEGREES = 3.0
-"""The smallest degrees of freedom of a weighted proportion; fewer would give intervals without information."""
+"""The minimum degrees of freedom of a weighted proportion; with fewer, intervals would be uninformative."""
 Floats = NDArray[np.float64]
 
 WEIGHTED = "the rows have weights, and the state does not contain their squares; Sharded(..., unit=) has an interval"
@@ -117,7 +117,7 @@ def from_shares(value: Any, cells: Sequence[Any], each: Sequence[tuple[Any, Any]
     value : float
         The quotient.
     cells : sequence of int
-        The number of rows in each cell of the confusion matrix; arrays if there are several states.
+        The number of rows in each cell of the confusion matrix; arrays if there are several slices.
     each : sequence of pairs
         What one row of each cell adds to the numerator and to the denominator.
     scale : str
@@ -146,7 +146,7 @@ def from_counts(value: float, counts: Any, influence: Any, scale: str) -> Estima
     value : float
         The value of the function.
     counts : int64 array
-        The number of rows in each cell.
+        The number of rows in each cell of a table, such as a confusion matrix.
     influence : float64 array of the same shape
         For each cell, the influence of one row on the value, times the total number of rows. The mean of the influence
         over rows is 0.

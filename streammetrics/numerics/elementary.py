@@ -3,7 +3,8 @@
 The functions of libm and numpy give different last bits on different processors. The functions here use only + - * /,
 whose results IEEE 754 defines exactly, and integer operations on the bits of a float64. Python calls these functions
 with float64 scalars and arrays, and the numba kernels compile and inline the same source. The functions have no
-branches, so that loops can be vectorised. They cause no warnings about integer overflow, and do not import numba.
+branches, so that loops can be vectorised, and cause no warnings about integer overflow. The module does not import
+numba.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def x_minus_log1p(x: Real) -> Real:
 
 
 def near_deviance(x: Real, power: Real) -> Real:
-    """Return half the Tweedie deviance of 1 + x from 1 for |x| <= 1/32, with an error below 8 ulp.
+    """Return half the Tweedie deviance of a target 1 + x and a prediction 1 for |x| <= 1/32, with an error below 8 ulp.
 
     For such x, the usual formula would subtract nearly equal numbers and lose precision. The function sums the series
     x^2 / 2 - k * x^3 / 6 + k * (k + 1) * x^4 / 24 - ..., where k is the power. Fifteen terms suffice for powers up to
@@ -205,7 +206,7 @@ def _exp_of_sum(x: Real, rest: Real) -> Real:
 
 
 def exp(x: Real) -> Real:
-    """Return e^x; 0 below -745.2, inf above 709.8 (where numpy warns, as for np.exp), NaN for NaN.
+    """Return e^x: 0 if x is below -745.2, inf (with a numpy warning, as for np.exp) if it is above 709.8, NaN for NaN.
 
     The reduction and the coefficients are from fdlibm. The error is below 1 ulp, or below 2^-1073 if the result is
     subnormal.

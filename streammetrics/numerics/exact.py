@@ -8,7 +8,8 @@ States store numbers in three formats:
 - An *exact* number is a superaccumulator: 68 chunks of 32 bits (Neal 2015), where a unit of chunk k has the value
   `2**(32*k - 1088)`. It stores any sum of float64 numbers without rounding.
 
-Each format has a canonical form, in which equal numbers have equal arrays.
+Each format has a canonical form, in which equal numbers have equal arrays. A cell, such as a slice or a score bucket,
+has its own numbers.
 """
 
 from __future__ import annotations
@@ -251,7 +252,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def quotients(cls, pairs: Sequence[tuple[int, int]], total: Fraction = ONE) -> Limits:
-        """Return the sum of quotients, divided by `total`; `pairs` contains each (numerator, denominator)."""
+        """Return the sum of quotients, divided by `total`; `pairs` contains their numerators and denominators."""
         low, high = _quotient_of_sum(pairs, total)
         return cls(low, (low + high) / 2, high)
 
@@ -287,7 +288,7 @@ class Limits(NamedTuple):
 
 
 def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple[Fraction, Fraction]:
-    """Return bounds on the sum of quotients, divided by `total`; `pairs` contains each (numerator, denominator).
+    """Return bounds on the sum of quotients, divided by `total`; `pairs` contains their numerators and denominators.
 
     For a few quotients, the sum is exact, and both bounds are equal. For thousands of quotients, the exact sum would be
     slow to compute, because its denominator is about the product of all denominators. Each quotient is then truncated,

@@ -1,4 +1,4 @@
-"""Maximum weight matching: choose the cells of a sparse table with the largest sum, at most one per row and column.
+"""Maximum weight matching: choose at most one cell per row and column of a sparse table to get the largest sum.
 
 The weights are integers, so the result is exact.
 """

@@ -1,6 +1,6 @@
 """Correct scores for negative down-sampling.
 
-A model that was trained with only a sample of the negatives predicts probabilities that are too high.
+A model that was trained on only a sample of the negatives predicts probabilities that are too high.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A higher score never falls into a lower bucket, because scores are mapped to buckets by truncating bits, never by
 rounding. `kernels.histogram` contains the compiled version.
 
-All functions take the scale of scores as `real`, and the resolution as `bits`, the base-2 logarithm of the number of
+Functions take the scale of scores as `real`, and the resolution as `bits`, the base-2 logarithm of the number of
 buckets. On the "probability" scale (`real` is False), buckets divide the 32 octaves (factors of 2) below 1/2. The
 buckets of p above 1/2 mirror those of 1 - p, and 1/2 has its own bucket. On the "real" scale (`real` is True), scores
 can be any finite numbers, and a bucket contains the scores whose float32 values have the same leading bits.

@@ -63,7 +63,7 @@ def setting(
         are dropped.
     operational : bool
         Whether the setting, such as `on_invalid` or a memory limit, only changes how rows are processed, not the meaning
-        of the state. It is neither saved with the state nor compared.
+        of the state. Operational settings are neither saved with the state nor compared.
     kw_only : bool
         Whether the setting is keyword-only.
     default_from : callable, optional
@@ -273,7 +273,10 @@ ELSEWHERE: dict[str, tuple[str | None, str]] = {
     "pos_label": (None, "pass pos_label= to Task, as in sm.MetricCollection(sm.Task(metric, pos_label=...))"),
     "soft_labels": (None, "LogLoss, NormalizedEntropy, BrierScore, Calibration and CTR support soft labels"),
 }
-"""Settings that a class may lack: the setting that it must have for the remedy to apply (None: always), and the remedy."""
+"""Remedies for settings that a class lacks, keyed by setting name.
+
+Each value is the setting that the class must have for the remedy to apply (None if it always applies), and the remedy.
+"""
 
 
 def _reject(cls: type, values: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ KINDS = {
 SHARDS = {kind: f"shard of {kind}" for kind in (*KINDS, "several")}
 """The kind of the shard numbers, by the kind of the unit column from which they are computed.
 
-Units of several columns have the kind "several". Shards of units of different kinds cannot be merged.
+Units identified by several columns have the kind "several". Shards of units of different kinds cannot be merged.
 """
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

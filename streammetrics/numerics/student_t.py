@@ -154,7 +154,7 @@ def _tail(t: Numbers, df: Numbers) -> Numbers:
 
 
 def t_tail(t: Any, df: Any) -> Any:
-    """Return P(T > t) for Student's t with df >= 1; relative error below 1e-13 for P > 1e-100."""
+    """Return P(T > t) for Student's t with df >= 1. The relative error is below 1e-13 for P > 1e-100."""
     return _apply_elementwise(_tail, t, df)
 
 
@@ -219,24 +219,31 @@ def _quantile(p: Numbers, df: Numbers) -> Numbers:
 
 
 def t_quantile(p: Any, df: Any) -> Any:
-    """Return the p-quantile of Student's t for df >= 1; relative error below 1e-13 if p and 1 - p exceed 1e-100."""
+    """Return the p-quantile of Student's t for df >= 1.
+
+    The relative error is below 1e-13 if p and 1 - p exceed 1e-100.
+    """
     return _apply_elementwise(_quantile, p, df)
 
 
 def normal_quantile(p: Any) -> Any:
-    """Return the p-quantile of the standard normal distribution, a limit of Student's t; relative error below 1e-14."""
+    """Return the p-quantile of the standard normal distribution, a limit of Student's t.
+
+    The relative error is below 1e-14.
+    """
     return t_quantile(p, NORMAL)
 
 
 def normal_tail(x: Any) -> Any:
-    """Return P(X > x) for a standard normal variable X; relative error below 1e-13 for P > 1e-100."""
+    """Return P(X > x) for a standard normal variable X. The relative error is below 1e-13 for P > 1e-100."""
     return t_tail(x, NORMAL)
 
 
 def _same_tail(x: Numbers, df: Numbers, other: Numbers) -> Numbers:
     """Return the deviate with `other` degrees of freedom that has the same tail probability as `x` with `df`.
 
-    For x near 0, the two values of P(0 < T < t) are equated; elsewhere, the logarithms of the two tail probabilities.
+    For x near 0, the function equates P(0 < T < t) of the two distributions; elsewhere, it equates the logarithms of
+    their tail probabilities.
     """
     size = np.minimum(abs(x), MOST_T)
 

@@ -47,7 +47,7 @@ to within 1e-6."""
 
 
 FEW = "(approximate, few units)"
-"""Follows the method of an interval whose coverage may be below the confidence level, because there are few units."""
+"""The text after the method of an interval with few units, whose coverage may be below the confidence level."""
 FEW_DEGREES, FEW_DEGREES_OF_WEIGHTS = 99.0, 30.0
 """Intervals with fewer degrees of freedom are approximate. The mean of an exponential distribution needs 100 units for a
 coverage of 94 %. For weighted proportions, the degrees of freedom depend on the weights."""

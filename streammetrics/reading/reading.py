@@ -38,7 +38,7 @@ __all__ = [
 
 NAN = float("nan")
 UNKNOWN: Any = object()
-"""Marks a value that has not been computed yet."""
+"""The marker of a value that has not been computed yet."""
 Slack = Callable[[Limits, Fraction], Fraction]
 
 
@@ -344,7 +344,7 @@ class CellReadings:
 
     @cached_property
     def stacked_reading(self) -> Reading | None:
-        """One reading with arrays over all cells; None if the cells must be read one by one."""
+        """One reading with arrays over all cells (such as slices); None if the cells must be read one by one."""
         read = about_of(self.metric).read_cells
         reading: Reading | None = None if read is None else read(self.metric, self.state)
         return reading
@@ -388,7 +388,7 @@ class CellReadings:
 
 
 def read_side_by_side(metric: Any, state: State) -> Reading | None:
-    """Return one reading with arrays over all cells; None if the state cannot be converted to arrays.
+    """Return one reading with arrays over all cells (such as slices); None if the state cannot be converted to arrays.
 
     Use it only if `metric.read` works with arrays.
     """
@@ -397,7 +397,7 @@ def read_side_by_side(metric: Any, state: State) -> Reading | None:
 
 
 def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[Any, Any]:
-    """Return the lower and upper bounds of all cells, as two arrays.
+    """Return the lower and upper bounds of all cells (such as slices), as two arrays.
 
     The cells in the mask `some` are read one by one. The `values` of all other cells must be exact, so that both bounds
     equal the value. If any weight in the state was rounded, all cells are read one by one.

@@ -28,7 +28,9 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ShardStates:
-    """The states of the shards in each of n cells. Comparing them shows whether two samples contain the same data.
+    """The states of the shards in each of n cells (such as slices).
+
+    Comparing these states shows whether two samples contain the same data.
 
     Parameters
     ----------
@@ -200,7 +202,7 @@ def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
 
 
 def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
-    """Return one `Sample` of all cells for each number of a metric: one for a scalar, several for a vector."""
+    """Return one `Sample` of all cells (slices) for each number of a metric: one for a scalar, several for a vector."""
     # A state without axes (such as slices) is read as one cell, even if it has no rows.
     is_single_cell = not state.axes
     whole = metric.reading(state) if is_single_cell else None

@@ -41,7 +41,7 @@ WORDS = (
     "better",
     "",
 )
-"""The headings of columns that contain words. All others contain numbers, which are right-aligned."""
+"""The headings of columns that contain words. All other columns contain numbers, which are right-aligned."""
 
 OTHERS = ("interval_reason", "dropped", "other")
 """Further names that a slicing column must not have, in addition to those of result columns, because rows also have these

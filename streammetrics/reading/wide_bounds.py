@@ -138,7 +138,7 @@ def sentence_of(metric: Any) -> str:
 
 
 def wide_values(metric: Any, name: str, state: Any, value: Any, bounds: tuple[Any, Any]) -> list[WideValue]:
-    """Return a list with one `WideValue` if a cell's value has bounds that are too wide, otherwise an empty list.
+    """Return a list with one `WideValue` if the bounds of a value are too wide, otherwise an empty list.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def _default(metric: Any, name: str) -> Any:
 def warn_of_wide_values(values: Sequence[WideValue], warned: set[str], stacklevel: int) -> None:
     """Warn about values with wide bounds, but only once for each metric.
 
-    Metrics whose names are in `warned` are skipped. The names of the others are added to it.
+    Metrics whose names are in `warned` are skipped. The names of the other metrics are added to `warned`.
     """
     new = [one for one in values if one.name not in warned]
     if new:
@@ -302,7 +302,7 @@ def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
 
 
 def exactness_part(state: Any) -> str:
-    """Return the name of the array of a state that tells whether each cell is exact; "" if there is no such array.
+    """Return the name of the array that tells whether each cell (such as a slice) is exact; "" if the state has none.
 
     The array is either "off_grid", which contains 1 for a cell in which a number was rounded to its bucket, or an array
     of levels. The level of a cell is 0 as long as all numbers are exact, and rises when its buckets become wider.
@@ -318,7 +318,7 @@ def _exactness_part(kind: Any) -> str:
 
 
 def is_off_grid(state: Any) -> bool:
-    """Return whether any cell contains numbers that its buckets do not represent exactly."""
+    """Return whether any cell (such as a slice) contains numbers that its buckets do not represent exactly."""
     # A state without buckets, such as one whose rows are on disk, has no array that tells which cells are exact.
     name = exactness_part(state)
     if not name:

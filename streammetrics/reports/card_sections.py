@@ -48,9 +48,9 @@ def add_scorecards(
 ) -> None:
     """Add scorecard sections to a page. The verdict of the first scorecard becomes the headline of the page.
 
-    Scorecards of one experiment, such as one over all rows and one by slice, have the same totals. The page shows the
-    totals once, and then the slices of each of these scorecards. `warnings` are sentences about dropped rows, and
-    `split` gives the number of users in each arm, if users were counted.
+    Scorecards of one experiment, such as one over all rows and one by slice, have the same totals (metrics with all
+    slices merged). The page shows the totals once, and then the slices of each of these scorecards. `warnings` are
+    sentences about dropped rows, and `split` gives the number of users in each arm, if users were counted.
     """
     shown: list[Scorecard] = []
     later: list[PagePart] = []

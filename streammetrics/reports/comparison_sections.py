@@ -47,8 +47,8 @@ class ComparedSides(NamedTuple):
     pairs : list of (name, comparisons)
         Comparisons over all rows or by slice, each with the name of the object that they compare.
     primary : str or None
-        Name of the primary metric, which decides which side is better; by default, the first metric with a known better
-        direction.
+        Name of the primary metric, which decides which side is better; by default, the first metric that defines
+        which values are better.
     """
 
     sides: tuple[NamedSide, NamedSide]

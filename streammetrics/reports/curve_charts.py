@@ -38,8 +38,8 @@ MARKED = 5  # number of markers on a line
 class TaskScores(NamedTuple):
     """The score histograms of one task (for example, a model), with its name and colour index.
 
-    For multiclass or multilabel tasks, the histograms of all classes or labels are added, and `pooled` is "classes" or
-    "labels". Otherwise `pooled` is empty.
+    For multiclass or multilabel tasks, the histograms of all classes or labels are added up, and `pooled` is "classes"
+    or "labels". Otherwise `pooled` is empty.
     """
 
     name: str

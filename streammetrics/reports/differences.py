@@ -31,8 +31,9 @@ __all__ = [
     "describe_left_out",
 ]
 
-REASONS = 3  # the largest number of reasons for missing intervals below a table of slices
-# The number of slices that such a remark names.
+# The largest number of reasons for missing intervals that the remarks below a table of slices give.
+REASONS = 3
+# The largest number of slices that a remark about a missing interval names.
 NAMED_SLICES = 3
 SHOWN = "bold"
 WORD_STYLES = {"better": SHOWN, "worse": SHOWN, "breached": SHOWN, "held": SHOWN}
@@ -58,8 +59,8 @@ class NumberChange(NamedTuple):
     p : float
         The p-value, after the multiplicity correction if there is one.
     word : str
-        Conclusion: "better" or "worse"; "held", "breached" or "not shown" for a guardrail; "too few" for too little
-        data; "too early" before the planned number of users; "withheld" after a sample ratio mismatch; or empty.
+        Conclusion, such as "better" or "worse"; "held", "breached" or "not shown" for a guardrail; "too few" for too
+        little data; "too early" before the planned number of users; "withheld" after a sample ratio mismatch; or empty.
     reason : str or None
         Why there is no interval.
     limit : str
@@ -166,7 +167,7 @@ def describe_joint_confidence(treatments: int, control: str, confidence: str) ->
 
 
 def describe_breach_confidence(verdicts: Iterable[Verdict]) -> str:
-    """Return why verdicts show a breached guardrail with a wider interval than tables do; "" if none is breached."""
+    """Return why verdicts show a breached guardrail with a wider interval than tables do; "" if no verdict does."""
     breached = [
         (100.0 * reading.interval.confidence, len(verdict.guardrails))
         for verdict in verdicts
@@ -316,7 +317,7 @@ def _describe_reasons(changes: Iterable[NumberChange], limit: int | None = None)
 
 
 def _name_slices(changes: Iterable[NumberChange]) -> str:
-    """Return the slices of some changes, such as " (br, de and 4 other slices)"; "" for all rows."""
+    """Return the names of the slices of some changes, such as " (br, de and 4 other slices)"; "" for all rows."""
     slices = [*dict.fromkeys(format_key(one.key) for one in changes if one.key)]
     more = f" and {len(slices) - NAMED_SLICES:,} other slices" if len(slices) > NAMED_SLICES else ""
     return f" ({', '.join(slices[:NAMED_SLICES])}{more})" if slices else ""

@@ -56,7 +56,7 @@ def build_comparison_headline(
 
     The main sentence is about the metric `primary`. If there are no comparisons, it is about the slices in `forests`.
     `sides` are the new and the old model or arm, and `warnings` are sentences about dropped rows. `notes` are further
-    notes about the comparison, such as covariates.
+    notes about the comparison, such as the effect of covariates.
     """
     if not comparisons:
         return _build_slice_headline(sides, forests, warnings)
@@ -86,8 +86,8 @@ def _describe_movement(main: Comparison, row: MeasureRow) -> str:
 def _describe_agreement(rows: list[MeasureRow]) -> str:
     """Return a sentence such as " All 4 metrics agree." if all metrics are better, or all are worse.
 
-    Metrics without a better direction, such as the mean error, are ignored. The result is empty if the other metrics
-    disagree, or if there are fewer than three of them.
+    Metrics that do not define which values are better, such as the mean error, are ignored. The result is empty if the
+    other metrics disagree, or if there are fewer than three of them.
     """
     words = [r.word for r in rows if r.word]
     if len(words) < 3 or set(words) not in ({"better"}, {"worse"}):
@@ -288,7 +288,7 @@ def format_limit(
     `margin` is the allowed deterioration: a difference, or a share of the control's value if `relative` is true.
     `better` says which values are better: "high", "low" or "one" (closer to 1). `control` is the value of the control.
     If it is known and the margin is relative, the number in parentheses is the worst allowed value, as a percentage if
-    `rate` is true. For "one", the text consists of the lowest and highest allowed values.
+    `rate` is true. For "one" and a known control, the text consists of the lowest and highest allowed values.
     """
     if role != GUARDRAIL or margin is None:
         return ""

@@ -310,7 +310,7 @@ def describe_slices(rows: Sequence[MeasureRow]) -> str:
 
 
 def describe_hidden_slices(rows: Sequence[MeasureRow]) -> str:
-    """Return a remark on the slices that are not shown (`rows`): their number and share of rows; "" for none."""
+    """Return a remark on the hidden slices (`rows`), with their number and share of rows; "" if none are hidden."""
     if not rows:
         return ""
     part = sum(r.part for r in rows if math.isfinite(r.part))

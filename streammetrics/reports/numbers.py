@@ -20,7 +20,7 @@ __all__ = [
 
 NARROW = "\u202f"
 MAX_DECIMALS = 6  # the largest number of decimals of any number
-LARGE = 1e12  # numbers from here on are shown with an exponent
+LARGE = 1e12  # numbers of at least this size are shown with an exponent
 
 
 def typeset(text: str) -> str:

@@ -36,7 +36,7 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
     ----------
     thing : metric, collection, slices, windows, Comparison, Comparisons or Scorecard
         What to draw. This can also be the value of a curve metric (ROCPoints, PRPoints, GainPoints, Reliability); for
-        the metric itself, the legend shows the area under the curve.
+        the metrics `ROCCurve` and `PRCurve` themselves, the legend shows the area under the curve.
     ax : matplotlib axes, optional
         Axes to draw on; by default those of a new figure.
     label : str, optional

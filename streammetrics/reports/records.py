@@ -51,7 +51,7 @@ TotalMetrics = MetricCollection | Sharded
 def split_pieces(thing: Any, name: str = "") -> list[tuple[str, TotalMetrics | AxisWrapper]]:
     """Return the collections, slices and windows inside an object, each with its name.
 
-    `name` is the name of the object. If the object contains others, `name` is the prefix of their names.
+    `name` is the name of the object. If the object contains other objects, `name` is the prefix of their names.
     """
     if isinstance(thing, Bundle):
         return [piece for inner, one in thing.items() for piece in split_pieces(one, _join_names(name, inner))]

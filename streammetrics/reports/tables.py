@@ -198,7 +198,7 @@ def _describe_missing_intervals(records: Sequence[Record], limit: int | None = N
 
 
 class _WinnerFinder:
-    """Find the best value among values of the same metric on the same labels and rows."""
+    """A helper that finds the best among values of the same metric on the same labels and rows."""
 
     def __init__(self, thing: TotalMetrics | AxisWrapper) -> None:
         self._of: dict[str, tuple[Metric[Any, Any], Any]] = {}
@@ -377,7 +377,7 @@ def _describe_hidden(sliced: AxisWrapper, top: int | None, filtered: bool, hidde
 def _describe_key_limit(sliced: AxisWrapper) -> list[str]:
     """Return a remark about the limit on the number of keys.
 
-    The remark says which keys are kept, and how many rows have other keys.
+    The remark says which keys are kept, and what share of the rows has other keys.
     """
     if not isinstance(sliced, Sliced):
         return []

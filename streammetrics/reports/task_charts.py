@@ -95,7 +95,7 @@ def _build_cutoff_chart(source: ChartSource) -> Iterator[Chart]:
     curves: list[Any] = []
     empty: dict[str, Any] = {}
     for full, metric, *_ in list_entries(source):
-        # Note how NDCG treats queries without a relevant document, so that the chart treats them as the tables do.
+        # Record how NDCG treats queries without a relevant document, so that the chart treats them as the tables do.
         if isinstance(metric, NDCG):
             empty.setdefault(full.rpartition("/")[0] or "all rows", metric.empty)
     for name, number, state in find_states(source, RankingSums):

@@ -23,7 +23,7 @@ from .store.journal import Decision
 
 __all__ = ["AlertStateStore", "Alerts", "Fault", "find_faults", "find_verdicts", "post_json"]
 
-MAX_PENDING = 20  # the largest number of undelivered messages of a fault; if there are more, the oldest are dropped
+MAX_PENDING = 20  # the maximum number of undelivered messages per fault; if there are more, the oldest are dropped
 MAX_AGE = 86400.0  # seconds after which an undelivered message is dropped
 TIMEOUT = 5.0
 DECISION_RECORDED = "decision recorded"
@@ -59,7 +59,7 @@ class Fault(NamedTuple):
 
     @property
     def key(self) -> str:
-        """An identifier that stays the same while the fault lasts, so that later evaluations recognise the fault."""
+        """An identifier that stays the same while the fault lasts, so that later evaluations recognize the fault."""
         return json.dumps([self.alert, *self.about.values()])
 
 
@@ -285,7 +285,8 @@ class Alerts:
         return states
 
     def _save(self, experiment: str, key: str, state: _FaultState) -> None:
-        # Any server may record a decision, even without the lease. That server then also delivers the message.
+        # Any server may record a decision, even without the lease, so no fence is checked. That server also delivers
+        # the message.
         is_decision = state.message.get("alert") == DECISION_RECORDED
         fence = None if is_decision else self._fences.get(experiment, 0)
         self._store.set_alert_state(experiment, key, state.to_json(), fence=fence)

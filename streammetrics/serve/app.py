@@ -119,7 +119,7 @@ def create_app(
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Answer an error with its message as JSON and the HTTP status for its class; status 503 has a fixed message."""
+    """Respond to an error with its message as JSON and the status for its class; status 503 has a fixed message."""
     code = next((code for kind, code in STATUS_CODES.items() if isinstance(error, kind)), 422)
     if code >= 500:
         log.error("%s %s: %s", request.method, request.url.path, error)
@@ -128,7 +128,7 @@ async def _answer_error(request: Request, error: Exception) -> Response:
 
 
 async def _answer_unexpected_error(request: Request, error: Exception) -> Response:
-    """Answer an unexpected error with status 500, without details. The traceback is in the log.
+    """Respond to an unexpected error with status 500, without details. The traceback is in the log.
 
     Starlette calls this handler outside all middleware, so the security headers are added here.
     """

@@ -15,7 +15,7 @@ from .part_keys import format_hour, parse_key
 __all__ = ["MAX_REASON", "Corrections"]
 
 MAX_REASON = 500
-"""The longest reason of an owner, in characters."""
+"""The maximum length, in characters, of the reason that an owner gives."""
 
 
 class Corrections(NamedTuple):

@@ -13,7 +13,7 @@ from .store.journal import Annotation, Decision
 __all__ = ["Journal", "check_text"]
 
 MAX_REASON, MAX_ANNOTATION = 2000, 200
-"""The largest numbers of characters in the reason for a decision, and in an annotation."""
+"""The maximum length of the reason for a decision, and of an annotation, in characters."""
 
 
 class Journal(NamedTuple):

@@ -81,10 +81,10 @@ class TimeoutProtocol(HttpToolsProtocol):
 
 
 class DashboardServer(uvicorn.Server):
-    """A uvicorn server that ends its live streams when it stops. Otherwise, it would wait for them forever."""
+    """A uvicorn server that ends its live streams when it stops, because they never end on their own."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the live streams, which never end on their own, and then shut down."""
+        """End the live streams, and then shut down."""
         state = getattr(self.config.app, "state", None)
         if state is not None and hasattr(state, "end_streams"):
             state.end_streams()

@@ -13,7 +13,7 @@ __all__ = ["LOOPBACK", "TAG_PREFIX", "ServerSettings"]
 LOOPBACK = ("127.0.0.1", "::1")
 MIB = 1 << 20
 TAG_PREFIX = "tag:"
-"""The first characters of the rights of a group that sees only the experiments with a tag."""
+"""The prefix of a group right that is limited to the experiments with one tag, as in "tag:NAME"."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class ServerSettings:
     public_read : bool
         Whether anyone may read every experiment.
     proxy_header : str or None
-        The header in which a proxy passes the name of the user; it replaces the login.
+        The header in which a proxy passes the name of the user. If it is set, the dashboard's own login is not used.
     groups_header : str or None
         The header in which the same proxy passes the groups of the user, separated by commas.
     group_rights : tuple of (str, str)

@@ -41,9 +41,9 @@ class Axis(NamedTuple):
         The columns. If there are several, each combination of their values is a key.
     kind : {"key", "epoch", "step", "shard", "group", "class"}
         The meaning of a key: a value of each column ("key"); the start of a range of event time ("epoch") or of
-        integers ("step"); or the number of the shard that the hash of a unit belongs to ("shard"). Only the inner axis
-        of a statistic can have groups, which are identified by a 128-bit hash ("group"), or classes, whose columns
-        share one vocabulary ("class").
+        integers ("step"); or the number of the shard to which a hash assigns a unit, such as a user ("shard"). Only the
+        inner axis of a statistic can have groups, which are identified by a 128-bit hash ("group"), or classes, whose
+        columns share one vocabulary ("class").
     size : int
         The width of a range: in microseconds for "epoch", as a number of integers for "step". For "shard", the number
         of shards.

@@ -390,7 +390,7 @@ class CellTable(Statistic):
     def select(self, mask: Array) -> Self:
         """Return a state with only the front cells (such as slices) that a mask or ascending indices select."""
         index = np.flatnonzero(mask) if mask.dtype == bool else mask
-        # The buckets of each cell stay as they are, so none of them has to be wider.
+        # Selecting cells does not change their buckets, so `drop_empty` suffices: no bucket has to be widened.
         return self.take_fronts(np.asarray(index, np.int64)).drop_empty()
 
     def read_cell(self, i: int) -> Self:
@@ -423,7 +423,7 @@ class CellTable(Statistic):
         rest = replace(
             cells, axes=self.axes[count:], keys=cells.keys[:, first:], vocabularies=cells.vocabularies[first:]
         )
-        # As in `select`, no bucket has to be wider.
+        # As in `select`, no bucket has to be widened.
         return state.with_cells(rest).drop_empty()
 
     @property

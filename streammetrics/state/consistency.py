@@ -30,8 +30,8 @@ MAX_ROW_WEIGHT = 1 << 31
 UNIT_CHUNK = CHUNK_BASE // 32
 """The index of the chunk (32-bit digit) of a superaccumulator that counts units of 1."""
 MAX_FIXED_ROWS = 1 << 42
-"""Larger counts of rows are replaced with this number before they are converted to fixed-point numbers, because these
-would not fit into an int64. All fixed-point sums are smaller, so comparisons with sums have the same result."""
+"""Larger counts of rows are replaced with this number, because as fixed-point numbers they would not fit into an int64.
+All fixed-point sums are smaller, so comparisons with sums have the same result."""
 BLOCK = 1 << 9
 """The number of sums that are compared at a time, which limits the temporary memory."""
 MAX_LAST_CHUNK = 1 << 32

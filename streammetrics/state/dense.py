@@ -45,7 +45,7 @@ class DenseFacts(NamedTuple):
     weighted : int
         1 if any weight was not 1; otherwise 0.
     rows, excess : float
-        The number of rows, and an upper bound on the difference between it and their total weight.
+        The number of rows, and an upper bound on the difference between their total weight and their number.
     """
 
     places: int
@@ -56,7 +56,7 @@ class DenseFacts(NamedTuple):
 
 
 def describe_dense_form(state: CellTable) -> DenseFacts:
-    """Return what other processes need to know: whether a state has a dense form, and how large it is."""
+    """Return the facts that other processes need: whether a state has a dense form, and how large it is."""
     name = find_dense_tally(state)
     entries = state.cells.tallies[name] if name else Entries.empty(0)
     places = _count_places(state, name) if name else 0
@@ -103,7 +103,7 @@ def to_dense(state: CellTable, *, weighted: bool) -> Ints:
 
 
 def encode_flats(state: CellTable) -> bytes:
-    """Encode all parts of a state, except its histogram; the state must not have axes. Without rows, return b""."""
+    """Encode all parts of a state except its histogram, or return b"" if it has no rows; it must not have axes."""
     if not len(state):
         return b""
     pieces = []

@@ -72,7 +72,7 @@ def check_capacity(state: CellTable, rows: float, excess: float, dropped: float 
     state : CellTable
         A state of the statistic that counts the rows.
     rows, excess : float
-        The number of rows, and an upper bound on the difference between it and their total weight.
+        The number of rows, and an upper bound on the difference between their total weight and their number.
     dropped : float
         The number of dropped rows.
 

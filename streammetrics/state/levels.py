@@ -65,14 +65,14 @@ OFFSET = 1 << 53
 """The number that is added to the distance of a bucket from ZERO, so that the distance is positive for all numbers. It
 is a power of 2, so it does not change the trailing zero bits of a bucket."""
 MANY = 1 << 12
-"""From this many numbers on, a compiled kernel is faster than numpy despite the cost of calling it."""
+"""For more numbers than this, a compiled kernel is faster than numpy despite the cost of calling it."""
 FRACTION = 52
 """The number of bits of the fraction of a float64."""
 MASK = (1 << FRACTION) - 1
 SIZE = np.int64((1 << 63) - 1)
 """The mask of all bits of a float64 except the sign."""
 NEVER = 1023
-"""Stands for the level at which two numbers share a bucket, if there is no such level."""
+"""A placeholder for the lowest level at which two numbers share a bucket, if there is no such level."""
 
 
 def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
@@ -96,7 +96,7 @@ def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
 
 
 def find_octave_start(octave: Ints, bits: int) -> Ints:
-    """Return the offset that is added to the leading bits of a number in an octave to get its bucket.
+    """Return the offset to add to the leading bits of a number to get the distance of its bucket from ZERO.
 
     The octave of a number is its binary exponent minus that of the bucket width.
     """

@@ -8,7 +8,7 @@ intervals of x, and at most as many of y.
 
 The place of a bucket is its signed distance from the bucket of 0. A pair is stored as a 64-bit code that consists of
 the low 32 bits of the place of x, followed by the low 32 bits of the place of y. Buckets are widened until the places
-of x span less than 2**32, as do those of y. The low 32 bits of a place then determine the whole place, because the
+of x and those of y each span less than 2**32. The low 32 bits of a place then determine the whole place, because the
 lowest places of x and y in the cell are known from the views of x and y.
 """
 
@@ -82,9 +82,10 @@ def read_views(entries: Entries) -> Array:
 
 def bucket_to_place(buckets: Buckets, bits: int) -> Ints:
     """Return the place of each bucket: its signed distance from the bucket of 0."""
-    # Buckets of positive numbers have a large offset, OFFSET. Replace it with 2**(bits + 11), so that the differences
-    # between places of positive and negative numbers are small enough for 32 bits. The places of positive numbers
-    # remain positive, because fewer than 2**(bits + 11) buckets on either side of 0 have a relative width.
+    # The distance of a bucket from the bucket of 0 includes the large number OFFSET. Replace it with 2**(bits + 11), so
+    # that the differences between places of positive and negative numbers are small enough for 32 bits. The places of
+    # positive numbers remain positive, because fewer than 2**(bits + 11) buckets on either side of 0 have a relative
+    # width.
     signed = buckets.astype(np.int64) - ZERO
     return np.asarray(np.sign(signed) * (np.abs(signed) - OFFSET + (1 << (bits + 11))) * (signed != 0))
 

@@ -49,7 +49,7 @@ class State(CellTable):
     block_ends: ClassVar[BlockEnds | None] = None
     """The first and the last block (such as a query) that were counted, which `with_block_ends` sets; None if unknown.
 
-    They are not part of the content. A state that is computed from another one does not have them, unless noted.
+    They are not part of the content. Most methods that compute a state from another one do not keep them.
     """
 
     def __init_subclass__(cls, tag: str = "", **keywords: Any) -> None:
@@ -118,7 +118,7 @@ class State(CellTable):
 
     @property
     def can_subtract(self) -> bool:
-        """Whether rows can be subtracted. They cannot if a part keeps only a maximum or a minimum."""
+        """Whether rows can be subtracted, that is, whether the form of every array allows it (see `declare.FORMS`)."""
         flats = [p for n, p in self.parts().items() if isinstance(p, Flat) and n in self.cells.flats]
         return all(FORMS[p.form].can_subtract for p in flats)
 

@@ -28,7 +28,7 @@ class Statistic(Settings):
 
     tag: ClassVar[str] = ""
     block_column: ClassVar[str | None] = None
-    """The role of a column, such as `query`, in which all rows of a block have the same value; None without blocks.
+    """The role of a column, such as `query`, with the same value in all rows of a block; None if there are no blocks.
 
     The rows of a block must be adjacent and in one batch.
     """
@@ -48,7 +48,8 @@ class Statistic(Settings):
 
     declared_parts: ClassVar[dict[str, StatePart]] = {}
     excess_names: ClassVar[dict[str, str]] = {}
-    """Maps the name of a part that counts rows to the name of the part with the sum of w - 1 over these rows."""
+    """A mapping from the name of a part that counts rows to the name of the part with the sum of w - 1 over the
+    weights w of these rows."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

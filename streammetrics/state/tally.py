@@ -47,18 +47,18 @@ __all__ = [
 Array = NDArray[Any]
 U4, U8, I8 = np.uint32, np.uint64, np.int64
 MANY = 1 << 32
-"""The number of values of a uint32."""
+"""The number of different uint32 values."""
 WIDEST = 1 << 65
 """The number of places that a label can have in a wide code (two words)."""
 PIECE = 1 << 18
-"""The number of entries of one object that numpy merges at a time, which limits the temporary memory."""
+"""The number of entries of one `Entries` object that numpy merges at a time, which limits the temporary memory."""
 SPAN = 1 << 22
-"""The largest range of codes that is sorted by counting, unless at least every second code has an entry."""
+"""The largest range of codes that is sorted by counting if fewer than half of these codes have an entry."""
 SPARSE = 8
 """Codes are sorted by counting only if their range has at most this many codes for each entry. For a larger range, a
 normal sort is faster: for example, 20 us rather than 0.6 ms for 20 rows."""
 GROUP_ENTRIES = 64
-"""Wide codes are sorted separately for each high word if there are at least this many entries for each."""
+"""Wide codes are sorted separately for each high word if each has at least this many entries on average."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -439,7 +439,7 @@ def sort_entries(e: Entries) -> Entries:
         has_sparse_runs = fits and kind and span > 2 * len(codes)
         if is_dense and not has_sparse_runs and (e.excess is None or kernel_registry.has_kernels()):
             return canonicalize(_sort_by_counting(e, span, rows))
-        # Sort integers that combine a code and its count, because numpy vectorises this sort, but not `argsort`.
+        # Sort integers that combine a code and its count, because numpy vectorizes this sort, but not `argsort`.
         if fits:
             packed = codes.astype(U8)
             packed <<= U8(32)
@@ -470,7 +470,7 @@ def sort_entries(e: Entries) -> Entries:
 def _sort_within_groups(e: Entries) -> Entries | None:
     """Sort wide entries by sorting the codes of each high word separately; return None if this would not be faster.
 
-    Sorting the codes themselves avoids `argsort`, which takes ten times as long because numpy does not vectorise it.
+    Sorting the codes themselves avoids `argsort`, which takes ten times as long because numpy does not vectorize it.
     """
     high, codes, n = e.high, e.codes, len(e)
     assert high is not None

@@ -37,7 +37,8 @@ class Declaration:
     parts : mapping
         The parts (arrays and histograms) of the statistic by name, in the order in which they are saved.
     extents : mapping
-        The value of each name that the parts refer to, for example the size of a dimension or a tuple of that length.
+        The value of each name to which the parts refer: the number of places or the precision (bits) of a histogram,
+        or a tuple with a string for each element of an array axis.
     reasons : tuple of str
         The reasons why rows were dropped, sorted.
     inner_axis, row_parts, folding, folds_by_rows, exact_rows_limit, counts_per_row

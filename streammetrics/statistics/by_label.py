@@ -68,9 +68,9 @@ class ByLabel(KnownClasses):
     Notes
     -----
     In a state with slices, kernels treat each label of a row as a separate row, and each label of a slice as a separate
-    cell. A one-cell state counts the labels one after the other with a faster kernel, such as `count_bins_multilabel`
-    instead of `count_bins` (see `kernels.multilabel`). In the columns of this kernel, all values of the first label
-    come first, then those of the second, and so on.
+    cell. A state without slices counts the labels one after the other with a faster kernel, such as
+    `count_bins_multilabel` instead of `count_bins` (see `kernels.multilabel`). In the columns that this kernel reads,
+    all values of the first label come first, then those of the second, and so on.
     """
 
     binary: ClassVar[type[State]]
@@ -97,8 +97,8 @@ class ByLabel(KnownClasses):
                 setattr(cls, name, wide)
                 cls.declared_parts[name] = wide
         # Several subclasses may keep the same binary statistic. `make_label_statistic` uses the subclass that is
-        # defined first. The other subclasses, such as `TopBins`, count labels that they derive from the columns rather
-        # than labels in the data.
+        # defined first. The other subclasses, such as `PairScores`, derive other labels from the columns, for example
+        # one for each pair of classes.
         ByLabel.by_binary.setdefault(cls.binary.tag, cls)
 
     @property

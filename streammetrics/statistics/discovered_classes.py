@@ -62,7 +62,7 @@ class Contingency(NamedTuple):
 
 
 class DiscoveredNames(State):
-    """A state whose classes, or groups, are discovered in the data rather than declared.
+    """The base class for states whose classes (or groups) are discovered in the data rather than declared.
 
     Parameters
     ----------

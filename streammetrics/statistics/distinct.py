@@ -99,7 +99,7 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
 
 def _sigma(x: float) -> float:
-    """Return Ertl's correction for unused registers, where `x` is their share.
+    """Return Ertl's correction for unused registers, where `x` is the fraction of registers that are unused.
 
     The correction is x plus the sum of 2**(k - 1) * x**(2**k) for k = 1, 2, ...
     """
@@ -114,7 +114,7 @@ def _sigma(x: float) -> float:
 
 
 def _tau(x: float) -> float:
-    """Return Ertl's correction for saturated registers, where `x` is the share of registers that are not saturated."""
+    """Return Ertl's correction for saturated registers; `x` is the fraction of registers that are not saturated."""
     if x in (0.0, 1.0):
         return 0.0
     y, z, before = 1.0, 1.0 - x, -1.0

@@ -70,7 +70,7 @@ def ensemble_crps(rows: Any, fair: float) -> Floats:
     """
     # Rounding could make the difference between the two means negative. The code therefore computes the CRPS as an
     # integral over x of nonnegative terms: (F(x) - [x >= y])^2. F is the distribution function of the members, y is the
-    # target, and [x >= y] is 1 if x >= y, else 0. The integral is a sum over the gaps between neighbouring members.
+    # target, and [x >= y] is 1 if x >= y, else 0. The integral is a sum over the gaps between neighboring members.
     # Suppose that k of the M members lie below a gap. The part of the gap below the target contributes its length times
     # (k / M)^2, and the part above the target its length times ((M - k) / M)^2. If `fair` is 1, these factors are
     # k * (k - 1) / (M * (M - 1)) and (M - k) * (M - k - 1) / (M * (M - 1)).

@@ -61,9 +61,9 @@ class JointHistogram(State, tag="joint_buckets"):
     Notes
     -----
     Rows are counted by 64-bit codes, but two float64 numbers have 128 bits. Each row is therefore counted four times,
-    by four codes called views. In a cell with exact pairs, the first view is x, and the second view is y. The third
-    view combines 32-bit hashes of x and y, and tells which x belongs to which y. The fourth view combines hashes from
-    another hash function. It is needed for values that have the same hash in the third view. The module
+    by four codes called views. In a cell with exact pairs, the first view is x, and the second view is y. The fourth
+    view combines 32-bit hashes of x and y, and tells which x belongs to which y. The third view combines hashes from
+    another hash function. It is needed for values that have the same hash in the fourth view. The module
     `state.pair_levels` describes the views of cells with buckets.
 
     An exact row takes 64 bytes. A bucket with rows takes 16 bytes. There are at most 2**(2 * bits + 6) buckets of pairs

@@ -133,7 +133,7 @@ class KeyCounts(State, tag="key_counts"):
 
     @cached_property
     def masses(self) -> list[int]:
-        """The weights of the keys from the smallest to the largest, as Python integers in units of 1 / `unit`.
+        """The weights of the keys in ascending order, as Python integers in units of 1 / `unit`.
 
         Weights of 0 are left out.
         """
@@ -160,7 +160,7 @@ class KeyCounts(State, tag="key_counts"):
         return sorted(self.weight_by_key.items(), key=lambda pair: -pair[1])[:k]
 
     def entropy(self) -> float:
-        """Return the entropy of the shares of the keys, in nats; NaN if the total weight is 0.
+        """Return the entropy of the distribution of the weight over the keys, in nats; NaN if the total weight is 0.
 
         The error is at most a few units in the last place.
         """

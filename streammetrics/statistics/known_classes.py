@@ -13,7 +13,7 @@ __all__ = ["KnownClasses"]
 
 
 class KnownClasses(State):
-    """A statistic of rows that belong to one of several declared classes.
+    """The base class for statistics of rows that each belong to one of several declared classes.
 
     Parameters
     ----------

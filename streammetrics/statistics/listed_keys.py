@@ -101,8 +101,8 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         return places, first
 
     def class_codes(self, columns: Mapping[str, Any], numbers: Any) -> tuple[Ints, ...]:
-        # Rows beyond the first k positions have weight 0. Replace their items with the first item of their list, so
-        # that the state does not store them.
+        # Rows beyond the first k positions have weight 0. Replace their items with the first item of the list, so that
+        # the state stores no items that it does not count.
         items = columns[self.column]
         places, first = self._list_positions(columns)
         codes = np.where(places < self.k, items.values, items.values[first])

@@ -25,7 +25,7 @@ POWERS = 50
 The square of their tenth power then does not overflow float64.
 """
 TINY = 2.0**-1000
-"""Smaller numbers are raised to this one before their logarithm or power is computed."""
+"""Numbers below TINY are replaced with TINY before their logarithm or power is computed."""
 # The value of log(2 * pi) / 2.
 HALF_LOG_TAU = 0.91893853320467274178
 
@@ -211,7 +211,7 @@ def kl_divergence(rows: TermRows) -> Floats:
     """Return the Kullback-Leibler divergence, the sum of p * log(p / q), where any q below eps is replaced with eps.
 
     The code sums p * log(p / q) - p + q instead, which is never negative, so that no digits are lost by cancellation.
-    The two sums are equal, because p and q each sum to 1. The amount by which eps exceeds a replaced q is subtracted.
+    The two sums are equal, because p and q each sum to 1. If eps replaces q, the difference eps - q is subtracted.
     """
     eps, parts = rows.eps("y_pred"), []
     for p, q in zip(normalized_columns(rows, "y_true"), normalized_columns(rows, "y_pred"), strict=True):

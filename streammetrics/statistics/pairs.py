@@ -216,7 +216,7 @@ def _order_at_third(order: float) -> Fraction:
 
     `order` is the share of concordant pairs minus the share of discordant pairs.
     """
-    from statistics import NormalDist  # used only here, and not free to import
+    from statistics import NormalDist  # used only here, and slow to import
 
     # If y is x plus normal noise, the probability of concordance is the normal CDF of distance / noise. At a third of the
     # distance, the argument of the CDF is therefore also divided by three.

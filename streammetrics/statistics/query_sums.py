@@ -199,7 +199,7 @@ class QuerySums(State):
                 )
 
     def _is_within(self, measure: str, less: int, more: int) -> bool:
-        """Return whether, in every cell, the sum of the term with index `less` is at most that of index `more`."""
+        """Return whether, in every cell, the sum of term number `less` is at most the sum of term number `more`."""
         if measure in self.unbounded:
             large = self.cells.flats.get("large")
             return large is None or are_within(large[:, less], large[:, more])

@@ -170,7 +170,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return min([STEEPEST if self._has_measure(*POWERS) else np.inf, *tops])
 
     def _mask_invalid_shares(self, columns: Mapping[str, Any]) -> NDArray[np.bool_]:
-        """Return a mask of the rows whose grade is not a share in (0, 1].
+        """Return a mask of the rows whose grade is not a valid share of users, that is, not in (0, 1].
 
         Rows that the column `mask` excludes are never marked.
         """
@@ -262,7 +262,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         Notes
         -----
         Documents are sorted by 64-bit keys. The keys of each query form a row of a table, and one call to `sort` sorts
-        the table of all queries of similar length. A key contains the score of a document (only its upper half if
+        a table of many queries of similar length. A key contains the score of a document (only its upper half if
         scores are float64), its row number in the query and, if grades are small integers, its grade. Kernels then sort
         documents with equal upper halves by the full score.
         """

@@ -136,9 +136,9 @@ OUTPUT_TERMS = ("exact", "wrong")
 LABEL_TERMS = ("coverage", "precision", "ranking_loss", "average_precision", "relevant", "auc", "both")
 SET_TERMS = ("subset", "overlap", "contain", "belong", "row_f", "row_jaccard", "lack_f")
 DEFINING_TERMS = {"auc": "both", "average_precision": "relevant"}
-"""Maps a term that may be undefined in a row to the term that is 1 in the rows where it is defined, else 0.
+"""Maps a term that may be undefined in a row to a second term, which is 1 if the first term is defined, else 0.
 
-A term has the value 0 in rows where it is undefined.
+If the first term is undefined, its value is 0.
 """
 
 
@@ -155,7 +155,7 @@ class RowMeans(WeightedRows):
     For standard errors, the state also keeps sums of squares. Let w be the weight of a row, and x one of its terms. The
     array `squares` contains the sum of (w * x)^2 for each term. If rows have weights, `more_w2` contains the sum of
     (w^2 - 1), and `more_w2x` contains the sum of (w^2 * x - w * x) for each term. A row of weight 1 adds 0 to both.
-    Each number is rounded to 26 bits before it is added to one of these sums.
+    Each summand, such as (w * x)^2, is rounded to 26 bits before it is added to one of these sums.
     """
 
     terms: tuple[str, ...] = union(default=())

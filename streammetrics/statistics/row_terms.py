@@ -65,9 +65,9 @@ class RowTerms(RowMeans, tag="row_terms"):
     scale : {"probability", "logit", "real"}
         The scale of the scores.
     eps : float, optional
-        Probabilities are clipped to [eps, 1 - eps], and the shares of a predicted distribution are raised to at least
-        eps. The default is the machine epsilon of float32 for float32 and half-precision columns, and that of float64
-        for others, as in `ScoreSums`.
+        Predicted probabilities are clipped to [eps, 1 - eps]. In a predicted distribution, probabilities below eps are
+        replaced with eps. The default is the machine epsilon of float32 for float32 and half-precision columns, and
+        that of float64 for others, as in `ScoreSums`.
     width : int, optional
         The length of the vectors, if rows have vectors.
 

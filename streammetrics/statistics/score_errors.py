@@ -105,9 +105,9 @@ def average_precision_error(state: ScoresByLabel) -> float:
     """Return the standard error of the average precision of a one-cell state by the infinitesimal jackknife.
 
     The influence of a row is the rate at which the average precision changes as the weight of the row increases. More
-    weight for a row with score s changes the precision at all thresholds up to s. These changes are cumulative sums, so
-    one pass over the scores yields the influence of every row. The result is NaN if rows have weights, or if a class has
-    fewer than two rows.
+    weight for a row with score s changes the precision at all thresholds up to s. The changes can be computed as
+    cumulative sums, so one pass over the scores yields the influence of every row. The result is NaN if rows have
+    weights, or if a class has fewer than two rows.
     """
     if state.has_weights:
         return NAN

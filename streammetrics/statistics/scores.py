@@ -496,8 +496,8 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     def undo(scores: Floats) -> Floats:
         """Return scores corrected for the sampling of negatives.
 
-        By default, no negatives were left out, and the scores are returned unchanged. The state that
-        `with_sampling_correction` returns replaces this function with one that corrects the scores.
+        This function returns the scores unchanged, because by default no correction is needed. In the state that
+        `with_sampling_correction` returns, a function that corrects the scores takes its place.
         """
         return scores
 
@@ -578,5 +578,5 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
 
 def default_exact_limit(bits: int | None) -> int | None:
-    """Return the default `limit` (the largest row count for which a cell keeps exact scores); None without buckets."""
+    """Return the default `limit` (the most rows for which a cell keeps exact scores); None if `bits` is None."""
     return None if bits is None else EXACT if bits >= 16 else 0

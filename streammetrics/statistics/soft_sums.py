@@ -71,8 +71,8 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
 
     def steps(self, like: Like) -> Iterable[Step]:
         own, weighted = type(self), like.has_weights or "w2" in like.present
-        # If no term uses the scores, the batch has no column of scores. The kernel then receives another column in its
-        # place, which it ignores.
+        # If no term uses the scores, the batch has no column of scores. The kernel then receives another column
+        # instead, and ignores it.
         scores = "y_score" if self._has_score_terms else "y_true"
         weights = "sample_weight" if like.has_weights else "ones" if weighted else "sample_weight"
         how = self.term_codes, self.scale == "logit", self.epsilon(like.source(scores))
@@ -104,7 +104,7 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
         return units_to_fraction(self._weight_units())  # type: ignore[no-any-return]
 
     def _weight_units(self) -> Any:
-        """Return the weight of the rows in units of 2**-60: an integer, or an array with one per cell."""
+        """Return the weight of the rows in units of 2**-60: an integer, or an array with one integer per cell."""
         units = to_python_int(self.rows) << FRACTION_BITS
         return units if self.excess is None else units + fixed_to_int(self.excess)
 

@@ -48,7 +48,9 @@ class ShardPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Like:
-    """What a statistic knows about a batch when it chooses its kernel calls: the types of the columns, but not the values.
+    """The information about a batch and a state from which a statistic chooses its kernel calls.
+
+    It includes the types of the columns, but not their values.
 
     Parameters
     ----------

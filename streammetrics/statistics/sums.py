@@ -103,7 +103,7 @@ class ScoreTerms(State):
 
 
 class TermSums(ScoreTerms):
-    """Exact sums of terms, row counts and weights, by label in each cell; the settings are those of `ScoreTerms`.
+    """Exact sums of terms, row counts and weights, for each label and cell; the settings are those of `ScoreTerms`.
 
     Notes
     -----
@@ -134,8 +134,8 @@ class TermSums(ScoreTerms):
         if not self.terms and not like.has_weights and "w2" not in like.present:
             return [Step("score_sums:count_labels", "y_true", "sample_weight", "at", own.rows, NOTHING, checks=True)]
         weights = "sample_weight" if like.has_weights else "ones"
-        # Without terms, the batch has no column of scores. The kernel receives another column in its place, which it
-        # ignores.
+        # Without terms, the batch has no column of scores. The kernel then receives another column instead, and ignores
+        # it.
         scores = "y_score" if self.terms else weights
         eps = self.epsilon(like.source("y_score")) if self.terms else 0.0
         how = self.term_codes, self.scale == "logit", eps
@@ -160,7 +160,7 @@ class TermSums(ScoreTerms):
 
 
 class ScoreSums(TermSums, tag="score_sums"):
-    """Exact sums of terms, such as the log loss, by label of the row; the other settings are those of `ScoreTerms`.
+    """Exact sums of terms, such as the log loss, for each label; the other settings are those of `ScoreTerms`.
 
     Parameters
     ----------
@@ -258,6 +258,6 @@ class ScoreSums(TermSums, tag="score_sums"):
         return estimate_means(weight[0] + weight[1], sums, products, overflowed, UNIT, self.rows[0] + self.rows[1])
 
     def _weight_units(self, label: int) -> Any:
-        """Return the total weight of the rows of a label in units of 2**-60: an integer, or an array with one per cell."""
+        """Return the weight of a label's rows in units of 2**-60: an integer, or an array with one integer per cell."""
         units = to_python_int(self.rows[label]) << FRACTION_BITS
         return units if self.excess is None else units + fixed_to_int(self.excess[label])

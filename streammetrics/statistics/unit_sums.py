@@ -40,8 +40,8 @@ class UnitSums(WeightedRows, tag="unit_sums"):
     ----------
     outcome, exposed, unit : str
         The names of three columns. `outcome` contains numbers. `exposed` is 1 in a row that exposes its unit (such as a
-        user), else 0. `unit` contains the IDs of the units. A batch may lack the outcome or `exposed`; the missing values
-        count as 0.
+        user), else 0. `unit` contains the IDs of the units. A batch may lack the column `outcome` or `exposed`, whose
+        values then count as 0.
     cap : float, optional
         Outcomes above `cap` count as `cap`. By default, outcomes are not limited.
     missing, missing_values
@@ -49,7 +49,7 @@ class UnitSums(WeightedRows, tag="unit_sums"):
 
     Notes
     -----
-    A state takes 1.1 kB for any number of units, because it keeps no separate sums for them.
+    A state takes 1.1 kB, whatever the number of units, because it keeps no separate sums for each unit.
     """
 
     outcome: str = setting(default="outcome")

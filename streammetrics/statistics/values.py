@@ -39,7 +39,7 @@ LOSS_PARTS = ("sums", "skipped", "lossy", "lossy_excess")
 
 
 class ValueHistogram(State, tag="value_buckets"):
-    """Row counts by bucket of a value or of the difference of two columns, with the smallest and largest value.
+    """A histogram of the values of a column, or of the differences between two columns, with the minimum and maximum.
 
     The width of the buckets adapts to the values of a cell. The level of the cell, an integer, sets this width: level 0
     has the narrowest buckets, and each further level doubles their width. The level depends only on the set of values

@@ -36,7 +36,7 @@ class WeightedRows(State):
     def row_arguments(self, like: Like) -> tuple[Any, Any]:
         """Return the arrays of row counts and of sums of (weight - 1) as kernel arguments.
 
-        If rows have no weights, the second is an empty array.
+        If rows have no weights, the second array is empty.
         """
         own = type(self)
         return own.rows, own.excess if like.has_weights else NOTHING

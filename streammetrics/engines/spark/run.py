@@ -160,8 +160,7 @@ def evaluate(
         has all rows of its slices. This is faster if there are so many slices that their states are no smaller than the
         rows. "auto" chooses "rows" if the first 20,000 rows are in more than 15,000 slices, which is typical of logs
         with 35,000 slices or more. Otherwise it chooses "states", for example for a log sorted by slice, because its
-        first rows are in few slices. With "states", tasks send on the states of their slices before they fill the
-        memory.
+        first rows are in few slices. With "states", a task emits the states of its slices before they fill its memory.
     partitions : int, optional
         The number of partitions if rows are shuffled, which is the case with "rows", and for ranking metrics and
         GroupAUC. The default for "rows" is `spark.sql.shuffle.partitions`, which adaptive execution may reduce. The

@@ -21,7 +21,7 @@ TOO_LARGE = re.compile(r"results of .*\((.+)\) is bigger than \S*maxResultSize")
 
 @contextmanager
 def raise_worker_errors() -> Iterator[None]:
-    """Convert a Spark error to an error of this package, if its message says what went wrong in a worker.
+    """Convert a Spark error to an error of this package if Spark's message reveals a known cause.
 
     The Spark error becomes the cause of the new error.
     """

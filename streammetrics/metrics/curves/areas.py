@@ -1,6 +1,6 @@
 """Metrics of how well scores rank positives above negatives: AUC, Gini, average precision, KS.
 
-All are computed from one `ScoreHistogram`, which does not know the order of the scores inside a bucket. The certified
+All are computed from one `ScoreHistogram`, which does not record the order of the scores inside a bucket. The certified
 bounds are therefore the smallest and largest values that any such order can give.
 """
 
@@ -200,10 +200,10 @@ class AUC(ByRows, tag="auc"):
     -----
     The bounds are value ± sum(a * c) / (2 * P * N). The value is exact if each bucket stands for a single score, as
     with float16 and bfloat16 scores, or if there are at most `limit` rows. For float32 scores at 16 bits, the bounds
-    are typically value ± 2e-5 to 7e-5, whereas the true error is about 1e-6. All probabilities below 2**-33 share a
-    bucket, and so do all those within 2**-33 of 1. More bits do not split these two buckets. If most scores that share
-    a bucket are in these two, `explain()` recommends passing logits, with `scale="logit"`. Weights are rounded to
-    multiples of 2**-60, which affects only weights below 2**-8; the bounds allow for that.
+    are typically value ± 2e-5 to 7e-5, whereas the true error is about 1e-6. All probabilities below 2**-33 share
+    one bucket, and all probabilities within 2**-33 of 1 share another. More bits do not split these two buckets. If
+    most scores that share a bucket are in these two, `explain()` recommends passing logits, with `scale="logit"`.
+    Weights are rounded to multiples of 2**-60, which affects only weights below 2**-8; the bounds allow for that.
 
     An update takes about 1 ns per row (10 ns with `exact=True`), and `compute()` takes 1 ms. The definition matches
     scikit-learn's `roc_auc_score`. The value is undefined if all rows have the same class. `interval()` returns DeLong's
@@ -365,9 +365,9 @@ class AveragePrecision(ByRows, tag="average_precision"):
     and `c` negatives, TP and FP are the counts above it, S = TP + FP + c and x = a / S. The upper bound is the sum of
     (a / P) * (TP + a) / (TP + FP + a), which assumes that the positives of each bucket come first. The lower bound is
     the sum of (a * TP / S + (FP + c) * (x - log(1 + x))) / P. It assumes that they come last, and replaces the sum over
-    rows with an integral. Without weights, the integral covers half a row on each side of every positive. It therefore
-    starts half a row later, so TP and S are half a row higher. Bounds are rounded outward. Memory and time are the same
-    as for AUC.
+    rows with an integral. Without weights, the precision at a positive is at least its mean from half a row before to
+    half a row after the positive. The integral can therefore start half a row later, which adds 1/2 to TP and S. Bounds
+    are rounded outward. Memory and time are the same as for AUC.
 
     Examples
     --------

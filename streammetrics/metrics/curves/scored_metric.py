@@ -57,7 +57,7 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
         The largest number of rows, counted over all classes or labels, for which every score is kept exactly. With more
         rows, all scores are moved to the histogram. The default is 65,536 if `bits` is at least 16, and 0 otherwise.
         With two classes, there is one exception: up to 2**20 distinct real scores stay exact (40 MB) if they are far from
-        0 and so close together that they would share a few buckets.
+        0 and so close together that they would fall into only a few buckets.
     exact : bool
         Whether to keep every distinct score rather than a histogram. The value is then exact, and memory grows by 16
         bytes for each distinct score of a label, or 32 with weights. A model with float32 scores has a few million
@@ -101,9 +101,9 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
 def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
     """Return one `Reading` with arrays of the values of all cells (such as slices) of a histogram.
 
-    Return None if the cells have to be read one by one: if the state is not a `ScoreHistogram`, or if no function of
-    the metric can be used for all cells. These functions are `_read_all_cells`, for rows without weights only, and
-    `_standard_errors`.
+    Return None if the cells have to be read one by one: if the state is not a `ScoreHistogram`, or if the metric has no
+    function that handles all cells together, neither `_read_all_cells` (which is used only for rows without weights)
+    nor `_standard_errors`.
     """
     if type(state) is not ScoreHistogram:
         return None

@@ -100,13 +100,13 @@ class Lift(TopRows, tag="lift"):
     fraction : float
         The share of rows with the highest scores, such as 0.1 for the top decile.
     kind : {"lift", "gain"}
-        Which value to compute. "lift": the lift. "gain": the share of all positives that are among these rows.
+        Which value to compute. "lift": the lift. "gain": the share of all positives that are among the top rows.
 
     Notes
     -----
-    If only some rows of a bucket (or only some of several rows with equal scores) are among these rows, the positives of
-    that bucket count in proportion. The lower bound assumes that they have the lowest scores in the bucket, and the upper
-    bound that they have the highest. Memory and time are the same as for AUC.
+    If only some rows of a bucket (or only some of several rows with equal scores) are among the top rows, the positives
+    of that bucket count in proportion. The lower bound assumes that they have the lowest scores in the bucket, and the
+    upper bound that they have the highest. Memory and time are the same as for AUC.
 
     Examples
     --------
@@ -182,7 +182,8 @@ class EnrichmentFactor(TopRows, tag="enrichment_factor"):
     Parameters
     ----------
     fraction : float
-        The share of rows with the highest scores, rounded up to whole rows (or weight). 0.1 means exactly one tenth.
+        The share of rows with the highest scores. It is treated as a decimal number: 0.1 is exactly 1/10. The number of
+        these rows (or their total weight) is rounded up to a whole number.
 
     Notes
     -----

@@ -1,4 +1,4 @@
-"""Classification metrics: these metrics compare decisions or classes with true classes, or two labelings."""
+"""Classification metrics: they compare decisions or classes with true classes, or two labelings with each other."""
 
 from .agreement import *
 from .association import *

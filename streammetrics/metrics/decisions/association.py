@@ -1,4 +1,4 @@
-"""Measures of association between two columns of classes that are functions of the chi-squared statistic."""
+"""Measures of association between two columns of classes, based on the chi-squared statistic."""
 
 from __future__ import annotations
 

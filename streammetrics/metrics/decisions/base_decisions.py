@@ -218,7 +218,7 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
 
 
 def read_decisions_side_by_side(metric: AveragedDecision, state: Any) -> Reading | None:
-    """Return one `Reading` with arrays for all cells (such as slices), or None if the metric has several thresholds."""
+    """Return one `Reading` with the values of all cells (such as slices), or None if there are several thresholds."""
     found = None if metric.at_each else read_side_by_side(metric, state)
     # Cells with weighted rows have no interval. A state with weights may also contain cells without weighted rows, so
     # the intervals of its cells are computed one by one.

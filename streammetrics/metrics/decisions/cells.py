@@ -56,7 +56,7 @@ class OfCell(OfDecisions):
 def _in_rows(reading: Reading, unit: int) -> Reading:
     """Convert the value and bounds of a count from units to rows.
 
-    If rows are weighted, the state counts in units of a small weight, and a row of weight 1 counts as `unit` units.
+    If rows are weighted, the state measures weights in small units, and a row of weight 1 has `unit` of these units.
     """
 
     def bounds() -> tuple[Any, Any]:
@@ -73,8 +73,8 @@ class TruePositives(CellCount, tag="true_positives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight; it is 0 without rows. Sums are exact integers, and only the
-    result is rounded.
+    The value is the number of rows, or their total weight if rows are weighted; it is 0 without rows. Sums are exact
+    integers, and only the result is rounded.
 
     Examples
     --------
@@ -93,8 +93,8 @@ class FalsePositives(CellCount, tag="false_positives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight; it is 0 without rows. Sums are exact integers, and only the
-    result is rounded.
+    The value is the number of rows, or their total weight if rows are weighted; it is 0 without rows. Sums are exact
+    integers, and only the result is rounded.
 
     Examples
     --------
@@ -113,8 +113,8 @@ class TrueNegatives(CellCount, tag="true_negatives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight; it is 0 without rows. Sums are exact integers, and only the
-    result is rounded.
+    The value is the number of rows, or their total weight if rows are weighted; it is 0 without rows. Sums are exact
+    integers, and only the result is rounded.
 
     Examples
     --------
@@ -133,8 +133,8 @@ class FalseNegatives(CellCount, tag="false_negatives"):
 
     Notes
     -----
-    The value is the number of rows or their total weight; it is 0 without rows. Sums are exact integers, and only the
-    result is rounded.
+    The value is the number of rows, or their total weight if rows are weighted; it is 0 without rows. Sums are exact
+    integers, and only the result is rounded.
 
     Examples
     --------

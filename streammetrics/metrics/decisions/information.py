@@ -28,7 +28,7 @@ TOO_MANY = "more than 2**32 rows: computing the value expected by chance would t
 
 
 class InformationMetric(Labeling):
-    """Base class for metrics of the information that two labelings share. Their bounds allow for rounding errors."""
+    """Base class for metrics of the information that two labelings share. The bounds allow for rounding errors."""
 
     about = About(bound="within about 2**-50 of the value, because logarithms are rounded")
 

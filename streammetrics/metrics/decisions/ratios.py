@@ -40,8 +40,8 @@ class SampledRatio(DecisionRatio):
     row_term: ClassVar[str] = "row_f"
     """For `average="samples"`: the name of the quantity of each row (such as its F-beta) that the state sums over rows."""
     row_beta: ClassVar[float] = 1.0
-    """For `average="samples"`: the beta for which F-beta equals the ratio, or (for Jaccard) is undefined for the same
-    rows. A metric with a setting `beta` uses that instead."""
+    """For `average="samples"`: the beta for which F-beta equals the metric. For Jaccard, it is a beta for which F-beta
+    is undefined for the same rows. A metric with a `beta` setting uses that setting instead."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

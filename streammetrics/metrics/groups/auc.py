@@ -54,14 +54,14 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     scale : {"probability", "real", "logit"}
         The scale of the scores: numbers in [0, 1] ("probability") or any finite numbers.
     missing : {"raise", "skip"}
-        Whether a row without a group raises an error or is left out and counted.
+        Whether a row without a group raises an error or is left out. `explain()` shows the number of rows left out.
     missing_values : tuple of int, str or bytes
         Keys, such as 0, that stand for a missing group in addition to null values.
     grouped : "sorted", optional
-        "sorted" declares that rows are in ascending order of an integer group. A group is then closed (reduced to sums)
-        when the next one begins, so memory is constant. Metrics of different parts of a log can be merged if their
-        group ranges do not overlap. Only the group at the boundary between two parts may be in both; the merge joins
-        its rows.
+        "sorted" declares that groups are integers and that rows are in ascending order of group. A group is then closed
+        (reduced to sums) when the next one begins, so memory is constant. Metrics of different parts of a log can be
+        merged if their group ranges do not overlap. Only the group at the boundary between two parts may be in both;
+        the merge joins its rows.
     partition : (i, n), optional
         Use this if each worker counts one of n partitions: the metric accepts only the groups of partition i (see
         `group_partition`), and a row of another partition raises an error. `seal()` then reduces the state to a
@@ -213,7 +213,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     def sealed_metric(self, parts: int | None = None) -> GroupAUC:
         """Return a metric for groups whose rows were replaced with sums, with the same `group_weight` and `one_class`.
 
-        `parts` is the number of partitions of the groups, by default that of this metric.
+        `parts` is the number of partitions of the groups, by default the same as for this metric.
         """
         of = parts or self.sealed or (self.partition or (0, 1))[1]
         return GroupAUC(group_weight=self.group_weight, one_class=self.one_class, sealed=of)

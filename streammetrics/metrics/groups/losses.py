@@ -32,7 +32,7 @@ class GroupedMetric(Metric[GroupSums, float]):
     scale : {"probability", "logit"}
         Whether the scores are probabilities or logits.
     missing : {"raise", "skip"}
-        Whether a row without a group raises an error or is left out and counted.
+        Whether a row without a group raises an error or is left out. `explain()` shows the number of rows left out.
     missing_values : tuple of int, str or bytes
         Keys, such as 0, that stand for a missing group in addition to null values.
     memory_limit : int
@@ -66,7 +66,7 @@ class GroupedMetric(Metric[GroupSums, float]):
         raise NotImplementedError
 
     def _values(self, state: GroupSums) -> tuple[Floats, Floats]:
-        """Return the weights in the mean and the values of all groups with a defined value."""
+        """Return the weights and the values of all groups with a defined value; the mean uses these weights."""
         counts, tops, divisors, _ = self._parts(state)
         with np.errstate(over="ignore"):
             return counts, np.minimum(tops / divisors, np.finfo(np.float64).max)
@@ -108,8 +108,8 @@ class OfMean(OwnReading):
         # of 2**-60.
         unit = 2.0**-58 if state.rounded else 2.0**-60
         reach = _mean(counts, state.rows.sum(axis=1)[there] * unit / divisors) + 2 * slip * value
-        # The bounds never include the rounding error of the term of a row (such as its loss), which is up to 2 ulp. So
-        # an error `reach` of a similar size does not widen them either.
+        # The bounds never allow for the rounding error of the term of a row (such as its loss), which is up to 2 ulp.
+        # So they also ignore the error `reach` if it is of a similar size.
         if not state.rounded and reach <= 4 * math.ulp(value):
             return value, value
         return max(0.0, value - reach), value + reach

@@ -29,7 +29,7 @@ class OpenGroups(Metric[GroupRows, float]):
     scale : {"probability", "real", "logit"}
         The scale of the scores: numbers in [0, 1] ("probability") or any finite numbers.
     missing : {"raise", "skip"}
-        What to do with a row without a group: raise an error, or leave it out and count it as dropped.
+        Whether a row without a group raises an error or is left out. `explain()` shows the number of rows left out.
     missing_values : tuple of int, str or bytes
         Keys, such as 0, that stand for a missing group in addition to null values.
     memory_limit : int

@@ -186,7 +186,7 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         return Fraction(1) if self.moves(state, rounding) else 8 * rounding
 
     def _filled_bins(self, state: Binned) -> list[Bin]:
-        """Return the bins that contain rows. Their bounds on the sum of predictions allow for rounded terms."""
+        """Return the bins that contain rows. Their bounds allow for the rounding of each product of weight and p."""
         return [b for b in widen_for_quantization(self.bins(state)[0], state) if b.weight]
 
 
@@ -206,9 +206,9 @@ def _of_gaps(bins: Sequence[Bin], make_limits: Callable[[Sequence[Fraction], Seq
 
 
 def _read_uniform_bins(metric: ExpectedCalibrationError, state: Any) -> Reading | None:
-    """Return one `Reading` with arrays for all cells (such as slices), or None if cells have to be read one by one.
+    """Return one `Reading` with the values of all cells (such as slices), or None if they must be read one by one.
 
-    Arrays are possible only for bins of equal width with `norm="l1"`.
+    The cells can be read together only for bins of equal width with `norm="l1"`.
     """
     if not (state.can_vectorize and metric.strategy == "uniform" and metric.norm == "l1"):
         return None
@@ -269,7 +269,8 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
         """Return the bounds of all cells (such as slices), as two arrays.
 
         The value of most cells is exact, so it equals both bounds. If the mean prediction in any bin of a cell is so
-        small that rounding terms to multiples of 2**-60 matters, the bounds of that cell are computed separately.
+        small that rounding each product of weight and p to a multiple of 2**-60 matters, the bounds of that cell are
+        computed separately.
         """
         means = [to_float(b.predicted, b.weight) for b in bins]
         return bounds_of_some(self, state, reading.value, np.logical_or.reduce([mean * SMALL < 1 for mean in means]))
@@ -417,7 +418,7 @@ def _curve(bins: Sequence[Bin], predicted: Sequence[float], edges: Floats) -> Re
 class CalibrationTable(CalibrationCurve, tag="calibration_table"):
     """Decile table: weight, mean prediction, click-through rate, and ratio of prediction to rate, in bins of equal weight.
 
-    Formula: the same as CalibrationCurve, with `strategy="quantile"` by default. The result prints as a table. Its
+    Formula: the same as for CalibrationCurve, with `strategy="quantile"` by default. The result prints as a table. Its
     property `ratio` is the ratio of predicted to observed positives.
 
     Notes

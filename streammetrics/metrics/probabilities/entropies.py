@@ -108,7 +108,7 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
 
     Notes
     -----
-    The model is compared with a constant, its own mean prediction. If its predictions are too high on average, this
+    The model is compared with a constant, its own mean prediction. If the predictions are too high on average, this
     constant is too high by the same amount. If the mean prediction equals the share of positives (calibration in the
     large), the value equals NormalizedEntropy. torchrec's `CaliFreeNEMetric` has the same aim but divides NE by a sum
     over rows, so its value falls as the number of rows grows.

@@ -103,7 +103,7 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
         The number of bins; the default, 10, is the usual choice.
     strategy : {"quantile", "uniform", "log"}
         How to form the bins. "quantile", the default: bins of equal weight (deciles of the scores), whose edges are edges
-        of histogram buckets. "uniform": bins of equal width. "log": each bin is twice as wide as the one before.
+        of histogram buckets. "uniform": bins of equal width. "log": the edges are 0, 2**-(n_bins - 1), ..., 1/2, 1.
 
     Notes
     -----

@@ -37,7 +37,7 @@ LABEL = "label"
 
 
 def _read_sums_side_by_side(metric: SummedMetric, state: Any) -> Reading | None:
-    """Return one `Reading` with arrays for all cells (such as slices), or None if they have to be read one by one.
+    """Return one `Reading` with the values of all cells (such as slices), or None if they must be read one by one.
 
     Only the bounds of cells with small values are computed one by one.
     """

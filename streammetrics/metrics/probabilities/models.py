@@ -79,8 +79,8 @@ class FlipRate(RowMean[float], tag="flip_rate"):
     Notes
     -----
     The columns are `y_score` and `baseline`; labels are not needed. Counts are exact. TFMA's `BooleanFlipRates` are the
-    same rates, also as shares of all rows, except that a score equal to the threshold is a negative decision there. The
-    value is undefined without rows.
+    same rates, also as shares of all rows, except that TFMA treats a score equal to the threshold as a negative
+    decision. The value is undefined without rows.
 
     Examples
     --------

@@ -57,7 +57,7 @@ class ExposureMetric(Metric[ListedKeys, float]):
 
 
 class OfLists(OwnReading):
-    """Value and bounds of an `ExposureMetric`; both are undefined unless its method `reason` returns None."""
+    """Value and bounds of an `ExposureMetric`; both are undefined unless the metric's `reason` method returns None."""
 
     def _raw_value(self) -> float | None:
         value: float | None = None if self._reason() else self.metric.of(self.state)

@@ -61,7 +61,7 @@ class RankingMetric(QueryMean[RankingSums]):
             occurs again in the same batch or in the next one raises an error; later repetitions are not detected.
             `sample_weight`: the weight of the query, the same in all its rows.
             `mask`: 0 for the padding of a matrix, where there is no document; the values there are ignored.
-            `retrieved`: 0 for documents that were judged but not returned; they count for ideal rankings and recall.
+            `retrieved`: 0 for documents that were judged but not returned; they count toward ideal rankings and recall.
             `relevant`: the total number of relevant documents of the query, if some of them have no rows; these count
             with the lowest relevant grade.
             `position` (with `ties="order"`) and `document` (with `ties="document"`) rank documents with equal scores.
@@ -123,8 +123,9 @@ class CumulativeGain(GainMetric, tag="cumulative_gain"):
     Notes
     -----
     The sum over queries is exact, and the mean is rounded once. An update takes about 7 ns per document for all metrics of
-    the same ranking together. The sum of a query can exceed 1, so the state stores a wider sum. The value is undefined
-    without queries. Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002).
+    the same ranking together. The sum of a query can exceed 1, so the state uses a wider accumulator. The value is
+    undefined without queries. Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques"
+    (2002).
 
     Examples
     --------

@@ -172,9 +172,9 @@ class SmoothedAP(OneOrder, tag="smoothed_ap"):
 
     Notes
     -----
-    On this scale, easy queries do not dominate the mean. The measure can exceed 1, so the state stores a wider sum.
-    The definition matches trec_eval's `yaap`. The value is undefined without queries. Source: Robertson, "On smoothing
-    average precision" (2012).
+    On this scale, easy queries do not dominate the mean. The measure can exceed 1, so the state uses a wider
+    accumulator. The definition matches trec_eval's `yaap`. The value is undefined without queries. Source: Robertson,
+    "On smoothing average precision" (2012).
 
     Examples
     --------

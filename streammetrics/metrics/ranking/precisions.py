@@ -278,7 +278,7 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
     Parameters
     ----------
     k : int
-        The largest number of documents.
+        The largest cut-off i, a number of documents.
 
     Notes
     -----

@@ -27,7 +27,7 @@ class IDCG(GainMetric, tag="idcg"):
     Notes
     -----
     `NDCG` divides by this value for each query separately, so the mean DCG divided by the mean IDCG is not NDCG. The
-    measure can exceed 1, so the state stores a wider sum. The value is undefined without queries.
+    measure can exceed 1, so the state uses a wider accumulator. The value is undefined without queries.
 
     Examples
     --------
@@ -59,8 +59,8 @@ class MeanRank(MeanWithin, tag="mean_rank"):
     Notes
     -----
     The definition matches TFMA's `min_label_position` and the mean rank in link prediction (`ties="average"` gives
-    PyKEEN's "realistic"). Ranks can exceed 1, so the state stores a wider sum. Documents that were
-    not returned have no rank: the value is undefined if no query returned a relevant document.
+    PyKEEN's "realistic"). Ranks can exceed 1, so the state uses a wider accumulator. Documents that were not
+    returned have no rank: the value is undefined if no query returned a relevant document.
 
     Examples
     --------
@@ -122,12 +122,12 @@ class AverageRelevancePosition(PooledOrWithin, tag="average_relevance_position")
     ----------
     average : {"pooled", "queries"}
         "pooled": one quotient for all queries together (TF-Ranking's `ARPMetric`). "queries": the mean quotient over
-        the queries that have a grade above 0.
+        the queries that returned a document with a grade above 0.
 
     Notes
     -----
-    With `average="pooled"`, both sums can exceed 1 for a query, so the state stores wider sums.
-    The value is undefined if no returned document has a grade above 0.
+    With `average="pooled"`, both sums can exceed 1 for a query, so the state uses wider accumulators. The value is
+    undefined if no returned document has a grade above 0.
 
     Examples
     --------
@@ -165,16 +165,16 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
         the `document` column. "optimistic": as right. "pessimistic": as wrong (as in TF-Ranking).
     average : {"pooled", "queries"}
         "pooled": one share for the pairs of all queries together (TF-Ranking's `OPAMetric`). "queries": the mean
-        share over the queries that have such a pair.
+        share over the queries that have at least one pair to count.
     unreturned : {"ignored", "below", "wrong"}
         How to count pairs with a document that was judged but not returned. "ignored": they do not count (trec_eval's
         `prefs_simp_ret`). "below": the document ranks below all that were returned (`prefs_simp_imp`). "wrong": in
-        addition, pairs of two such documents are in the wrong order (`prefs_simp`).
+        addition, pairs of two documents that were not returned count as wrong (`prefs_simp`).
 
     Notes
     -----
     With two grades, the value is the AUC within queries (`GroupAUC` with `group_weight="pairs"`). `explain()` gives the
-    number of pairs. The value is undefined if there are no such pairs.
+    number of pairs if `average="pooled"`. The value is undefined if there is no pair to count.
 
     Examples
     --------

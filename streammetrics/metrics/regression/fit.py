@@ -1,4 +1,4 @@
-"""How well predictions follow targets: bias, explained variance, R2 and correlation.
+"""Metrics of how well predictions follow targets: bias, explained variance, R2 and correlation.
 
 All are computed from one `Moments` state: exact sums of the columns, their squares and their product. The value is
 therefore correct to the last bits, even if the variance is tiny compared with the mean.

@@ -54,7 +54,8 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
     Parameters
     ----------
     p : float
-        The power, 1 to 16. Numbers must be 0 or between 2**-(900/p - 2) and 2**(900/p - 2) in size.
+        The power, from 1 to 16. Targets and predictions must be 0, or between 2**-(900/p - 2) and 2**(900/p - 2) in
+        absolute value.
 
     Notes
     -----
@@ -92,7 +93,8 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
         total = state.total(self.terms[0], output)
         if not state.weight():
             return None
-        # A sum of 0 and the powers 1 and 2 give an exact result. Other roots use a logarithm, which 0 does not have.
+        # The result is exact if the sum is 0 or the power is 1 or 2. Other roots use a logarithm, which is undefined
+        # at 0.
         if not total or self.p in (1.0, 2.0):
             return root(total, Fraction(1)) if self.p == 2.0 else Quotient(total, 1)
         return float(elementary.power(np.float64(to_float(total)), np.float64(1.0 / self.p)))

@@ -64,8 +64,8 @@ class OutputMetric(Metric[S, Any]):
         ------
         InvalidInputError
             A value is not finite, a nonzero value is not between 2**-400 and 2**400 in absolute value, or the columns
-            differ in length. The message names the column, the first bad row and the number of bad rows. Nothing was
-            counted.
+            differ in length. No rows are counted. The message names the column, the first invalid row and the number of
+            invalid rows.
         """
         return super().update(y_true, y_pred, **columns)
 

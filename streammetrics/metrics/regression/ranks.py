@@ -65,9 +65,9 @@ def covariance(pairs: Pairs) -> tuple[int, int]:
     a, b = ranks(pairs.by_x), ranks(pairs.by_y)
     found = _total(cells * a[pairs.x] * b[pairs.y])
     # The rank of a row is the rank of its bucket plus its rank within the bucket, which is unknown. The product of two
-    # such ranks has four terms, and three of them are unknown. Two of these are a rank within a bucket times the rank
-    # of a bucket; `off` bounds their sums. The last is the product of two ranks within buckets; the Cauchy-Schwarz
-    # inequality bounds its sum by the root of the product of both entries of `spread`.
+    # such ranks has four terms, and three of them are unknown. Two of the unknown terms are a rank within a bucket
+    # times the rank of a bucket; `off` bounds their sums. The third is the product of two ranks within buckets; the
+    # Cauchy-Schwarz inequality bounds its sum by the root of the product of both entries of `spread`.
     off, spread = 0, [0, 0]
     for side, (own, other, near) in enumerate(((pairs.x, pairs.y, b), (pairs.y, pairs.x, a))):
         if not pairs.sure[side]:
@@ -106,7 +106,7 @@ NO_PAIRS = "the weights amount to fewer than two rows, so there are no pairs"
 
 
 class RankMetric(Metric[JointHistogram, float]):
-    """A metric of the order of targets (x) and predictions (y), computed from counts of pairs of rows.
+    """Base class for metrics of the order of targets (x) and predictions (y), computed from counts of pairs of rows.
 
     Parameters
     ----------
@@ -157,10 +157,10 @@ class RankMetric(Metric[JointHistogram, float]):
         ------
         InvalidInputError
             A value is not finite, a nonzero value is not between 2**-400 and 2**400 in absolute value, or the columns
-            differ in length. The message names the column, the first bad row and the number of bad rows. Nothing was
-            counted.
+            differ in length. No rows are counted. The message names the column, the first invalid row and the number of
+            invalid rows.
         MemoryLimitError
-            The buckets would need more than `memory_limit` bytes; nothing was counted.
+            The buckets would need more than `memory_limit` bytes; no rows are counted.
         """
         return super().update(y_true, y_pred, **columns)
 
@@ -254,10 +254,10 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
 class KendallCorrelation(RankMetric, tag="kendall_correlation"):
     """Kendall's tau: the share of pairs that targets and predictions order alike, minus the share ordered oppositely.
 
-    Formula: (C - D) / sqrt((P - T_y) * (P - T_p)). Of P pairs of rows, C have the same order by target and prediction,
-    D have opposite orders, T_y have equal targets, and T_p have equal predictions. Variant "a" divides by P; "c"
-    divides by n**2 * (m - 1) / (2 * m), where n is the number of rows, and m is the number of different targets or of
-    different predictions, whichever is smaller.
+    Formula: (C - D) / sqrt((P - T_y) * (P - T_p)). Of P pairs of rows, C are in the same order by target and by
+    prediction, D are in opposite orders, T_y have equal targets, and T_p have equal predictions. Variant "a" divides by
+    P; "c" divides by n**2 * (m - 1) / (2 * m), where n is the number of rows, and m is the number of different targets
+    or of different predictions, whichever is smaller.
 
     Parameters
     ----------
@@ -331,7 +331,7 @@ class UnresolvedPairs(NamedTuple):
     Parameters
     ----------
     alike, opposite : Fraction
-        Pairs in the same order by target and prediction, and pairs in opposite orders.
+        Pairs in the same order by target and by prediction, and pairs in opposite orders.
     equal : Fraction
         Pairs of equal targets and equal predictions.
     """
@@ -363,8 +363,8 @@ def _share(low: int, value: int | Fraction, high: int, divisor: int) -> Limits |
 class XAUC(RankMetric, tag="xauc"):
     """XAUC: the share of all pairs of rows that the predictions put in the order of their targets.
 
-    Formula: (C + B) / P. Of P pairs of rows, C have the same order by target and prediction, and B have equal targets
-    and equal predictions.
+    Formula: (C + B) / P. Of P pairs of rows, C are in the same order by target and by prediction, and B have equal
+    targets and equal predictions.
 
     Notes
     -----
@@ -406,9 +406,9 @@ class XAUC(RankMetric, tag="xauc"):
 class RegressionAUC(RankMetric, tag="regression_auc"):
     """Regression AUC: the share of pairs of different targets that the predictions order correctly; ties count one half.
 
-    Formula: (C + T / 2) / (P - T_y). Of P pairs of rows, C have the same order by target and prediction, T have equal
-    predictions and different targets, and T_y have equal targets. With `pairs="all"`: 1 - D / P, where D pairs have
-    opposite orders.
+    Formula: (C + T / 2) / (P - T_y). Of P pairs of rows, C are in the same order by target and by prediction, T have
+    equal predictions and different targets, and T_y have equal targets. With `pairs="all"`: 1 - D / P, where D pairs
+    are in opposite orders.
 
     Parameters
     ----------

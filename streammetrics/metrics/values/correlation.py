@@ -29,7 +29,8 @@ class CorrelationMatrix(Metric[ColumnProducts, NDArray[Any]], tag="correlation_m
     variables : tuple of str
         The names of two or more columns.
     on_invalid : {"raise", "drop"}
-        Whether a row with an invalid value in any of the columns raises an error, or is left out and counted.
+        Whether a row with an invalid value in any of the columns raises an error or is left out. `explain()` shows the
+        number of rows left out.
 
     Notes
     -----

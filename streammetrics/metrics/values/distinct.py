@@ -30,7 +30,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         halved. The relative standard error is therefore between 1 / sqrt(limit) and 1.4 / sqrt(limit): 0.4 to 0.55 % at
         65,536. Below the limit, the count is exact.
     missing : {"raise", "skip"}
-        Whether a row without a key raises an error or is skipped. Skipped rows are counted.
+        Whether a row without a key raises an error or is skipped. `explain()` shows the number of skipped rows.
     missing_values : tuple of int, str or bytes
         Further values that stand for a missing key, such as 0.
 
@@ -38,7 +38,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
     -----
     Keys can have any type, and are passed as the column `value`. In a task, name the column that contains them:
     ``Task(DistinctSample(), value="user_id")``. Which keys are kept depends only on the set of keys, through a hash
-    that is separate from the hash of shards and never changes. Two samples therefore make the same choice for a key
+    that never changes and is independent of the choice of shards. Two samples therefore make the same choice for a key
     that occurs in both data sets, so `intersection` can estimate how many users are in both arms of an experiment.
     `DistinctCount` cannot estimate intersections, but needs a tenth of the memory for the same error.
 

@@ -30,7 +30,7 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     depth : int
         The number of tables.
     missing : {"raise", "skip"}
-        Whether a row without a key raises an error or is skipped. Skipped rows are counted.
+        Whether a row without a key raises an error or is skipped. `explain()` shows the number of skipped rows.
     missing_values : tuple of int, str or bytes
         Further values that stand for a missing key, such as 0.
 

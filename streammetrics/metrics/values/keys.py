@@ -22,7 +22,7 @@ Hitters = dict[Any, float]
 
 
 class CountedKeys(Metric[KeyCounts, Any]):
-    """A metric that is computed from the total weight of each key.
+    """Base class for metrics that are computed from the total weight of each key.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class CountedKeys(Metric[KeyCounts, Any]):
         The maximum number of distinct keys across all slices. An update beyond it raises MemoryLimitError and counts
         nothing.
     missing : {"raise", "skip"}
-        Whether a row without a key raises an error or is skipped. Skipped rows are counted.
+        Whether a row without a key raises an error or is skipped. `explain()` shows the number of skipped rows.
     missing_values : tuple of int, str or bytes
         Further values that stand for a missing key, such as 0.
     """

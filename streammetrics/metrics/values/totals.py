@@ -23,7 +23,7 @@ __all__ = ["Count", "DistinctCount", "Max", "Mean", "Min", "PerUnit", "Ratio", "
 
 
 class MomentOfValues(Metric[Moments, float]):
-    """A metric that is computed from exact sums of the values (and of their powers)."""
+    """Base class for metrics that are computed from exact sums of the values (and of their powers)."""
 
     about = About(cost="about 550 bytes; 1 ns per row")
 
@@ -272,7 +272,7 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
         The largest outcome of a row: larger outcomes are replaced with this number (winsorizing; see the notes). To cap
         the total of each unit, or to use a percentile such as "99%" as the cap, use `winsorize`.
     missing : {"raise", "skip"}
-        Whether a row without a unit raises an error or is skipped. Skipped rows are counted.
+        Whether a row without a unit raises an error or is skipped. `explain()` shows the number of skipped rows.
     missing_values : tuple of int, str or bytes
         Further keys that stand for a missing unit, such as 0.
 
@@ -492,5 +492,5 @@ class OfSketch(OwnReading):
 
 
 def _certain(state: DistinctKeys) -> tuple[float, float]:
-    """Return certified bounds on the number of keys: at least the registers in use, at most the number of rows."""
+    """Return certified bounds on the number of keys: the number of registers in use and the number of rows."""
     return float(state.used_registers), float(int(state.rows))

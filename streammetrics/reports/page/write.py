@@ -51,7 +51,7 @@ def report(
         Origin of the data: command, files, dates. Rows, weights, filters, digests and the version are added
         automatically.
     sort, min_rows
-        As for `Sliced.table`.
+        The same as for `Sliced.table`.
     confidence : float
         Confidence level of the intervals of values. Comparisons and scorecards have their own confidence levels.
 

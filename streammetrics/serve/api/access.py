@@ -38,7 +38,7 @@ EXPERIMENT_PATH = re.compile(r"/experiments/([^/]+)(/.*)?")
 LIST_PATHS = ("/", "/live", "/logout")
 """The paths that are open to readers who may see only some experiments.
 
-For these readers, lists of experiments leave out all other experiments.
+For these readers, lists of experiments leave out the experiments that they may not see.
 """
 MAX_FORM_BYTES = 1 << 14
 """The largest body of an HTML form, in bytes."""
@@ -113,8 +113,8 @@ class Access:
     def _find_proxy_user(self, request: Request, name: str) -> Person | None:
         """Return the user whom the proxy has logged in, with the rights of the user's groups.
 
-        A user in several groups gets the most extensive of their rights. A user in none of the groups that have rights
-        may see only public experiments. If the settings give no group rights, all users may read all experiments.
+        A user in several groups gets the rights of all of them. A user in none of the groups that have rights may see
+        only public experiments. If the settings give no group rights, all users may read all experiments.
         """
         rights = dict(self.settings.group_rights)
         if not rights:
@@ -162,7 +162,7 @@ class Gate:
     access : Access
         The access rules.
     answer_error : callable
-        A function that answers errors raised by this library, such as store errors.
+        A function that converts errors of this library, such as store errors, to responses.
     """
 
     def __init__(self, app: ASGIApp, access: Access, answer_error: ErrorHandler) -> None:
@@ -177,14 +177,14 @@ class Gate:
         request = Request(scope, receive)
         try:
             answer = await self._check_request(request)
-        # This error must be answered here, because the application's exception handlers do not see errors that
+        # This error must be handled here, because the application's exception handlers do not see errors that
         # middleware raises.
         except StreamMetricsError as error:
             answer = await self.answer_error(request, error)
         if answer is None and request.method not in READ_METHODS and not OPEN_PATHS.fullmatch(scope["path"]):
             try:
                 receive = _replay_body(await read_body(request, MAX_FORM_BYTES, self.access.settings.body_seconds))
-            # This error must be answered here, because the application's exception handlers do not see errors that
+            # This error must be handled here, because the application's exception handlers do not see errors that
             # middleware raises.
             except BodyError as error:
                 answer = error_response(error.status, str(error), close=True)

@@ -16,12 +16,12 @@ __all__ = ["OWNER", "READER", "Accounts", "Person", "hash_token", "issue_token"]
 OWNER, READER = "@owner", "@reader"
 """Scopes of tokens that belong to the server, not to an experiment. Experiment IDs cannot begin with "@"."""
 PREFIX = "smt_"
-"""The first characters of every token, by which secret scanners recognise tokens in published code."""
+"""The first characters of every token, by which secret scanners recognize tokens in published code."""
 CACHE_SECONDS = 5.0
 """Seconds for which tokens are cached. A revoked token may be accepted for this long."""
 ROLES = (("owner", OWNER), ("reader", READER))
 PROXY_KEY, PROXY_KEY_SECONDS = "key of proxy forms", 100 * 365 * 86_400.0
-"""The session entry with the secret key of `compute_proxy_csrf_token`, and its duration in seconds."""
+"""The name of the session entry with the key for `compute_proxy_csrf_token`, and its lifetime in seconds."""
 
 
 class Person(NamedTuple):

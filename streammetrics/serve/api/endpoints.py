@@ -35,7 +35,7 @@ __all__ = ["Api", "WriteProbe"]
 READY_TIMEOUT = 2.0
 """Seconds within which a healthy store must answer."""
 PROBE_INTERVAL = 1.0
-"""Seconds after a successful test write in which no other test write is made."""
+"""Seconds after a successful test write during which no other test write is made."""
 STATUS_CODES = {"stored": 201, "same": 200}
 CONFLICTS = {
     "conflict": "is kept as a conflict, which an owner can accept to replace the earlier part",
@@ -188,7 +188,10 @@ class Api(NamedTuple):
         return experiment, Response()
 
     async def authorize_reader(self, request: Request) -> tuple[Person | None, Response]:
-        """Return the owner or reader whose token a request contains, or None and an error without a valid token."""
+        """Return the owner or reader whose token a request contains, and a response.
+
+        If the token is missing or not valid, the person is None and the response is the error.
+        """
         client, token = self.access.find_client(request.scope), read_bearer_token(request)
         person = await run_in_threadpool(self.access.accounts.find_person, token or "")
         if person is None:

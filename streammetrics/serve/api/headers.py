@@ -28,8 +28,8 @@ CONTENT_SECURITY_POLICY = (
 )
 """The Content-Security-Policy of pages.
 
-Pages load nothing from other hosts, and run only inline scripts that carry the random nonce of the response. Charts
-need style attributes.
+Pages load nothing from other hosts, and run only inline scripts that carry the random nonce of the response. Style
+attributes are allowed, because charts need them.
 """
 FIXED_HEADERS = {
     "x-content-type-options": "nosniff",

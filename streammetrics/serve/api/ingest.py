@@ -30,8 +30,8 @@ MAX_GROUP, MAX_GROUP_BYTES = 256, 1 << 26
 GROUP_INTERVAL = 0.025
 """Seconds between the starts of two groups of frames.
 
-Waiting makes groups larger. In a large group, each frame takes a third of the time. After a group of only one
-frame, the next group starts immediately.
+Waiting makes groups larger. In a large group, each frame takes a third of the time that it takes alone. After a group
+of only one frame, the next group starts immediately.
 """
 
 

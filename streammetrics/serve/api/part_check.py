@@ -154,7 +154,7 @@ class PartChecker:
 def _check_layout(experiment: Experiment, part: PartSummary) -> None:
     """Raise IncompatibleStateError unless the slice columns, arms, row count and weights of a part fit its experiment.
 
-    Metrics with closed groups, which can be counted only once, are also refused.
+    Metrics with closed groups (see `sm.seal`) are also refused, because closed groups can be counted only once.
     """
     what, metrics = f"experiment {experiment.id!r}", part.metrics
     if not isinstance(metrics, Sliced) or metrics.by[0] != experiment.arm:

@@ -43,7 +43,7 @@ class PartSummary(NamedTuple):
     dropped : dict
         For each reason, the largest number of rows that any metric dropped.
     other_share : float
-        The share of rows in the slice `other`, which collects the keys beyond the limit on their number.
+        The share of rows in the slice `other`, which collects the rows of all slices beyond the slice limit.
     """
 
     metrics: Any

@@ -42,7 +42,7 @@ class ReaderProcess:
         return reading
 
     def compact(self, experiment: str, now: float) -> None:
-        """For each day, merge the parts that can no longer be corrected; after the retention time, delete part data."""
+        """Merge each day's parts that can no longer be corrected; after the retention time, delete the parts' data."""
         self.worker.call("compact", experiment, now)
 
     def total(self, experiment: str) -> bytes | None:
@@ -86,7 +86,7 @@ class DecoderProcess:
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int, seconds: float
     ) -> list[DecodedFrame]:
-        """Decode frames and check each against its experiment. The result for a frame is its content or an error.
+        """Decode frames, and check each against its experiment. A result is a digest and row counts, or an error.
 
         `max_content` is the largest decompressed size of a frame in bytes, and `seconds` is the time limit for all
         frames together.

@@ -32,7 +32,7 @@ from .look_history import decode_looks, encode_looks, is_same_look
 __all__ = ["Board"]
 
 POLL_INTERVAL = 2.0
-"""Seconds between two polls of the store, which find new parts, new definitions, and evaluations of other servers."""
+"""Seconds between two polls of the store, which find new parts, new definitions, and evaluations by other servers."""
 LEASE_SECONDS = 20.0
 """Seconds after which other servers take over the experiments of a server that died without giving back its leases."""
 MINUTE = 60.0
@@ -312,7 +312,7 @@ class Board:
         A new evaluation is needed if parts or the definition have changed, or if a deadline has passed.
         """
         status = entry.status
-        # A running evaluation may already include the change. The first poll after it has finished will tell.
+        # A running evaluation may already include the change. The first poll after the evaluation checks this.
         if entry.is_evaluating:
             return False
         if status is not None and (entry.basis != (status.version, status.position) or now >= entry.due):

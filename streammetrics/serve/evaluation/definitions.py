@@ -20,9 +20,9 @@ __all__ = ["Definitions"]
 CACHE_SECONDS = 2.0
 """Seconds for which definitions are cached; meanwhile, other servers may change them."""
 GRACE_SECONDS = 86400.0
-"""Seconds after a change to a definition in which parts may lack the metrics that the change has added."""
+"""Seconds after a change to a definition during which parts may lack the metrics that the change has added."""
 MAX_DEFINITION_BYTES = 1 << 18
-"""The largest definition, in bytes."""
+"""The maximum size of a definition, in bytes."""
 
 
 class Definitions:

@@ -154,7 +154,7 @@ class ArmRow(NamedTuple):
 
 
 class ShownLook(NamedTuple):
-    """An earlier look at a treatment, as people saw it.
+    """An earlier look at the results of a treatment, as people saw them.
 
     It contains the decision, the difference in the primary metric with its interval, the number of users, and each
     arm's share of users.

@@ -51,9 +51,9 @@ def check_names(key: str, value: Any) -> tuple[str, ...]:
 def convert_hour(key: str, value: Any, time_zone: str = "UTC") -> int:
     """Return a time as a number of hours since 1970.
 
-    The time may be a number of hours since 1970, a string such as 2026-06-01T09 (UTC) or 2026-06-01, a TOML date-time or
-    a TOML date. A date-time is rounded down to the hour, and is in UTC if it has no offset. A date stands for the first
-    hour of that day in the time zone.
+    The time may be a number of hours since 1970, a string such as 2026-06-01T09 (UTC) or 2026-06-01, a TOML date-time
+    or a TOML date. A date-time is rounded down to the hour, and is in UTC if it has no offset. A date stands for the
+    first hour of that day in the time zone.
     """
     if isinstance(value, str) and re.fullmatch(r"\d{4}-\d\d-\d\d", value):
         with suppress(ValueError):  # An invalid date such as 2026-02-30 is reported below.

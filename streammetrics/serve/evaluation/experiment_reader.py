@@ -43,7 +43,7 @@ class ExperimentSource(Protocol):
         """Return the evaluation and the definition of an experiment."""
 
     def compact(self, experiment: str, now: float) -> None:
-        """For each day, merge the parts that can no longer be corrected; after the retention time, delete part data."""
+        """Merge each day's parts that can no longer be corrected; after the retention time, delete the parts' data."""
 
     def total(self, experiment: str) -> bytes | None:
         """Return the total of an experiment (all its parts merged) as bytes, or None if it has no parts."""
@@ -163,7 +163,7 @@ class ExperimentReader:
             cache.looks += decode_looks(text)
 
     def compact(self, experiment: str, now: float) -> None:
-        """For each day, merge the parts that can no longer be corrected; after the retention time, delete part data."""
+        """Merge each day's parts that can no longer be corrected; after the retention time, delete the parts' data."""
         definition = Experiment.from_dict(json.loads(self.store.history(experiment)[-1].text))
         self.totals.set_time_zone(experiment, definition.timezone)
         self.totals.compact(experiment, now=now, correct_within_days=definition.correct_within_days)

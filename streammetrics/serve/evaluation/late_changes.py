@@ -27,7 +27,7 @@ class LateChange(NamedTuple):
     sentence : str
         The change, its time and its author.
     needs_new_users : bool
-        Whether the change could favour a result that was already visible. This is the case if the primary metric was
+        Whether the change could favor a result that was already visible. This is the case if the primary metric was
         replaced, a guardrail was loosened or removed, or the better direction of one of them was reversed. After such a
         change, the verdict must be based only on users who were exposed later.
     reason : str
@@ -111,7 +111,7 @@ def _has_looser_guardrail(old: Experiment, new: Experiment) -> bool:
 def _has_other_direction(old: Experiment, new: Experiment) -> bool:
     """Return whether the change reverses the better direction of the primary metric or a guardrail."""
     deciding = {old.primary, *old.guardrails} & {new.primary, *new.guardrails}
-    # A direction that only one version specifies does not count as a change. It is usually the metric's default.
+    # A direction that only one version specifies does not count as a change, because it is usually the default.
     return any(old.better[name] != new.better[name] for name in deciding & {*old.better} & {*new.better})
 
 

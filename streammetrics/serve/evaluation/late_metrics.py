@@ -1,7 +1,7 @@
-"""Count the metrics that were added to an experiment after its first parts.
+"""Compute the metrics that were added to an experiment after its first parts.
 
 The total contains only the metrics that all parts contain, so it lacks a metric that was added later. Such a metric is
-counted over the most recent days, as far back as every part contains it. Its value covers only the users and rows of
+computed over the most recent days, as far back as every part contains it. Its value covers only the users and rows of
 these days.
 """
 
@@ -22,7 +22,7 @@ __all__ = ["LateMetrics", "collect_late_metrics"]
 
 
 class LateMetrics(NamedTuple):
-    """The samples of metrics that were added later, and the hour from which each of them is counted."""
+    """The samples of metrics that were added later, and the hour from which each metric is computed."""
 
     arms: ArmSamples
     first_hours: dict[str, int]

@@ -102,7 +102,7 @@ def _describe_differences(one: Any, other: Any) -> list[str]:
 def _merge_states(parts: Sequence[Any]) -> Any:
     """Merge any number of parts with the same metrics.
 
-    Merging all of them takes only as long as merging two parts two or three times.
+    Merging all of them at once takes only two or three times as long as merging two parts.
     """
     first, *others = parts
     if not others:

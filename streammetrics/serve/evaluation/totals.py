@@ -202,7 +202,7 @@ class Totals:
             saved = self.store.total(experiment)
             entry.replace(*((0, 0), None) if saved is None else (saved[0], from_bytes(saved[1])))
             entry.saved_position = None if saved is None else saved[0]
-        # Stop at the part that is the last one now. Otherwise, the loop might never end while new parts keep arriving.
+        # Stop at the part that is currently the last. Otherwise, the loop might never end while new parts keep arriving.
         last = self._add_page(experiment, entry)
         while entry.part_number < last:
             self._add_page(experiment, entry)
@@ -214,8 +214,9 @@ class Totals:
     def _add_page(self, experiment: str, entry: _CachedTotal) -> int:
         """Add the next new parts (at most 256) to the total, and return the number of the last part in the store."""
         (last, epoch), parts, is_complete = self.store.load_parts_since(experiment, entry.part_number)
-        # If the epoch has changed, a part that counted was replaced or deleted. If frames are missing, the store has
-        # merged new parts into their day before this server read them. Either way, recompute the total from the days.
+        # If the epoch has changed, a part that counted may have been replaced or deleted. If frames are missing, the
+        # store has merged new parts into their day before this server read them. Either way, recompute the total from
+        # the days.
         if entry.position is None or epoch != entry.position[1] or not is_complete:
             entry.replace(*retry_when_moved(partial(self._rebuild, experiment)))
         elif parts:
@@ -227,7 +228,7 @@ class Totals:
     def _add_parts(self, experiment: str, metrics: Any, parts: Sequence[tuple[int, PostedPart]]) -> Any:
         """Merge new parts into the total and into the windows of their hours and days; return the new total.
 
-        `metrics` is the old total, and `parts` are pairs of a number and a part.
+        `metrics` is the old total, and `parts` contains pairs of a number and a part.
         """
         by_hour = merge_parts_by_group([part.key.hour for _, part in parts], [part.data for _, part in parts])
         numbers: dict[int, list[int]] = {hour: [] for hour in by_hour}

@@ -1,7 +1,7 @@
-"""Compute the chart points for each hour and day of an experiment, and merge the final hours.
+"""Compute the chart points for each hour and day of an experiment, and merge the hours with complete outcomes.
 
-The chart points and the merged hours are cached and can be saved, so that a restarted server does not need to read all
-parts again.
+Both results are cached. The chart points and the merged whole days can be saved, so that a restarted server does not
+need to read all parts again.
 """
 
 from __future__ import annotations

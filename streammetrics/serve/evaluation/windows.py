@@ -23,7 +23,7 @@ __all__ = ["ExperimentWindow", "MovedError", "PartIds", "Windows", "retry_when_m
 READY_FRACTION = 4
 """Metric objects get 1 / READY_FRACTION of the cache, and serialized frames get the rest.
 
-A frame takes up a tenth of the memory of its object, but 10 ms are needed to read it.
+A frame takes up a tenth of the memory of its object, but reading it takes 10 ms.
 """
 WindowKey = tuple[str, str, int]
 """The ID of an experiment, "hour" or "day", and the first hour of the window."""

@@ -223,7 +223,7 @@ def describe_power(evaluation: Evaluation, treatment: str) -> str:
 
 
 def describe_final_hours(evaluation: Evaluation) -> str:
-    """Return a sentence that names the last hour with complete outcomes; "" if all hours or none are complete."""
+    """Return a sentence that names the last hour with complete outcomes; "" if all hours or none have them."""
     if evaluation.final_to is None or evaluation.hours is None or evaluation.final_to >= evaluation.hours[1]:
         return ""
     return (

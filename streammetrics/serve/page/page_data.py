@@ -108,7 +108,10 @@ class PageData:
 
     @property
     def day(self) -> str:
-        """The day of the experiment, such as "day 3 of 14", after whether its end or the planned users are reached."""
+        """The day of the experiment, such as "day 3 of 14".
+
+        If the experiment has ended, the text begins with "ended" or "planned users reached".
+        """
         start, end = (self.history.definition.get(name) for name in ("start", "end"))
         text = f"day {max(math.ceil(self.evaluation.day), 1)}"
         if start is not None and end is not None:

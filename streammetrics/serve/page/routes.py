@@ -100,7 +100,7 @@ RETRY_MS = 3000
 
 
 def stream_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float = HEARTBEAT) -> StreamingResponse:
-    """Answer with a stream of server-sent events.
+    """Return a response that streams server-sent events.
 
     The first event contains `now`, the timestamp of the last evaluation. Another event follows for each new evaluation
     from any source. After `beat` seconds of silence, the stream sends a comment, so that proxies do not close it.
@@ -147,7 +147,7 @@ async def _close(source: Any) -> None:
 
 HERE = "streammetrics.serve.page.templates"
 OWNER, FRAGMENT = "owner", "fragment"
-MAX_REASON = 500  # the longest reason of an owner, in characters
+MAX_REASON = 500  # the maximum length, in characters, of the reason that an owner gives
 MAX_FRAGMENTS = 64  # the largest number of cached page fragments
 Handler = Callable[[Request, Any], Response]
 
@@ -288,7 +288,7 @@ class _Pages:
     # -- live updates -------------------------------------------------------------------------------------------------
 
     async def live(self, request: Request) -> Response:
-        """Answer an open experiment page with a stream of events, one for each new evaluation of the experiment."""
+        """Send a stream of events to an open experiment page, one for each new evaluation of the experiment."""
         who, evaluation = await run_in_threadpool(self._find_evaluation, request)
         if isinstance(who, Response):
             return who
@@ -297,7 +297,7 @@ class _Pages:
         )
 
     async def live_of_all(self, request: Request) -> Response:
-        """Answer an open list of experiments with a stream of events, one for each new evaluation."""
+        """Send a stream of events to an open list of experiments, one for each new evaluation."""
         who = await run_in_threadpool(self._reader, request, "")
         if isinstance(who, Response):
             return who
@@ -306,7 +306,7 @@ class _Pages:
         return stream_events([self._board.subscribe(e.experiment, e.at) for e in evaluations], repr(at), self._beat)
 
     async def decide(self, request: Request) -> Response:
-        """Accept or reject a conflict. An accepted conflict replaces the part that has counted under its key so far.
+        """Accept or reject a conflict. An accepted conflict replaces the part that currently counts under its key.
 
         The sender must be an owner, and the form must contain the CSRF token of the owner's session.
         """

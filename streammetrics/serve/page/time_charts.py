@@ -180,7 +180,7 @@ def _find_alarm_distance(users: float, planned: float) -> float:
 
 
 def _reading_step(windows: Sequence[Any]) -> int:
-    """Return the step n for which at most `MAX_READINGS` points have a tooltip if every n-th point has one."""
+    """Return the smallest n for which a tooltip at every n-th point gives at most `MAX_READINGS` tooltips."""
     return math.ceil(len(windows) / MAX_READINGS)
 
 

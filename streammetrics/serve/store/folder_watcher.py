@@ -67,8 +67,8 @@ class LocalFolder:
         yield from _list_files(self.path, "", DEPTH)
 
     def read(self, file: DroppedFile) -> bytes:
-        # Since the folder was listed, the file may have been replaced by a link, or by a pipe. Reading from a pipe
-        # would block.
+        # The file may have been replaced by a link or a pipe after the folder was listed. Opening or reading a pipe
+        # could block.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         handle = os.open(os.path.join(self.path, file.path), flags)
         with open(handle, "rb") as opened:

@@ -21,7 +21,8 @@ class Store(PartStore, RecordStore, JournalStore, LeaseStore):
     """All data of a dashboard: parts, merged days and totals, and the records of experiments.
 
     Methods block during disk access and can be called from any thread. Each method that writes runs in one transaction.
-    When it returns, all of its changes are on disk. If it raises an error, none of them are.
+    When it returns, all of its changes are on disk. If it raises an error, none of them are. After a StoreDownError,
+    however, it is unknown whether the changes are on disk.
     """
 
     def __init__(self, database: Database) -> None:
@@ -45,8 +46,9 @@ def open_store(url: str | os.PathLike[str]) -> Store:
     Parameters
     ----------
     url : str or path
-        The path of a file on a local disk, with or without the prefix ``sqlite:///`` (an absolute path then begins with
-        ``sqlite:////``), or ``postgresql://user@host/database``, a database that any number of servers can share.
+        The path of a file on a local disk, or ``postgresql://user@host/database`` for a database that any number of
+        servers can share. A path may have the prefix ``sqlite:///``, so that an absolute path begins with
+        ``sqlite:////``.
 
     Raises
     ------

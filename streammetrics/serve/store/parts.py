@@ -29,7 +29,7 @@ PAGE = 256
 DELETE_BATCH, DELETE_PAUSE, DELETE_SECONDS = 64, 0.01, 5.0
 """The number of frames that one transaction deletes; the pause between two transactions and the time limit, in seconds.
 
-SQLite does not queue writers in other processes, which have to try again. Short transactions with pauses let them in.
+SQLite does not queue writers from other processes; they have to retry. Short transactions with pauses let them write.
 """
 
 
@@ -155,7 +155,7 @@ class PartStore:
         ]
         return NewParts(stream_position, current, len(current) == len(rows))
 
-    # -- what there is ------------------------------------------------------------------------------------------------
+    # -- reading ------------------------------------------------------------------------------------------------------
 
     def ledger(self, experiment: str) -> list[StoredPart]:
         """Return all rows of the ledger, sorted by number."""
@@ -215,10 +215,10 @@ class PartStore:
             )
         return rows[0][0] if rows else None
 
-    # -- what is changed ----------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def accept(self, experiment: str, number: int, *, by: str, at: float, reason: str = "") -> PartKey:
-        """Accept conflict `number`. It replaces the part that has counted under its key so far.
+        """Accept conflict `number`, so that it replaces the part that currently counts under its key.
 
         A conflict is a part whose key was posted before with different content. The replaced part becomes "refused".
         The audit log records the reason.

@@ -233,7 +233,7 @@ class RecordStore:
     def all_audits(self) -> list[tuple[str, AuditEntry]]:
         """Return all entries of the audit log, oldest first.
 
-        Each entry comes with the ID of its experiment, or with the scope of a token, such as "admin".
+        Each entry comes with the ID of its experiment, or with the scope of a token, such as "@owner".
         """
         with self.database.read_transaction() as run:
             rows = run("SELECT experiment, at, author, what FROM audits ORDER BY number")

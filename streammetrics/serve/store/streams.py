@@ -12,7 +12,7 @@ __all__ = ["StreamPosition", "add_audit_entry", "lock_experiment", "read_positio
 StreamPosition = tuple[int, int]
 """The position of an experiment: the number of its last part, and its epoch.
 
-The epoch is the number of changes to parts that already counted.
+The epoch increases when parts that are already stored change, for example when an owner accepts a conflict.
 """
 
 

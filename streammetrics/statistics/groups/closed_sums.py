@@ -132,7 +132,7 @@ class ClosedSums(State):
             Which sum to return, where w is the weight of a group: the sum of w * AUC ("sums"); the sum of w over groups
             with both classes ("weights"); or the sum of w over groups with only one class ("lone").
         by : str
-            How groups are weighted, one of GROUP_WEIGHTS.
+            The weighting of the groups, one of GROUP_WEIGHTS.
         """
         return exact_to_fraction(getattr(self, name)[GROUP_WEIGHTS.index(by)])
 
@@ -146,7 +146,7 @@ class ClosedSums(State):
             ("products"), of w^2 over groups with both classes ("weights"), or of w^2 over groups with only one class
             ("lone").
         by : str
-            How groups are weighted, one of GROUP_WEIGHTS.
+            The weighting of the groups, one of GROUP_WEIGHTS.
         """
         return exact_to_fraction(self.moments[MOMENTS.index(name), GROUP_WEIGHTS.index(by)])
 

@@ -43,7 +43,8 @@ Ints = NDArray[np.int64]
 
 HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
 # The maximum size of unsorted rows, in bytes, that are sorted together. A larger state cannot be saved, because a saved
-# state contains all rows in sorted order. Its results are computed from one partition of its groups at a time.
+# state contains all rows in sorted order. The results of a larger state are computed one partition of its groups at a
+# time.
 SAVED = 1 << 28
 # Sorted entries contain row counts. Expanding them to single rows is allowed if there are at most this many rows, or at
 # most four rows per entry on average.
@@ -72,7 +73,8 @@ class WaitingRows:
     rounded : bool
         Whether a weight was rounded to a multiple of 2**-60.
     level : int
-        If the state is a sample of groups: only groups whose hash begins with at least this many zero bits are kept.
+        The level of the sample, if the state is a sample of groups: only groups whose hash begins with at least this
+        many zero bits are kept.
     spilled : tuple of Spill
         The rows on disk.
     settled : tuple of GroupRows
@@ -181,7 +183,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
 
     def from_waiting(self, waiting: WaitingRows) -> Self:
         """Return a state that keeps unsorted rows, and sorts them when its attribute `cells` is first read."""
-        # `cells` is a cached property. Removing its value makes the state compute it when it is next read.
+        # `cells` is a cached property. Remove its value, so that the next read of `cells` computes a new value.
         new = super().with_cells(self.make_empty_cells(()))
         del new.__dict__["cells"]
         new.__dict__["waiting"] = waiting
@@ -400,7 +402,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def can_expand_rows(self) -> bool:
         """Return whether the sorted entries can be expanded to single rows.
 
-        This is allowed if rows have no weights, and if single rows do not take much more memory than the entries.
+        Entries can be expanded if rows have no weights, and if single rows do not take much more memory than entries.
         """
         entries = self.cells.tallies["scores"]
         return entries.excess is None and int(entries.int64_counts.sum()) <= max(SPREAD_ROWS, 4 * len(entries))

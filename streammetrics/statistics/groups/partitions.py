@@ -183,7 +183,7 @@ def _scan_rows(numbers: Array, count: int, scores: Array, labels: Array, weights
 
 
 def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
-    """Compute the result of `_collect_any` faster, for rows with a simple layout.
+    """Compute the same result as `_collect_any`, but faster, for rows with a simple layout.
 
     The rows must have IDs of one size, float32 scores and no weights. The score and the label of such a row fit in one
     64-bit key, which makes sorting fast.

@@ -31,12 +31,12 @@ class Blocks(NamedTuple):
     group : int64 array
         The group index of each block, starting at 0.
     positive, weight : float64 arrays
-        The weight of the positives of each block, and that of all its rows.
+        The weight of the positives and the weight of all rows of each block.
     positive_through, through : float64 arrays
-        The weight of the positives, and that of all rows, in each block together with all blocks of its group that have
-        higher scores.
+        The weight of the positives and the weight of all rows, summed over each block and all blocks of its group that
+        have higher scores.
     positives, weights : float64 arrays
-        The weight of the positives of each group, and that of all its rows.
+        The weight of the positives and the weight of all rows of each group.
     """
 
     group: Ints

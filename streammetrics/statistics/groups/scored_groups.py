@@ -1,4 +1,4 @@
-"""The base class for states with open groups. They keep the scores of all rows, because groups may get more rows."""
+"""The base class for states with open groups, which keep the scores of all rows because more rows may still arrive."""
 
 from __future__ import annotations
 

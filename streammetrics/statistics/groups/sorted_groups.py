@@ -39,8 +39,8 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
     -----
     A range is a run of consecutive rows of the log that one accumulator counted. The first and the last group of a
     range may have more rows in other ranges. The state therefore keeps the scores of these groups and leaves them out
-    of the sums. Merging raises an error if the group IDs of two ranges overlap. Where a log is cut into ranges affects
-    the bytes of a state, but not its results.
+    of the sums. Merging raises an error if the group IDs of two ranges overlap. The way in which a log is cut into
+    ranges affects the bytes of a state, but not its results.
     """
 
     begins = Flat()

@@ -118,7 +118,7 @@ class SpillFile:
 
 
 def bytes_of(array: Array) -> memoryview:
-    """Return the memory of an array as bytes, without a copy."""
+    """Return a view of the memory of an array as bytes, without copying the array."""
     return array.reshape(-1).view(np.uint8).data
 
 
@@ -277,7 +277,7 @@ def partition_reader(raw: RawRows) -> Callable[[int], RawRows]:
 
 
 def concat_by_layout(raws: Sequence[RawRows]) -> list[RawRows]:
-    """Concatenate all blocks of rows that have the same columns, dtypes and dimensions."""
+    """Concatenate all blocks of rows that have the same layout (see `row_layout`)."""
     alike: dict[tuple[Any, ...], list[RawRows]] = {}
     for raw in raws:
         alike.setdefault(row_layout(raw), []).append(raw)
@@ -288,7 +288,7 @@ def concat_by_layout(raws: Sequence[RawRows]) -> list[RawRows]:
 
 
 def row_layout(rows: Mapping[str, Array]) -> tuple[Any, ...]:
-    """Return the names, dtypes and dimensions of columns. Rows can be concatenated only if these are equal."""
+    """Return the name, dtype and number of dimensions of each column. Only rows of equal layout can be concatenated."""
     return tuple((n, a.dtype.char, a.ndim) for n, a in rows.items())
 
 
