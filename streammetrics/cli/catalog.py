@@ -13,7 +13,7 @@ __all__ = ["list_metrics", "show_metric"]
 
 
 EXAMPLES = {"k": 10, "q": 0.9, "n_bins": 15}
-"""Examples of the number after @, as in `ndcg@10`, by setting. The example for any other setting is usually 0.1."""
+"""Examples of the number after @ (as in `ndcg@10`), keyed by setting. For most other settings, the example is 0.1."""
 
 
 def list_metrics() -> None:

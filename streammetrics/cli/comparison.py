@@ -61,7 +61,7 @@ __all__ = [
 
 
 COUNT_TOLERANCE = 0.1
-"""The counted users may exceed `--users` by this fraction, because that number may be from an earlier hour."""
+"""The number of counted users may exceed `--users` by this fraction, because `--users` may be from an earlier hour."""
 
 
 @dataclass(frozen=True)
@@ -433,8 +433,8 @@ def _describe_axis(result: Any, order: Any) -> dict[str, Any]:
 def select_slices(piece: AxisWrapper, top: int | None = None, **shown_how: Any) -> dict[tuple[Any, ...], int]:
     """Return the keys of the slices to show in a table, in order, and the number of rows in each.
 
-    `top` is the maximum number of slices, and `shown_how` contains the options `sort` and `min_rows`. The slice
-    `other`, into which slices beyond a limit were merged, is left out.
+    `top` is the maximum number of slices, and `shown_how` contains the options `sort` and `min_rows`. The slices
+    "(other)" and "(expired)", which combine rows whose own keys are not kept, are left out.
     """
     rows: dict[tuple[Any, ...], int] = {}
     for record in build_slice_records(piece, top, **shown_how):

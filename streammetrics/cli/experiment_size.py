@@ -28,7 +28,7 @@ HELD_REMARK = (
 def show_power(file: str, metric: str | None, relative: float, options: dict[str, Any]) -> None:
     """Print, for each metric, how many users an experiment needs to detect a relative difference.
 
-    If `options` contains a planned number of users, print the smallest difference that this number can detect instead.
+    If `options` contains a planned number of users, instead print the smallest difference that this number can detect.
     """
     side, names = _load_metrics(file, metric)
     rows: list[list[Cell] | None] = []

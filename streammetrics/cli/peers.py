@@ -16,7 +16,7 @@ DATA_WORDS = {
     **dict.fromkeys(("label_scores", "label_decisions"), "several labels"),
     "number_outputs": "several outputs",
 }
-"""What the output says about the kind of data (`PeerLine.data`) to which an equivalent applies."""
+"""The words in the output for the kind of data (`PeerLine.data`) to which an equivalent applies."""
 TASK_PREFIXES = ("Binary", "Multiclass", "Multilabel")
 """Prefixes of torchmetrics class names. A user may leave them out: AUROC stands for BinaryAUROC and MulticlassAUROC."""
 
@@ -71,9 +71,10 @@ def _find_library(library: str) -> str:
 
 
 def _find_lines(peer: str, name: str) -> list[PeerLine]:
-    """Return all lines about a metric in the table of equivalents. The case of the name does not matter.
+    """Return all lines about a metric in the table of equivalents.
 
-    There may be several lines, because a library may use one name for several task types.
+    Case and punctuation are ignored, except in a torchmetrics name without its prefix (see `TASK_PREFIXES`). There may
+    be several lines, because a library may use one name for several task types.
     """
     lines_by_name = find_peer_lines(peer)
     if name in lines_by_name:

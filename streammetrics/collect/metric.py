@@ -236,8 +236,8 @@ class ScoredLabels(Metric[S, T]):
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ. No row is counted. The message names the column, the
-            first invalid row and the number of invalid rows.
+            A value is invalid, or lengths differ. No row is counted. The message names the column, the first invalid
+            row and the number of invalid rows.
         CounterOverflowError
             There would be more than 2**62 rows, or a total weight above 2**42.
         """

@@ -144,8 +144,8 @@ class Decayed(PooledWrapper):
     Notes
     -----
     The state of each epoch consists of integers. `compute()` gives the oldest epoch the weight 1 and each later epoch
-    twice the weight of the epoch before it. The value is therefore exactly the same as if each row were repeated
-    as many times as the weight of its epoch, and does not depend on the order of rows or merges.
+    twice the weight of the epoch before it. The value is therefore exactly the same as if each row were repeated w
+    times, where w is the weight of its epoch, and does not depend on the order of rows or merges.
 
     A `Decayed` takes as much memory as a `Windowed` with the same `keep`, and `compute()` takes as long as about `keep`
     merges. Tables and `explain()` show the number of rows without decay. A histogram can store only a limited number of

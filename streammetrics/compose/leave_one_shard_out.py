@@ -217,7 +217,7 @@ def _group_shards(of: Ints, nbytes: int) -> Iterator[Ints]:
 
 
 def _without_each(shards: State, total: State, at: Ints, cells: Ints) -> State:
-    """Return the sum of the slice's other shards for each of the given cells (slice and shard), under the cell's key.
+    """Return, for each given cell (slice and shard), the sum of the other shards of its slice, under the cell's key.
 
     `total` contains the sum of all shards of each slice. For each cell of `shards`, `at` is the index of this sum.
     `cells` are the indices of the cells to compute.

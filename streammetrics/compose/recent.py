@@ -213,7 +213,7 @@ class Recent(PooledWrapper):
     must therefore have made the same number of updates. Otherwise, the updates of a worker that is behind count as
     older than they are.
 
-    Unlike all other results, that of a `Recent` depends on the order of updates and on how rows were split into
+    Unlike most other results, that of a `Recent` depends on the order of updates and on how rows were split into
     batches. Collections and slices therefore cannot contain a `Recent`, but a `Recent` can contain them. If every row
     has a time, use ``Windowed(...).last(n)``; for gradual decay of old rows, use `Decayed`.
 

@@ -283,7 +283,7 @@ class BatchUpdater:
     def _count_new_layout(
         self, names: tuple[str, ...], columns: tuple[Any, ...], table: Mapping[str, Any] | None
     ) -> None:
-        """Count a batch with a draft for its layout, or on the general path (`count_batch`) if there is no draft."""
+        """Count a batch whose layout may be new: with a draft if possible, else on the general path (`count_batch`)."""
         arrays, widened = columns, NONE_WIDENED
         if not self._drafts or not 0 < len(arrays) <= 16 or not has_only_numeric_arrays(arrays):
             return self.count_batch(make_batch(names, columns, table))
@@ -596,5 +596,5 @@ class BatchUpdater:
 
 
 def _select_fronts(front: Ints, rows: PreparedRows) -> Ints:
-    """Return the slice of each counted row; `front` is the slice of each row, or empty if there is only one slice."""
+    """Return the slice of each counted row; `front` is the slice of each row, or empty if the state has no slices."""
     return front if rows.index is None or not len(front) else front[rows.index]

@@ -418,7 +418,7 @@ def _format_error(error: Exception) -> str:
 
 
 def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
-    """Decode frames in order, a few in each pass to limit memory use; all frames must have equal headers.
+    """Decode frames in order, in one or more passes to limit memory use; all frames must have equal headers.
 
     Yields
     ------

@@ -86,7 +86,7 @@ elif BACKEND == "jax":
 else:
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a function with the arrays of a step, unless Keras is building a model and arrays contain no data."""
+        """Call a function with the arrays of a step, unless they have no data because Keras is building a model."""
         if not any(getattr(a, "is_meta", False) for a in arrays):
             function(*arrays)
 
@@ -382,7 +382,7 @@ def _iterate_batches(data: Any, size: int) -> Iterator[Rows]:
 
 
 def _list_shown_names(metric: Any, output: str | None) -> list[str]:
-    """Return the names of a metric's values in logs; `output` is its model output, None if there is only one."""
+    """Return the names of a metric's values in logs; `output` names its model output (None if there is only one)."""
     prefix = f"{output}_" if output else ""
     if not isinstance(metric, KerasMetric) or not isinstance(metric._scorer.metrics, MetricCollection):
         return [prefix + metric.name]

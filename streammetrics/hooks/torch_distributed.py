@@ -64,7 +64,7 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
     -------
     object of the type of `metrics`; for Deferred, of the type of the metrics inside it
         The merged metrics. Their digest is the same on all ranks, and the same as after one pass over all rows. With one
-        process, or if torch.distributed is not initialized, the result is a copy of the argument.
+        process, or if torch.distributed is not initialized, the result is a copy of this rank's metrics.
 
     Raises
     ------

@@ -71,8 +71,8 @@ def compare(
     covariates : pair, or list of pairs, optional
         Metrics of the same two arms from before the treatment, for variance reduction (CUPED): a pair (a, b) for each
         covariate. A metric of a collection is adjusted by the covariates with the same name or, if there are none, by
-        all covariates. A metric may have at most three covariates. The arms must be randomised. A quantile of
-        data with few distinct values is not adjusted, and the `method` of its interval says so.
+        all covariates. A metric may have at most three covariates. The arms must be randomised. A quantile of data with
+        few distinct values is not adjusted, and the `method` of its interval says so.
     adjust : {"holm", "bh"}, optional
         Multiplicity correction over all metrics and slices; `better` then also requires that the adjusted p-value is at
         most 1 - `confidence`. With `sequential`, "bh" is e-BH.

@@ -210,7 +210,7 @@ def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferenc
 
 
 def _may_be_negative(metric: Any, sides: Iterable[ScaledEstimate]) -> bool:
-    """Return whether the true value of a side may be 0 or less in some cell (slice), so that it has no logarithm.
+    """Return whether the true value of a side may be 0 or less in some cell (slice), so it may have no logarithm.
 
     The result is always False for a metric that cannot be negative.
     """
@@ -301,7 +301,7 @@ def _invert(estimate: ScaledEstimate) -> ScaledEstimate:
 
 
 def _collect_reasons(pair: Pair, a: Shards | None, b: Shards | None) -> Reasons:
-    """Return, for each cell (slice), why it has no interval: too little data, or a metric without a jackknife error."""
+    """Return why cells (slices) without an interval have none: too little data, or no jackknife error of the metric."""
     reasons = build_reasons(find_refusal(pair.metric) if a is not None else None, (len(pair.keys),))
     for name, shards in (("first", a), ("second", b)):
         if shards is not None:

@@ -266,7 +266,7 @@ def _iterate_sets(estimate: ScaledEstimate) -> Iterator[tuple[int, Any]]:
 def p_value(estimate: ScaledEstimate, null: float = 0.0) -> Any:
     """Return the two-sided p-value P(|T| > |t|) under the null hypothesis, for a single look at the data.
 
-    The result is NaN without an error.
+    The result is NaN if the estimate has no standard error.
 
     Examples
     --------

@@ -150,7 +150,7 @@ def effective_shards(weights: ArrayLike) -> Any:
 def describe_shortage(
     events: ArrayLike, fewest: int = MIN_EVENTS, shards: int | None = None, what: ArrayLike = "positives"
 ) -> Any:
-    """Return a text saying that there are too few events for a reliable interval, or None if there are enough.
+    """Return a message if there are too few events for a reliable interval, otherwise None.
 
     For n cells (slices), return an array.
 

@@ -115,7 +115,7 @@ def _find_reach(upper: QuantileSteps, lower: QuantileSteps, shift: Callable[[Flo
 def insert_quantile_sets(
     pair: Pair, difference: ScaledEstimate, relative: ScaledEstimate, reasons: Reasons, *, covariates: bool = False
 ) -> tuple[ScaledEstimate, ScaledEstimate, Reasons, ScaledEstimate | None]:
-    """Return a quantile's differences, with a `QuantileSet` in each cell (slice) where one stored value is heavy.
+    """Return a quantile's differences, with a `QuantileSet` in cells (slices) where one stored value has much weight.
 
     Parameters
     ----------

@@ -279,7 +279,7 @@ def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
 
 
 def _find_user_state(source: MetricLike, kinds: tuple[type[State], ...]) -> State:
-    """Return the first state of a class in `kinds` that is sliced by one column, the arm; otherwise raise an error."""
+    """Return the first state of a class in `kinds` that is sliced by one column, the arm; raise an error if none is."""
     for state in states_of(source):
         if isinstance(state, kinds) and [(a.kind, len(a.names)) for a in state.axes] == [("key", 1)]:
             return state

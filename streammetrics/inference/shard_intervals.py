@@ -25,7 +25,7 @@ def compute_shard_intervals(sample: Sample, confidence: float) -> Interval:
     Parameters
     ----------
     sample : Sample
-        The values of one metric, with shards.
+        The values of one metric. Its `shards` must not be None.
     confidence : float
         Nominal coverage.
     """

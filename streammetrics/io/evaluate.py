@@ -339,7 +339,7 @@ def _find_id_columns(metrics: MetricCollection | Sharded) -> list[str]:
 
 
 def _count_edge_queries(pieces: list[LogPiece], total: MetricCollection) -> None:
-    """Count the first and the last query of every part, whose rows may continue in other parts."""
+    """Count the first and the last query of every part. The rows of these queries may continue in other parts."""
     try:
         if pieces:
             total.update(concat_pieces(pieces))

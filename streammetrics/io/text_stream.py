@@ -76,7 +76,7 @@ class TextStream(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read up to `size` bytes, but leave an incomplete delimiter at the end to the next call.
+        """Read up to `size` bytes, but keep an incomplete delimiter at the end for the next call.
 
         Raises
         ------

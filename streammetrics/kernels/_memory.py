@@ -142,7 +142,7 @@ The position need not be a multiple of 8. All eight bytes must lie in the array.
 add_limbs: Any = intrinsic(_add_limbs)
 """add_limbs(numbers, at, high, low): add two limbs to the fixed-point number at index `at` of an int64 array.
 
-The limbs are the two integers of the number high * 2**-20 + low * 2**-60. After the addition, the second limb
-lies between 0 and 2**40 - 1, because the excess is carried into the first limb. A single vector instruction reads both
+The limbs are the two integers of the number high * 2**-20 + low * 2**-60. After the addition, the second limb lies
+between 0 and 2**40 - 1, because the excess is carried into the first limb. A single vector instruction reads both
 limbs, and another one writes both, which takes two thirds of the time of adding to each limb separately.
 """

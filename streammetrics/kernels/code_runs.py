@@ -1,4 +1,4 @@
-"""Group the scored rows of many cells by cell and, only when the rows are read, sort and merge them.
+"""Group the scored rows of many cells by cell and, usually only when the rows are read, sort and merge them.
 
 A row is encoded as two words: the low word holds its exact score and label, and the high word its cell (see module
 `exact_rows`). A run is a range of low words with the same high word. A cell receives rows from many batches, so its

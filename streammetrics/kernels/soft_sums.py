@@ -117,7 +117,7 @@ def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
 
 @outline
 def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None:
-    """Add squares v, rounded to multiples of 2**-41 (if `loss`) or 2**-52, to the sums numbered in `at`.
+    """Add squares v, rounded to multiples of 2**-41 (if `loss`) or 2**-52, to the sums whose numbers are in `at`.
 
     A sum that reaches CEILING stays there. Squares of 2**31 or more are added one by one and set to 0 in `v`. If `lone`
     is true, there is only one sum.

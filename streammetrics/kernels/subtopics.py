@@ -143,8 +143,8 @@ def compute_subtopic_measures(
     - The documents of query q are starts[q] to starts[q + 1] - 1. The first returned[q] of these were returned, and all
       of them together cover topics[q] subtopics. `by_name` holds the indices of these documents within the query,
       sorted by name.
-    - `logs` holds the discounts by rank of alpha-DCG, and `places` those of ERR-IA. `remaining` and `used` are working
-      memory.
+    - `logs` holds the discount of each rank for alpha-DCG, and `places` the discount of each rank for ERR-IA.
+      `remaining` and `used` are working memory.
     """
     n_terms = codes.shape[0]
     for q in range(returned.shape[0]):

@@ -394,7 +394,7 @@ def find_buckets(numbers: Any, levels: Any, bits: Any, buckets: Any) -> Any:
 
 @kernel(out=("numbers",))
 def find_near_edges(buckets: Any, levels: Any, bits: Any, numbers: Any) -> Any:
-    """Write the edge of each bucket that is closer to 0, given the level (bucket width) of the bucket."""
+    """Write, for each bucket, the edge that is closer to 0, given the level (bucket width) of the bucket."""
     for i in range(buckets.shape[0]):
         numbers[i] = i8(edge_bits(buckets[i], levels[i], i8(bits))).view(f8)
     return 0

@@ -213,7 +213,7 @@ def folded_cells(thing: Any) -> list[list[bool]]:
     """Return, for each state, a list that tells for each cell (such as a slice) whether its rows are in buckets.
 
     A state keeps the rows of a cell exactly until their number exceeds a limit, and then moves them to histogram
-    buckets. States that never move rows to buckets are left out.
+    buckets. States whose statistic does not support this (`folding` is None) are left out.
     """
     return [(s.rows_by_cell(s.folding[1]) > 0).tolist() for s in states_of(thing) if s.folding is not None]
 

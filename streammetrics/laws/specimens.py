@@ -55,8 +55,8 @@ WEIGHTS = (1.0, 1.0, 1.0, 0.0, 2.0, 0.5, 3.0, 0.1, 2.0**-36, 1e6)
 def sample(needs: Sequence[Need], rng: np.random.Generator, n: int, style: str, *, weighted: bool) -> Columns:
     """Generate `n` rows of the columns that a state reads, in one of the `STYLES`.
 
-    Optional columns, such as weights, are generated only if `weighted` is true. Optional columns with `either` or
-    `derived` (see `Need`) are always generated.
+    Optional columns with `either` or `derived` (see `Need`) are always generated. Other optional columns, such as
+    weights, are generated only if `weighted` is true.
     """
     wanted = [need for need in needs if weighted or not need.optional or need.either or need.derived]
     return {need.role: _values(need, rng, n, style) for need in wanted}

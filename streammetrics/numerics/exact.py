@@ -8,8 +8,8 @@ States store numbers in three formats:
 - An *exact* number is a superaccumulator: 68 chunks of 32 bits (Neal 2015), where a unit of chunk k has the value
   `2**(32*k - 1088)`. It stores any sum of float64 numbers without rounding.
 
-Each format has a canonical form, in which equal numbers have equal arrays. A cell, such as a slice or a score bucket,
-has its own numbers.
+Each format has a canonical form, in which equal numbers have equal arrays. Each cell (such as a slice or a score
+bucket) has its own numbers.
 """
 
 from __future__ import annotations

@@ -317,7 +317,7 @@ def _describe_reasons(changes: Iterable[NumberChange], limit: int | None = None)
 
 
 def _name_slices(changes: Iterable[NumberChange]) -> str:
-    """Return the names of the slices of some changes, such as " (br, de and 4 other slices)"; "" for all rows."""
+    """Return the names of the slices of some changes, such as " (br, de, fr and 4 other slices)"; "" for all rows."""
     slices = [*dict.fromkeys(format_key(one.key) for one in changes if one.key)]
     more = f" and {len(slices) - NAMED_SLICES:,} other slices" if len(slices) > NAMED_SLICES else ""
     return f" ({', '.join(slices[:NAMED_SLICES])}{more})" if slices else ""

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class NamedSide(NamedTuple):
-    """A model or arm that is compared with others: its name and its colour index."""
+    """A model or arm on a page: its name and its colour index."""
 
     name: str
     number: int

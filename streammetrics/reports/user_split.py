@@ -30,8 +30,8 @@ class UserSplit:
         The number of users in each arm, and the result of the test that compares their shares with the planned shares
         or, if none are known, with equal shares.
     is_tested : bool
-        Whether the planned shares are known. If not, `describe_test` asks for them, and reports only an alarm, which
-        means that the shares are not equal.
+        Whether the planned shares are known. If not, `describe_test` asks for them, and mentions the test result only
+        if there is an alarm, that is, if the shares are not equal.
     exposed : bool or None
         Whether the users were counted from exposures (--exposures) rather than from the log; None if unknown.
     """

@@ -58,7 +58,7 @@ SPARSE = 8
 """Codes are sorted by counting only if their range has at most this many codes for each entry. For a larger range, a
 normal sort is faster: for example, 20 us rather than 0.6 ms for 20 rows."""
 GROUP_ENTRIES = 64
-"""Wide codes are sorted separately for each high word if each has at least this many entries on average."""
+"""Wide codes are sorted separately for each high word only if each has at least this many entries on average."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -195,7 +195,7 @@ def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[I
     Parameters
     ----------
     shards : ScoreHistogram
-        The row counts of all shards; the shards of a cell are adjacent.
+        The score histograms of all shards; the shards of a cell are adjacent.
     at : int64 array
         The cell of each shard, in ascending order.
     cells : int

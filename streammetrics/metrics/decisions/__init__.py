@@ -1,4 +1,4 @@
-"""Classification metrics: they compare decisions or classes with true classes, or two labelings with each other."""
+"""Classification metrics: these metrics compare decisions or classes with true classes, or two labelings."""
 
 from .agreement import *
 from .association import *

@@ -186,7 +186,7 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         return Fraction(1) if self.moves(state, rounding) else 8 * rounding
 
     def _filled_bins(self, state: Binned) -> list[Bin]:
-        """Return the bins that contain rows. Their bounds allow for the rounding of each product of weight and p."""
+        """Return the bins that contain rows. Bounds on their sums of w * p allow for the rounding of each product."""
         return [b for b in widen_for_quantization(self.bins(state)[0], state) if b.weight]
 
 

@@ -278,7 +278,7 @@ class PrecisionRecallAtK(RelevanceMetric, tag="precision_recall_at_k"):
     Parameters
     ----------
     k : int
-        The largest cut-off i, a number of documents.
+        The largest cut-off i, the number of documents at the top of the ranking.
 
     Notes
     -----
@@ -339,7 +339,7 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
     Parameters
     ----------
     k : int
-        The largest cut-off i, a number of documents.
+        The largest cut-off i, the number of documents at the top of the ranking.
     precision : float
         The lowest precision allowed.
 

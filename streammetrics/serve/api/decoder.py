@@ -23,7 +23,7 @@ from .worker import LateError
 __all__ = ["DecoderService", "FrameDecoder", "NoRoomError", "ThreadDecoder"]
 
 MAX_STUCK_THREADS = 2
-"""The number of threads that may be stuck in frames that never finish decoding. One more decodes other frames."""
+"""The number of threads that may be stuck in frames that never finish decoding. Another thread decodes other frames."""
 
 
 class NoRoomError(StreamMetricsError):
@@ -42,7 +42,7 @@ class DecoderService(Protocol):
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int, seconds: float
     ) -> list[DecodedFrame]:
-        """Decode frames, and check each against its experiment. A result is a digest and row counts, or an error.
+        """Decode frames, and check each against its experiment. Each result is a digest and row counts, or an error.
 
         `max_content` is the largest decompressed size of a frame in bytes, and `seconds` is the time limit for all
         frames together.
@@ -81,7 +81,7 @@ class FrameDecoder:
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int
     ) -> list[DecodedFrame]:
-        """Decode frames, and check each against its experiment. A result is a digest and row counts, or an error."""
+        """Decode frames, and check each against its experiment. Each result is a digest and row counts, or an error."""
         checks = [
             partial(self._checker.check, experiment, header=read_head(frame))
             for experiment, frame in zip(experiments, frames, strict=True)
@@ -118,7 +118,7 @@ class ThreadDecoder:
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int, seconds: float
     ) -> list[DecodedFrame]:
-        """Decode and check frames within a time limit. A result is a digest and row counts, or an error."""
+        """Decode and check frames within a time limit. Each result is a digest and row counts, or an error."""
         work = self._threads.submit(self._decoder.decode, frames, experiments, max_content)
         if not wait([work], seconds).done:
             # The abandoned thread may still use the old decoder. A new one replaces it, and reads the plans from the

@@ -190,7 +190,7 @@ class Api(NamedTuple):
     async def authorize_reader(self, request: Request) -> tuple[Person | None, Response]:
         """Return the owner or reader whose token a request contains, and a response.
 
-        If the token is missing or not valid, the person is None and the response is the error.
+        If the token is missing or invalid, the person is None and the response is the error.
         """
         client, token = self.access.find_client(request.scope), read_bearer_token(request)
         person = await run_in_threadpool(self.access.accounts.find_person, token or "")

@@ -86,7 +86,7 @@ class DecoderProcess:
     def decode(
         self, frames: Sequence[bytes], experiments: Sequence[Experiment], max_content: int, seconds: float
     ) -> list[DecodedFrame]:
-        """Decode frames, and check each against its experiment. A result is a digest and row counts, or an error.
+        """Decode frames, and check each against its experiment. Each result is a digest and row counts, or an error.
 
         `max_content` is the largest decompressed size of a frame in bytes, and `seconds` is the time limit for all
         frames together.

@@ -47,7 +47,7 @@ def open_store(url: str | os.PathLike[str]) -> Store:
     ----------
     url : str or path
         The path of a file on a local disk, or ``postgresql://user@host/database`` for a database that any number of
-        servers can share. A path may have the prefix ``sqlite:///``, so that an absolute path begins with
+        servers can share. A path may have the prefix ``sqlite:///``; an absolute path then begins with
         ``sqlite:////``.
 
     Raises
