@@ -1,4 +1,4 @@
-"""Streaming metric accumulators: constant memory, mergeable, and bit-for-bit equal however the log is split."""
+"""Streaming metric accumulators that use constant memory, merge, and give the same bits however the log is split."""
 
 __version__ = "0.1.0"
 
@@ -55,7 +55,7 @@ if _typing.TYPE_CHECKING:
     from .reports.plots import plot as plot
 
 _ON_DEMAND = {"plot": ".reports.plots", "report": ".reports.page.write"}
-"""Functions that few programs need, and their modules, which take an eighth of the time of the import."""
+"""Functions that few programs need, mapped to their modules, which take an eighth of the time of the import."""
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""`python -m streammetrics`: the command line."""
+"""The entry point of `python -m streammetrics`, which runs the command line."""
 
 from streammetrics.cli import main
 

@@ -52,7 +52,7 @@ class StateFormatError(StreamMetricsError, ValueError):
 
 
 class CounterOverflowError(StreamMetricsError, OverflowError):
-    """A counter or a sum would leave its range; the state is unchanged."""
+    """A counter or a sum would exceed its range; the state is unchanged."""
 
 
 class MemoryLimitError(StreamMetricsError, MemoryError):
@@ -99,7 +99,10 @@ class PushError(StreamMetricsError, RuntimeError):
 
 
 class NotArrivedError(StreamMetricsError, TimeoutError):
-    """Rows were not copied from a device, such as a GPU, within the timeout; the next call waits for them again."""
+    """Rows were not copied from a device, such as a GPU, within the timeout.
+
+    The next call of `compute` or `flush` waits for them again.
+    """
 
 
 class SyncError(StreamMetricsError, RuntimeError):
@@ -111,7 +114,7 @@ class SyncTimeoutError(SyncError, TimeoutError):
 
 
 class UndefinedMetricWarning(UserWarning):
-    """A metric has no value (0/0, one class only, no rows); `compute()` returned NaN."""
+    """A metric is undefined, for example because of 0/0, a single class, or no rows; `compute()` returned NaN."""
 
 
 class WideBoundsWarning(UserWarning):

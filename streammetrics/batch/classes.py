@@ -58,7 +58,7 @@ class Classes(Kind):
     names : int or tuple of int or str
         The classes, in order. An integer n stands for the classes 0, 1, ..., n - 1.
     ignore : int or str, optional
-        A class whose rows are left out; the state records their number. It need not be one of `names`.
+        A class whose rows are left out; the metric's state records their number. It need not be one of `names`.
     """
 
     def __init__(self, names: int | tuple[Any, ...], ignore: Any = None) -> None:
@@ -111,7 +111,7 @@ class Classes(Kind):
         )
 
     def _look_up_names(self, raw: Any, name: str) -> Column:
-        """Return the position of each label among the class names."""
+        """Return the code of each label: its position among the class names, `NONE` (missing, unknown) or `IGNORED`."""
         assert isinstance(self.names, tuple)
         kind, content = read_keys(raw, name)
         if not kind:
@@ -259,8 +259,8 @@ def _find_positions(values: Array, names: Sequence[int]) -> NDArray[np.int64]:
     return np.where(known[order][at] == values, order[at], NONE).astype(np.int64)
 
 
-# A state stores a class as this many int64 words. The first word encodes its kind and length; the other five hold an
-# integer, or a string of up to 40 bytes.
+# A metric's state stores a class as this many int64 words. The first word encodes its kind and length; the other five
+# hold an integer, or a string of up to 40 bytes.
 WORDS = 6
 KINDS = ("integer", "string", "bytes")  # Saved states contain positions in this tuple: never reorder it.
 LONGEST = 8 * (WORDS - 1)
@@ -286,7 +286,7 @@ class DiscoveredColumn(Column):
 
     @cached_property
     def names(self) -> NDArray[np.int64]:
-        """The classes as states store them: a matrix in which each row encodes one class as `WORDS` integers."""
+        """The classes in the form that states store: a matrix whose rows encode one class each, as `WORDS` integers."""
         if self.source == "integer":
             names = np.zeros((len(self.keys), WORDS), np.int64)
             names[:, 1] = self.keys
@@ -300,7 +300,7 @@ class DiscoveredClasses(Kind):
     Parameters
     ----------
     ignore : int or str, optional
-        A class whose rows are left out; the state records their number.
+        A class whose rows are left out; the metric's state records their number.
     """
 
     expected = f"a class: an integer, or a string or bytes of up to {LONGEST} bytes"
@@ -364,8 +364,8 @@ class DiscoveredClasses(Kind):
 
 
 def factorize_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return a list of ascending integers that contains all values, and the position of each value in that list."""
-    # For a short range, sorting is unnecessary: the list is the whole range, including integers that do not occur.
+    """Return an ascending array of integers that contains all values, and the position of each value in that array."""
+    # For a short range, sorting is unnecessary: the array is the whole range, including integers that do not occur.
     low, high = int(values.min()), int(values.max())
     if high - low < SPAN:
         return np.arange(low, high + 1), values - low
@@ -431,7 +431,7 @@ class Logit(Score):
 def check_labels(owner: str, labels: Any) -> None:
     """Raise ValueError unless `labels` is a tuple or list of two or more different integers, strings or bytes.
 
-    All labels must be of the same type, and no label may occur twice.
+    All labels must be of the same type, and no label may occur twice. The error message begins with `owner`.
     """
     if not isinstance(labels, (tuple, list)) or len(labels) < 2:
         raise ValueError(f"{owner}: labels= must be a tuple or list of at least two classes, not {labels!r}")
@@ -453,12 +453,12 @@ def check_ignored(owner: str, names: Any, ignore: Any) -> None:
 
 
 def class_label(names: int | tuple[Any, ...], role: str = "y_true", ignore: Any = None) -> Need:
-    """Declare that a state reads a column of classes. The state leaves out rows of class `ignore`."""
+    """Declare that a metric's state reads a column of classes and leaves out the rows of class `ignore`."""
     return Need(role, Classes(names, ignore))
 
 
 def class_scores(width: int, scale: str) -> Need:
-    """Declare that a state reads a matrix with a score for each class.
+    """Declare that a metric's state reads a matrix with a score for each class.
 
     The scores are probabilities that sum to 1, logits, or any finite numbers, depending on `scale`.
     """

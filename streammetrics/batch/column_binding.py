@@ -35,7 +35,7 @@ class Binding:
     columns : tuple of (role, column)
         The roles that the user has assigned to a column. Any other role reads the column of the same name.
     where : str, optional
-        A 0/1 column that selects rows. Rows with 0 are left out, and the state counts how many.
+        A 0/1 column that selects rows. Rows with 0 are left out, and the metric's state records their number.
     labels, pos_label : optional
         The values of both labels, or the value of the positive label, if a column of labels or predicted labels
         contains values other than 0 and 1.
@@ -96,17 +96,17 @@ class Binding:
             raise ValueError(f'scale must be "probability" or "logit", not {self.scale!r}')
 
     def column(self, role: str) -> Any:
-        """Return the name of the column that has a role, or a tuple of names if several columns form one key or matrix."""
+        """Return the name of the column with a role, or a tuple of names if several columns form one key or matrix."""
         return self.columns_by_role.get(role, role)
 
     @cached_property
     def columns_by_role(self) -> dict[str, Any]:
-        """The columns that the user has named, keyed by role."""
+        """The names of the columns to which the user has assigned a role, keyed by role."""
         return dict(self.columns)
 
     @property
     def corrects_scores(self) -> bool:
-        """Whether the scores themselves are corrected for down-sampling, not only the weights."""
+        """Whether the scores, rather than only the weights, are corrected for down-sampling."""
         return self.corrects in ("score", "both")
 
     def correct_state(self, state: State) -> State:
@@ -120,7 +120,7 @@ class Binding:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of a `Task`, keyed by name. Columns and options with their default value are left out."""
+        """The options of a `Task`, keyed by name. Columns, and options that have their default value, are left out."""
         names = ("where", "labels", "pos_label", "negative_rate", "corrects")
         options = {n: value for n in names if (value := getattr(self, n)) is not None}
         return options | ({"scale": self.scale} if self.scale != "probability" else {})
@@ -144,7 +144,7 @@ class Binding:
     def adapt_need(self, need: Need) -> Need:
         """Return `need` with the label values of this binding and, if the binding corrects scores, its score scale.
 
-        A `Need` declares that a state reads a column.
+        A `Need` declares that a metric's state reads a column.
         """
         if need.role in ("y_true", "y_pred") and (self.labels or self.pos_label is not None):
             wide = need.kind if isinstance(need.kind, Matrix) else None
@@ -155,7 +155,7 @@ class Binding:
         return need
 
     def _with_label_names(self, kind: Kind) -> Kind | None:
-        """Return `kind` with the label values of this binding if it describes labels or soft labels, otherwise None."""
+        """Return `kind` with this binding's label values if `kind` describes labels or soft labels; otherwise None."""
         label = Label(self.labels, self.pos_label)
         return label if isinstance(kind, Label) else Target(label) if isinstance(kind, Target) else None
 
@@ -171,7 +171,7 @@ def _check_labels(labels: Any) -> tuple[Any, Any]:
 
 
 def _normalize_label(value: Any) -> Any:
-    """Return a label in normalized form, the same for all equal numbers: True, 1 and 1.0 all become 1."""
+    """Return a label in normalized form, which is the same for all equal numbers: True, 1 and 1.0 all become 1."""
     if not isinstance(value, (int, float, str, bytes)) or value in (INF, -INF) or value != value:
         raise TypeError(f"a label must be a finite number, a string or bytes, not {value!r}")
     if isinstance(value, (bool, float)) and float(value).is_integer():

@@ -1,6 +1,6 @@
-"""Choose how to convert a column, given its dtype and strides, and which kernel finds its invalid values.
+"""Plan how to convert a column, given its dtype and strides, and which kernel finds its invalid values.
 
-A plan does not depend on the values, so the plan for one batch serves all later batches of the same layout.
+A plan does not depend on the values, so the plan for one batch serves all later batches with the same layout.
 """
 
 from __future__ import annotations
@@ -48,16 +48,16 @@ class FlatColumn(NamedTuple):
 
 
 class Check(NamedTuple):
-    """The name of a kernel that looks for invalid values in a column, and the arguments that it takes after the column."""
+    """The name of a kernel that looks for invalid values in a column, and its arguments other than the column."""
 
     kernel: str
     arguments: tuple[Any, ...] = ()
 
 
 def plan_column(kind: Kind, like: Array) -> FlatColumn | None:
-    """Return the plan for columns with the dtype, shape and strides of `like`.
+    """Return the conversion plan for columns with the dtype, shape and strides of `like`.
 
-    Returns None if the conversion depends on the values, or if such a column is invalid.
+    Returns None if there is no such plan, for example because the conversion depends on the values.
     """
     if type(kind) is Matrix:
         return _plan_matrix(kind, like)
@@ -84,7 +84,7 @@ def plan_column(kind: Kind, like: Array) -> FlatColumn | None:
 
 
 def _plan_matrix(kind: Matrix, like: Array) -> FlatColumn | None:
-    """Return the plan for matrices with the layout of `like`; None if `like` is not contiguous or has no plan."""
+    """Return the conversion plan for matrices laid out as `like`; None if `like` is not contiguous or has no plan."""
     # Flags such as `C_CONTIGUOUS` do not suffice: they are set for every one-row array, whatever its strides. The plan
     # also serves later arrays with more rows, so the strides themselves must be those of a contiguous array.
     if like.shape[1:] != (kind.width,) or like.strides != (kind.width * like.itemsize, like.itemsize):
@@ -105,12 +105,12 @@ def _plan_score(dtype: np.dtype[Any], source: str) -> FlatColumn | None:
     if dtype == np.float16:
         return FlatColumn(_make_kernel_converter("convert:convert_half_floats", U2, F4), F4, source)
     # float64 represents all integers of up to 32 bits exactly, but not all 64-bit integers. Whether it can represent
-    # the integers in a column depends on their values, so there is no plan.
+    # the integers in a column depends on their values, so there is no conversion plan.
     return FlatColumn(_as_float64, F8, source) if dtype.itemsize < 8 else None
 
 
 def _choose_narrowing(dtype: np.dtype[Any]) -> Converter:
-    # The bytes of a bool or int8 column are read as uint8. An invalid -1 then becomes 255, which is also invalid.
+    # View the bytes of a bool or int8 column as uint8. An invalid label -1 then becomes 255, which is also invalid.
     if dtype.itemsize == 1:
         return _as_bytes
     if dtype == np.float16:
@@ -131,16 +131,16 @@ def _as_int64(values: Array) -> Array:
 
 
 def _copy_first(dtype: np.dtype[Any], make: Converter | None) -> Converter:
-    """Return a conversion that first copies a strided or byte-swapped column to a contiguous array, then calls `make`."""
+    """Return a converter that copies a strided or byte-swapped column to a contiguous array, then applies `make`."""
     if make is None:
         return lambda values: values.astype(dtype, "C")
     return lambda values: make(values.astype(dtype, "C"))
 
 
 def _make_kernel_converter(name: str, dtype: np.dtype[Any], to: np.dtype[Any]) -> Converter:
-    """Return a conversion from `dtype` to `to` that runs the kernel `name`.
+    """Return a converter from `dtype` to `to` that runs the kernel `name`.
 
-    The column may have another dtype of the same size: the kernel reads its bits as `dtype`.
+    The column may have a different dtype of the same size: the kernel reads its bits as `dtype`.
     """
     run = find_kernel(name).find_entry_point(np.zeros(0, dtype), np.zeros(0, to))  # type: ignore[attr-defined]
 

@@ -1,4 +1,4 @@
-"""Columns of a batch. Each column is converted and checked at most once, even if many states read it.
+"""Columns of a batch. Each column is converted and checked at most once, even if many metrics use it.
 
 A column goes through three steps. `as_array` makes a numpy array from the user's data. A `Kind`, such as a label or a
 score, converts it to an array that kernels can read. The same kind then checks the values.
@@ -74,10 +74,10 @@ dtype_name = functools.cache(lambda dtype: str(dtype.name))
 
 
 class Kind:
-    """What a column contains, such as labels or weights: how to convert it, and which values are valid."""
+    """The kind of data in a column, such as labels or weights: how to convert the data, and which values are valid."""
 
     expected: ClassVar[str]
-    """What error messages say about valid values, such as "0 or 1" in "expected 0 or 1"."""
+    """The description of valid values in error messages, such as "0 or 1" in "expected 0 or 1"."""
     hint: str = ""
     """Text that an error message appends if the column has the wrong shape."""
     two_columns_hint: str = ""
@@ -109,7 +109,7 @@ class Kind:
         raise NotImplementedError
 
     def ok(self, column: Column) -> bool:
-        """Return whether all values are valid. Call this before `bad`: it is faster, and the answer is usually True."""
+        """Return whether all values are valid. Call this before the slower `bad`: the answer is usually True."""
         return not self.bad(column).any()
 
     def bad(self, column: Column) -> Mask:
@@ -162,7 +162,7 @@ def length_error(name: str, rows: int, other: str, other_rows: int) -> InvalidIn
 def missing_column_error(name: str, names: Sequence[str], hint: str = "") -> InvalidInputError:
     """Return the error to raise for a column that a batch lacks.
 
-    `names` are the columns of the batch. The message ends with `hint` or, by default, with the most likely remedy.
+    `names` are the column names of the batch. The message ends with `hint` or, by default, with the most likely remedy.
     """
     found = _format_names(names) or "no columns"
     hint = hint or _find_remedy_for_missing(name, names)
@@ -186,7 +186,7 @@ def _find_remedy_for_missing(name: str, names: Sequence[str]) -> str:
 
 def suggest_column(name: str, names: Iterable[str]) -> str:
     """Return a hint, for an error message, that suggests the most similar column; empty if no name is similar."""
-    # The keys of a mapping need not be strings.
+    # If the batch is a mapping, some of its keys may not be strings.
     by_lower = {one.lower(): one for one in names if isinstance(one, str)}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)
     return f"; did you mean {by_lower[close[0]]!r}?" if close else ""
@@ -230,7 +230,7 @@ class Batch:
         return list(self._columns) if self._parent is None else self._parent.names
 
     def raw(self, name: str) -> Any:
-        """Return a column as the user passed it, but with a tensor as an array, and a scalar as a one-row column."""
+        """Return a column as the user passed it, but convert a tensor to an array, and a scalar to a one-row column."""
         return as_rows(self.read_original(name))
 
     def read_original(self, name: str) -> Any:
@@ -286,7 +286,7 @@ class Batch:
         return flat and any(is_scalar(self.read_original(name)) for name in self.names)
 
     def check_length(self, n: int, name: str) -> None:
-        """Raise InvalidInputError if a column has fewer or more rows than the columns read before it."""
+        """Raise InvalidInputError if a column has more or fewer rows than the columns that were read before."""
         if self._length is None:
             self._length = n, name
         elif self._length[0] != n:
@@ -300,7 +300,7 @@ class Batch:
         return None if self._length is None else self._length[0]
 
     def memoize(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """Return the cached result for a key; the first call computes the result."""
+        """Return the result of `compute` for a key; compute it on the first call, and cache it."""
         if key not in self._cache:
             self._cache[key] = compute()
         return self._cache[key]
@@ -314,7 +314,7 @@ class Batch:
         """Raise InvalidInputError if a value is invalid.
 
         The message names the column, the first invalid row and the number of invalid rows, and suggests a remedy.
-        `all_columns` lists (role, name, kind) for each column that the state reads: the remedy may depend on them.
+        `all_columns` lists (role, name, kind) for each column that the metric reads: the remedy may depend on them.
         """
         column = self.column(name, kind)
         if self.memoize((name, kind, "ok"), lambda: kind.ok(column)):
@@ -378,7 +378,7 @@ class Batch:
 
     @property
     def index(self) -> NDArray[np.int64]:
-        """For a selection: the positions of its rows in the parent."""
+        """The positions of the rows of this selection in the parent batch."""
         assert self._index is not None
         return self._index
 

@@ -51,7 +51,7 @@ def as_array(raw: Any, name: str, ndim: int = 1) -> Array:
     The column may be a numpy array, a list, a pandas or polars series, an Arrow array or chunked array, a torch, JAX or
     TensorFlow tensor, or an object that supports DLPack or `__array__`. For two dimensions it may also be a column of
     lists or a data frame. Missing values become NaN, which later checks report. A column that contains only missing
-    values becomes a column of NaN, whatever its type. Decimals become the nearest float64.
+    values becomes a column of NaN, whatever its type. Each decimal becomes the nearest float64.
     """
     values = raw if type(raw) is np.ndarray else _from_library(raw, name)
     if values.dtype == object:
@@ -157,7 +157,7 @@ def _from_library(raw: Any, name: str) -> Array:
 
 
 def check_column(raw: Any, name: str) -> None:
-    """Raise InvalidInputError for an object from a data-frame library that has no length, such as a lazy frame."""
+    """Raise InvalidInputError for an object without a length, such as a lazy frame, from a data-frame library."""
     library, kind = library_of(type(raw)), type(raw).__name__
     if library in ("pandas", "polars", "pyarrow") and not hasattr(raw, "__len__"):
         cure = "call collect() first" if hasattr(raw, "collect") else "pass a Series, an array or a list"
@@ -204,7 +204,7 @@ def find_missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
 
 
 def is_null(column: Any, row: int) -> bool:
-    """Return whether a value in the user's column is null rather than NaN, before `as_array` converts nulls to NaN."""
+    """Return whether a value in the user's column is null rather than NaN, a distinction that `as_array` removes."""
     with contextlib.suppress(TypeError, IndexError, KeyError):
         # Indexing a pandas series with an integer selects by label, not by position.
         value = (column.iloc if hasattr(column, "iloc") else column)[row]
@@ -263,7 +263,7 @@ def _with_nan(values: Array) -> Array:
 
 
 def _of_decimals(values: Array) -> Array:
-    """Convert an array of decimals to float64, with NaN for missing ones; return any other object array unchanged."""
+    """Convert an array of decimals to float64, with NaN for missing values; return any other array unchanged."""
     if not isinstance(find_first_value(values.flat), Decimal):
         return values
     null = find_missing(values.flat, values.size).reshape(values.shape)
@@ -296,8 +296,8 @@ def _from_pandas(raw: Any) -> Array:
         return np.asarray(raw.to_numpy())
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return np.asarray(raw.to_numpy())
-    # Arrow columns bypass pandas, which would call a pyarrow function that crashes on a dictionary-encoded column
-    # that contains only nulls.
+    # Convert Arrow columns without pandas, which would call a pyarrow function that crashes on a dictionary-encoded
+    # column that contains only nulls.
     if hasattr(getattr(raw, "dtype", None), "pyarrow_dtype"):
         return _from_arrow(getattr(raw, "array", raw).__arrow_array__())
     if (numbers := from_nullable(raw)) is not None:

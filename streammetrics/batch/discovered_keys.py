@@ -1,4 +1,4 @@
-"""Columns of keys, such as product names, that a state stores in full, so that its results can show them."""
+"""Columns of keys, such as product names, that a metric's state stores in full, so that the results can show them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["DiscoveredKeys", "discovered_key"]
 
 
 class DiscoveredKeys(DiscoveredClasses):
-    """A key of any kind, such as a string or a date, that a state stores in full.
+    """A key of any kind, such as a string or a date, that a metric's state stores in full.
 
     `Ids`, in contrast, converts the keys of groups to 64-bit numbers or hashes, from which the keys cannot be
     recovered.
@@ -82,5 +82,5 @@ def _distinct(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def discovered_key(role: str = "value", missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> Need:
-    """Declare that a state reads a column of keys and stores each distinct key itself rather than a hash."""
+    """Declare that a metric's state reads a column of keys and stores each distinct key itself rather than a hash."""
     return Need(role, DiscoveredKeys(missing, missing_values))

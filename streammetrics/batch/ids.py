@@ -34,7 +34,7 @@ WRAP = 1 << 64
 
 @dataclass(frozen=True)
 class IdColumn(Column):
-    """The id of each row.
+    """A column of ids, which stand for the keys of the rows.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Ids(Kind):
     def _read_columns(self, batch: Batch, name: Any) -> IdColumn:
         """Return the ids of one column, or of several columns that form a key.
 
-        Several columns are passed as a tuple of names, or as one name whose column is a tuple of columns.
+        Several columns are passed as a tuple of names, or as the name of a tuple of columns.
         """
         if isinstance(name, tuple):
             parts = [(batch.raw(n), n) for n in name]
@@ -155,7 +155,7 @@ class Ids(Kind):
         return _mark_missing(ids, kind, nulls, self._find_stand_ins(kind, ids))
 
     def _find_stand_ins(self, kind: str, hashes: NDArray[np.int64]) -> Mask | None:
-        """Return a mask of the hashes whose key is one of `missing_values`; None if no such value has this kind."""
+        """Return a mask of the hashes of keys in `missing_values`; None if none of these values is of kind `kind`."""
         words = self._stand_ins({"string": str, "bytes": bytes}.get(kind, ()))
         if not words:
             return None
@@ -201,17 +201,17 @@ class Names(Ids):
 
 
 def group(role: str = "group", missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> Need:
-    """Declare that a state reads a column of group keys, such as users or sessions."""
+    """Declare that a metric's state reads a column of group keys, such as users or sessions."""
     return Need(role, Ids(missing, missing_values))
 
 
 def name(role: str = "document") -> Need:
-    """Declare that a state reads a column of document names. Documents with equal scores are ranked by name."""
+    """Declare that a metric's state reads a column of document names, which break ties in rankings."""
     return Need(role, Names())
 
 
 def query(role: str = "query") -> Need:
-    """Declare that a state reads a column of query keys, which identify the query of each row."""
+    """Declare that a metric's state reads a column of query keys, which identify the query of each row."""
     return Need(role, Ids())
 
 

@@ -95,7 +95,7 @@ def read_column(raw: Any, name: str, exact: bool = True) -> tuple[str, Any]:
 def normalize_all_null(keys: tuple[str, Any]) -> tuple[str, Any]:
     """Return `keys` unchanged if at least one row has a key.
 
-    Otherwise return an empty kind and the number of rows.
+    Otherwise return an empty kind and the number of rows. `keys` consists of a kind and a content, as in `read_keys`.
     """
     kind, content = keys
     if kind and (not len(content[-2]) or (content[-1] is not None and content[-1].all())):
@@ -242,7 +242,7 @@ class Numbering(dict[Any, int]):
 def _read_texts(values: Any, name: str) -> tuple[str, Any] | None:
     """Return the kind and content of an object array of strings, or of bytes, with or without missing values.
 
-    Returns None for any other array.
+    Returns None for any other array. For the kind and content, see `read_keys`.
     """
     if not isinstance(find_first_value(values), (str, bytes)):
         return None
@@ -278,7 +278,7 @@ def _concatenate_texts(texts: list[Any], name: str) -> EncodedTexts:
 
 
 def _read_fixed_width(values: NDArray[Any], name: str) -> tuple[str, Any]:
-    """Return the kind and content of a numpy array of fixed-width strings or bytes."""
+    """Return the kind and content (see `read_keys`) of a numpy array of fixed-width strings or bytes."""
     ends = np.arange(len(values) + 1) * values.itemsize
     index, (starts, _) = number_texts(np.ascontiguousarray(values).view(np.uint8), ends[:-1], ends[1:])
     distinct = values[starts // values.itemsize]
@@ -320,8 +320,8 @@ def _concatenate_fixed_width(values: NDArray[Any]) -> EncodedTexts | None:
 
 
 def _from_list(raw: Any, name: str) -> NDArray[Any]:
-    # A NaN among other values is accepted as a missing key. A list that contains only floats is refused, because floats
-    # cannot be keys.
+    # A NaN among other values is accepted as a missing key. A list that contains only floats is rejected, because
+    # floats cannot be keys.
     if len(raw) and all(isinstance(v, (float, np.floating)) for v in raw):
         raise kind_error(name, "float")
     out = np.empty(len(raw), object)
@@ -415,7 +415,7 @@ def _read_objects(values: NDArray[Any], name: str, exact: bool) -> tuple[str, An
 
 
 def kind_error(name: str, kind: str) -> InvalidInputError:
-    """Return the error to raise for a column whose values, of the given kind, cannot be keys."""
+    """Return the error to raise for a column of values whose kind is not allowed for keys."""
     floats = "float" in kind or kind == "double"
     hint = (
         "; convert floats to integers or strings, because systems differ in which floats they treat as equal keys"
@@ -429,7 +429,7 @@ def kind_error(name: str, kind: str) -> InvalidInputError:
 
 
 def plain_key(value: Any, names: tuple[str, ...]) -> Key:
-    """Convert a key that the user passed to a tuple of values in the form that states store.
+    """Convert a user's key to a tuple of values in the form in which states store them.
 
     For a key of one column, the user may pass a single value rather than a tuple. `names` are the column names.
     """

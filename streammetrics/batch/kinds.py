@@ -1,4 +1,4 @@
-"""Kinds of columns, such as labels, scores and weights, and `Need`, which declares that a state reads a column."""
+"""Kinds of columns, such as labels, scores and weights, and `Need`, which declares that a metric's state reads one."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ class Label(Kind):
         if self.labels is not None or self.pos_label is not None:
             return Column(self._look_up_labels(values, name), source)
         _check_numeric(values, name, self.expected, NAMED)
-        # A column of one-byte values (bool, int8 or uint8) is read as uint8. An invalid -1 then becomes 255, which is
-        # also invalid.
+        # View a column of one-byte values (bool, int8 or uint8) as uint8. An invalid label -1 then becomes 255, which
+        # is also invalid.
         if values.dtype.itemsize == 1:
             return Column(np.ascontiguousarray(values).view(np.uint8), source)
         # The bytes of a bool array are 0 and 1, so a view of them is the column of labels and needs no copy.
@@ -158,7 +158,7 @@ def kind_word(kind: type) -> str:
 
 
 class Score(Kind):
-    """A finite number, in [0, 1] on the probability scale; converted to float32 or float64."""
+    """A finite score, which lies in [0, 1] if its scale is "probability"; converted to float32 or float64."""
 
     def __init__(self, scale: str) -> None:
         self.scale = scale
@@ -215,7 +215,7 @@ class Score(Kind):
 
 
 class Target(Score):
-    """A soft label: a number in [0, 1]. If a task names two label values, the column contains those instead.
+    """A soft label: a number in [0, 1]. If a task names two label values, the column contains these values instead.
 
     The label is converted to float64. `hard_label` is the kind for the two label values if the task names them.
     """
@@ -424,7 +424,7 @@ SCORES = {scale: Score(scale) for scale in ("probability", "real", "logit")}
 
 @dataclass(frozen=True)
 class Need:
-    """A state's declaration that it reads a column.
+    """A declaration that a metric's state reads a column.
 
     Parameters
     ----------
@@ -453,32 +453,32 @@ class Need:
 
 
 def describe_dtype(values: Array) -> str:
-    """Return what error messages call the values of an array, such as "strings" or "float64"."""
+    """Return the term that error messages use for the values of an array, such as "strings" or "float64"."""
     return DTYPE_NAMES.get(values.dtype.kind, dtype_name(values.dtype))
 
 
 def label(role: str = "y_true") -> Need:
-    """Declare that a state reads a 0/1 column."""
+    """Declare that a metric's state reads a 0/1 column of labels."""
     return Need(role, LABEL)
 
 
 def target(role: str = "y_true") -> Need:
-    """Declare that a state reads a column of soft labels: numbers in [0, 1]."""
+    """Declare that a metric's state reads a column of soft labels: numbers in [0, 1]."""
     return Need(role, TARGET)
 
 
 def score(role: str = "y_score", scale: str = "probability") -> Need:
-    """Declare that a state reads a column of scores."""
+    """Declare that a metric's state reads a column of scores on the given scale."""
     return Need(role, SCORES[scale])
 
 
 def grade(role: str = "y_true") -> Need:
-    """Declare that a state reads a column of relevance grades: non-negative numbers, 0 for an irrelevant document."""
+    """Declare that a metric's state reads a column of relevance grades: non-negative numbers, 0 if irrelevant."""
     return Need(role, GRADE)
 
 
 def matrix(need: Need, width: int, hint: str = "") -> Need:
-    """Declare that a state reads a matrix with `width` columns, each of the kind that `need` declares.
+    """Declare that a metric's state reads a matrix with `width` columns, each of the kind that `need` declares.
 
     Errors about the shape of the matrix end with the text `hint`.
     """
@@ -486,17 +486,17 @@ def matrix(need: Need, width: int, hint: str = "") -> Need:
 
 
 def weight(role: str = "sample_weight") -> Need:
-    """Declare that a state reads an optional column of weights."""
+    """Declare that a metric's state reads an optional column of weights."""
     return Need(role, WEIGHT, optional=True)
 
 
 def label_weight(width: int, role: str = "sample_weight") -> Need:
-    """Declare that a state reads optional weights: a column, or a matrix with a weight for each label."""
+    """Declare that a metric's state reads optional weights: a column, or a matrix with a weight for each label."""
     return Need(role, LabelWeight(width), optional=True)
 
 
 def flag(role: str) -> Need:
-    """Declare that a state reads a 0/1 column of hard predictions."""
+    """Declare that a metric's state reads a 0/1 column of hard predictions."""
     return Need(role, FLAG)
 
 

@@ -276,7 +276,7 @@ def ranked_lists(
 
 
 def _check_lists(sides: Mapping[str, Sequence[Any]]) -> None:
-    """Raise InvalidInputError if a row is not a list of documents.
+    """Raise InvalidInputError if an item of `ranked` or `relevant` is not a list of documents.
 
     A string is not accepted, because Python would iterate over its characters. If the user passed two dicts by
     mistake, iterating over them yields keys, not lists, so the message also says how to convert dicts.

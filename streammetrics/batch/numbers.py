@@ -72,7 +72,7 @@ class Exponent(Number):
 
 
 def number(role: str = "y_true", *, low: float = -math.inf, above: float | None = None, octaves: int = OCTAVES) -> Need:
-    """Declare that a state reads a column of numbers, such as targets, predictions or values.
+    """Declare that a metric's state reads a column of numbers, such as targets, predictions or values.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Prepare a batch for a state: find its columns, leave out rows, check the values, and correct for down-sampling."""
+"""Prepare a batch for a metric: find its columns, leave out rows, check the values, and correct for down-sampling."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["PreparedRows", "check_either", "prepare"]
 
 @dataclass(frozen=True)
 class PreparedRows:
-    """The rows of a batch that a state counts, ready to be counted.
+    """The rows of a batch that a metric's state counts, with checked and corrected columns.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ Times = Sequence[tuple[str, EventTime]]
 def prepare(
     batch: Batch, binding: Binding, needs: Sequence[Need], on_invalid: str, *, times: Times = ()
 ) -> PreparedRows:
-    """Prepare the rows of a batch for a state, without counting them.
+    """Prepare the rows of a batch for a metric's state, without counting them.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ def prepare(
 
 
 def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batch) -> None:
-    """Raise InvalidInputError if states declare columns with `Need.either` but a batch has none of these columns.
+    """Raise InvalidInputError if states declare columns with `Need.either`, but the batch has none of these columns.
 
     `requests` contains the binding and needs of each state. The batch need not have a column for every state: a
     single one of these columns is enough.
@@ -164,7 +164,7 @@ def _is_present(need: Need, binding: Binding, batch: Batch) -> bool:
         return True
     # Correcting the weights for down-sampling requires the label, because only the weights of negative rows change.
     required = need.role == "y_true" and binding.corrects in ("rows", "both")
-    # A column that the user has bound must exist. If it is missing, `Batch.raw` raises the error.
+    # A column to which the user has assigned a role must exist. If it is missing, `Batch.raw` raises the error.
     if required or need.role in binding.columns_by_role:
         batch.raw(name)
     return False
@@ -190,10 +190,10 @@ def _drop_bad_rows(
     bound: list[tuple[str, str, Any]],
     left_out: list[tuple[str, NDArray[np.int64]]],
 ) -> tuple[Batch, NDArray[np.int64] | None]:
-    """Drop the rows that have an invalid value, and append them to `left_out`.
+    """Drop the rows that have an invalid value, and append their positions in the batch to `left_out`.
 
-    A row with several invalid values is listed once, under the first role in `bound`. `index` maps the rows of
-    `selection` to rows of the batch; the result contains the new selection and its index.
+    A row with several invalid values is listed once, under the first role in `bound` that has an invalid value.
+    `index` maps the rows of `selection` to rows of the batch; the result contains the new selection and its index.
     """
     dropped: Mask | None = None
     for role, name, kind in bound:

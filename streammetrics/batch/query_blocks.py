@@ -35,11 +35,11 @@ def prepare_blocks(
     recent: Ints | None,
     times: Times = (),
 ) -> PreparedRows:
-    """Prepare the rows of a batch for a state that counts blocks, such as queries.
+    """Prepare the rows of a batch for a metric whose state counts blocks, such as queries.
 
-    A column that is constant within each block, such as the weight of a query, gets one value for each block. `recent`
-    contains the ids of the blocks in the previous batch; None if there was none. The other parameters are the same as
-    for `prepare`.
+    A column that is constant within each block, such as the weight of a query, is reduced to one value for each block.
+    `recent` contains the ids of the blocks in the previous batch; None if there was none. `state.block_column` is the
+    role of the column that identifies the blocks. The other parameters are the same as for `prepare`.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def find_returning_block(ids: Ints, recent: Ints | None) -> int | None:
     """
     known = recent if recent is not None and recent.shape[1] == ids.shape[1] else ids[:0]
     all_ids = np.concatenate([known, ids])
-    # Strictly ascending ids are distinct. This case is common, and much faster to check than the sort below.
+    # Strictly ascending ids are distinct. This case is common, and testing for it is much faster than the sort below.
     if not len(ids) or (all_ids[1:, 0] > all_ids[:-1, 0]).all():
         return None
     order = np.lexsort(all_ids.T[::-1])

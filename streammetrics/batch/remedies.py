@@ -1,4 +1,4 @@
-"""Remedies: the most likely way to fix a column with invalid values, judging by all of its values."""
+"""Remedies: the most likely way to fix a column with invalid values, inferred from all of its values."""
 
 from __future__ import annotations
 

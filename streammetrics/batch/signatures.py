@@ -29,7 +29,7 @@ __all__ = [
 
 Array = NDArray[Any]
 NONE_WIDENED: frozenset[str] = frozenset()
-# The names of the polars dtypes that also exist in numpy.
+# The names of the numeric polars dtypes that also exist in numpy.
 POLARS_NUMBERS = {f"{u}Int{bits}" for u in ("", "U") for bits in (8, 16, 32, 64)} | {"Float32", "Float64"}
 
 
@@ -54,7 +54,7 @@ SIGNATURES = [None, *map(_signature, range(1, 17))]
 
 
 def matrix_signature(arrays: tuple[Any, ...]) -> tuple[Any, ...] | None:
-    """Return the signature of columns and matrices: whether lengths are equal, then the layout of each.
+    """Return the signature of columns and matrices: whether their lengths are equal, then the layout of each.
 
     The layout is the dtype, the strides and, for a matrix, the width. The signature is None if a column is not a numpy
     array of one or two dimensions.

@@ -48,10 +48,10 @@ OBJECTS: tuple[tuple[str, type | tuple[type, ...]], ...] = (
 def read_slice_keys(raw: Any, name: str, *, exact: bool = True) -> KindAndContent:
     """Return the kind and content of a key column, as `read_keys` does, but for every kind of key.
 
-    Dates become days since 1970, and timestamps microseconds since 1970. Timestamps without a time zone are taken as
-    UTC. Decimals become strings. With `exact`, a timestamp with nanoseconds or a value outside the range of keys raises
-    InvalidInputError. Without `exact`, timestamps are rounded down to microseconds, and a value outside the range of
-    keys may change to another value outside the range.
+    Dates become days since 1970, and timestamps microseconds since 1970. Timestamps without a time zone are
+    interpreted as UTC. Decimals become strings. With `exact`, a timestamp with nanoseconds or a value outside the range
+    of keys (such as the year 10000) raises InvalidInputError. Without `exact`, timestamps are rounded down to
+    microseconds, and a value outside the range of keys may change to another value outside the range.
     """
     return read_slice_column(key_column(raw, name), name, exact=exact)
 
@@ -179,14 +179,14 @@ def _join_datetimes(raw: Any, name: str) -> Array:
     null = find_missing(values, len(values))
     if strange := {type(v).__name__ for v in values[~null]} - {"datetime64"}:
         raise kind_error(name, " and ".join(["datetime64", *sorted(strange)]))
-    # numpy deprecates arrays that mix unitless NaT with times that have a unit. So NaT takes the unit of the other
+    # numpy deprecates arrays that mix unitless NaT with times that have a unit. So give NaT the unit of the other
     # values.
     nat = np.array("NaT", values[~null][0].dtype if not null.all() else "M8[s]")[()]
     return np.array([nat if m else v for v, m in zip(values, null, strict=True)])
 
 
 def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | None:
-    """Return the kind and content of objects of one kind in `OBJECTS`, such as dates; None for any other objects."""
+    """Return the kind and content (see `read_keys`) of objects of a kind in `OBJECTS`; None for any other objects."""
     if not isinstance(find_first_value(values), (bool, np.bool_, datetime.date, Decimal)):
         return None
     null = find_missing(values, len(values))

@@ -40,7 +40,7 @@ KINDS = {
 
 
 class Texts(NamedTuple):
-    """The strings of some rows. The string of row i is ``data[starts[i]:stops[i]]``; it is empty if the row has none.
+    """The strings of some rows: for row i, ``data[starts[i]:stops[i]]``, which is empty if the row has no string.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _convert_column(raw: Any, name: str) -> Any:
 
 
 def _iterate_blocks(column: Any) -> Iterator[tuple[slice, Texts | None]]:
-    # An array that is not one-dimensional yields no blocks, so that `read_slice_column` reads it and raises the error.
+    # An array that is not one-dimensional yields no blocks, so that `read_slice_column` reads it and raises an error.
     count = len(column) if getattr(column, "ndim", 1) == 1 else 0
     for first in range(0, count, BLOCK):
         rows = slice(first, first + BLOCK)

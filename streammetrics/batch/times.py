@@ -47,7 +47,7 @@ class Latest(NamedTuple):
 
 @dataclass(frozen=True)
 class TimeColumn(Column):
-    """The event time of each row, and the start of its time window.
+    """The event time of each row, and the start of the time window that contains it.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ class EventTime(Kind):
 
 
 def _find_out_of_range(values: Array, kind: str) -> Mask | None:
-    """Return a mask of the times outside the range of this kind of key; None if there are none."""
+    """Return a mask of the times outside the range of keys of kind `kind`; None if there are none."""
     low, high = (np.iinfo(np.int64).min, np.iinfo(np.int64).max) if kind == "integer" else RANGES[kind]
     if not len(values) or (low <= int(values.min()) and int(values.max()) <= high):
         return None

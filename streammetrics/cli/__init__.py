@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 class _TolerantFile(io.FileIO):
     """An output stream whose reader, such as `head`, may close it early. Any further output is then discarded.
 
-    A closed reader changes neither the files that a command writes nor its exit code.
+    A reader that closes the stream changes neither the files that a command writes nor its exit code.
     """
 
     def write(self, data: Any, /) -> int:

@@ -1,6 +1,6 @@
-"""The commands and their options.
+"""The commands of the command line, and their options.
 
-A command imports its implementation only when called, so that all commands start quickly.
+A command imports its implementation only when it is called, so that all commands start quickly.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def _eval(
     )
     names = None if metrics is None else parse_names(metrics)
     sets = list(by or [])
-    # The options in the task file. The same option on the command line takes precedence.
+    # The options in the task file. An option on the command line takes precedence over the same option in this file.
     file_options: dict[str, Any] = {}
     if task is not None:
         task_options: dict[str, object] = {

@@ -17,7 +17,7 @@ EXAMPLES = {"k": 10, "q": 0.9, "n_bins": 15}
 
 
 def list_metrics() -> None:
-    """Print all metrics. On a terminal, each takes several lines, because formulas are too wide for a table."""
+    """Print all metrics. On a terminal, each metric takes several lines, because formulas are too wide for a table."""
     metrics_by_name = {
         f"{tag}[@{at}]" if (at := find_at_setting(METRICS[tag])) else tag: METRICS[tag] for tag in metric_names()
     }

@@ -102,8 +102,8 @@ class ComparisonOptions:
         The test of whether users are split between the arms as planned; None if there are no planned shares. If the
         test detects a mismatch, verdicts are withheld.
     covariates : tuple of dict of str to MetricLike
-        Each dict contains metrics from before the treatment, keyed by side. They adjust the comparison of all rows,
-        but not those of slices.
+        Each dict contains metrics from before the treatment, keyed by the name of the side. These metrics
+        adjust the comparison of all rows, but not those of slices.
     """
 
     control: str | None = None
@@ -133,7 +133,7 @@ class ComparisonOptions:
         return [*([self.primary] if self.primary else []), *self.guardrails, *self.better]
 
     def build_progress(self, users: float | None) -> Progress:
-        """Return the progress of a comparison that has counted this number of users."""
+        """Return the progress of the comparison, given the number of users so far."""
         return Progress(users, self.planned, None, self.sequential, self.final, self.confidence)
 
     def check(self, *, counts_users: bool = False) -> None:
@@ -162,7 +162,7 @@ class SideComparison:
     Parameters
     ----------
     sides : dict of str to MetricLike
-        The metrics of each side, keyed by side. The control is one of the sides.
+        The metrics of each side, keyed by the name of the side. The control is one of the sides.
     control : str
         The name of the side that the others are compared with.
     options : ComparisonOptions
@@ -274,7 +274,7 @@ class SideComparison:
 
     @property
     def sentences(self) -> list[str]:
-        """One sentence for each treatment: the verdict, or which side is better."""
+        """One sentence for each treatment: the verdict, or a statement of which side is better."""
         if self.card is not None:
             return self.card.sentences
         return [one.sentence for one in self.model_comparisons]
@@ -304,7 +304,7 @@ class SideComparison:
         return NamedComparison(name, self.control, comparisons, primary)
 
     def list_report_objects(self) -> list[Scorecard | NamedComparison]:
-        """Return what a report shows about these sides: the scorecard, if any, otherwise the model comparisons.
+        """Return the objects that a report shows: the scorecard, if there is one, otherwise the model comparisons.
 
         For windows without a scorecard, the list is empty, because a report draws windows directly from the metrics.
         """
@@ -447,7 +447,7 @@ def check_same_shards(sides: Mapping[str, Any], options: ComparisonOptions) -> N
     """Raise UsageError if the differences between sides would have no valid intervals.
 
     Intervals require that both sides split their units, such as users, into the same shards, or that the user states
-    that no unit is on both sides. Also raise the error if a side has no metric in common with the control.
+    that no unit has rows on both sides. Also raise the error if a side has no metric in common with the control.
     """
     control = str(options.control)
     ours, control_metrics = find_sharded(sides[control]), collect_entries(sides[control])

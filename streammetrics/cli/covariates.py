@@ -22,7 +22,7 @@ from streammetrics.reports.records import merge_cells, split_pieces
 __all__ = ["load_arm_covariates", "load_side_covariates"]
 
 Covariates = tuple[Mapping[str, MetricLike], ...]
-# A table of users should have one row for each user. Allow 1 % more, because the number of users may be an estimate.
+# A table of users should have one row for each user. Allow 1 % more rows: the number of users may be an estimate.
 MOST_ROWS = 1.01
 
 

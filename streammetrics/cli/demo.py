@@ -55,7 +55,7 @@ metrics = [{SCREEN}]
 
 
 def run_demo(folder: str, rows: int) -> None:
-    """Write the logs that do not exist yet, score them, and print the results and commands to try."""
+    """Write the logs that do not exist yet, score all logs, and print the results and commands to try."""
     root = Path(folder)
     began = time.perf_counter()
     full = _write_missing_logs(root, rows)
@@ -79,7 +79,7 @@ def run_demo(folder: str, rows: int) -> None:
 
 
 def _write_missing_logs(root: Path, rows: int) -> DemoTruth:
-    """Write missing and incomplete logs; return the true values of the full log."""
+    """Write the logs that are missing or incomplete; return the true metric values of the full log."""
     _check_folder(root, rows)
     root.mkdir(parents=True, exist_ok=True)
     # The task file marks the folder as belonging to a demo. It is written first, so an interrupted demo can be resumed.
@@ -191,7 +191,7 @@ def _add_truth(grid: Grid, truth: DemoTruth) -> Grid:
 
 
 def _add_truth_columns(grid: Grid, truths: dict[str, dict[str, float]]) -> Grid:
-    """Add a column of true values to the right of each model with known true values.
+    """Add a column of true values to the right of the column of each model whose true values are known.
 
     `truths` maps each model to the true values of its metrics.
     """
@@ -207,7 +207,7 @@ def _add_truth_columns(grid: Grid, truths: dict[str, dict[str, float]]) -> Grid:
 
 
 def _overall_ctr(truth: DemoTruth) -> float:
-    """Return the expected click-through rate of all rows: the mean of both variants, which are about equally large."""
+    """Return the expected overall click-through rate: the mean over both variants, which are about equally large."""
     return sum(truth.ctr.values()) / len(truth.ctr)
 
 

@@ -13,7 +13,7 @@ __all__ = ["DisplayOptions"]
 
 @dataclass(frozen=True)
 class DisplayOptions:
-    """How results are displayed.
+    """The options that determine how results are displayed.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ def load_pages() -> dict[str, str]:
 
 
 def find_sections(texts: dict[str, str], word: str) -> list[tuple[str, str]]:
-    """Return the page and heading of each section that contains a word, those with the word in the heading first."""
+    """Return the page and heading of up to `MAX_SECTIONS` sections that contain a word, matches in headings first."""
     in_headings, in_bodies = [], []
     for page, text in texts.items():
         for section in text.split("\n## ")[1:]:
@@ -39,7 +39,7 @@ def find_sections(texts: dict[str, str], word: str) -> list[tuple[str, str]]:
 
 
 def show_page(name: str | None) -> None:
-    """Print a page, rendered on a terminal and as Markdown otherwise; without a name, list all pages.
+    """Print a page (rendered on a terminal, as Markdown otherwise); without a name, list all pages.
 
     If there is no such page, print the sections that contain the name. Raise UsageError instead if a page has a similar
     name or mentions the name in its title or introduction, or if no section contains the name.

@@ -65,7 +65,7 @@ class LiveDemo:
         self.server: Any = None
 
     def clock(self) -> float:
-        """Return the simulated time in seconds: the end of the last posted hour plus the demo's age in real time.
+        """Return the simulated time in seconds: the end of the last posted hour plus the real time since the start.
 
         Without the second term, the clock would stand still between posted hours.
         """

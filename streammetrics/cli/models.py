@@ -23,7 +23,7 @@ class LoggedModel(NamedTuple):
     name : str
         The model's name in tables.
     column : str or tuple of str
-        The columns of its scores.
+        The column or columns that contain its scores.
     """
 
     name: str
@@ -40,7 +40,7 @@ class LoggedModel(NamedTuple):
         return getattr(kind, "list_size", None) if "fixed_size_list" in str(kind) else None
 
     def order_by_class(self, classes: Sequence[object]) -> LoggedModel:
-        """Return the model with its columns in class order.
+        """Return the model with its columns in the order of `classes`.
 
         This requires that column names end with class names, such as `p_cat` and `p_dog`. If no column name does, the
         order is unchanged. Otherwise, UsageError is raised unless there is exactly one such column for each class.
@@ -61,7 +61,7 @@ class LoggedModel(NamedTuple):
 
 
 def find_model(pattern: str, schema: Any) -> LoggedModel:
-    """Return the model for a column or a pattern of columns.
+    """Return the model whose scores are in one column, or in all columns that match a pattern.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def find_model(pattern: str, schema: Any) -> LoggedModel:
 
 
 def _ends_with_class(column: str, name: str) -> bool:
-    """Return whether `column` ends with a class name as a separate word: `p_female` does not end with "male"."""
+    """Return whether a column name ends with a class name as a separate word: `p_female` does not end with "male"."""
     before = column[: -len(name)] if name and column.endswith(name) else None
     return before is not None and not (before[-1:].isalnum() and name[0].isalnum())
 

@@ -1,4 +1,4 @@
-"""Options that several commands share: values, help texts and panels."""
+"""Command-line options that several commands share, with their values, help texts and headings."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class CommandApp(typer.Typer):
 
 
 def option(metavar: str, text: str, *names: str, panel: str | None = None, **settings: Any) -> Any:
-    """Return the declaration of an option, for `Annotated`.
+    """Return the declaration of an option, for use in `Annotated`.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ class MissingColumns(StrEnum):
 
 
 class Keep(StrEnum):
-    """Which slices `--limit` keeps: those with the smallest key hash, or those with the most rows."""
+    """Which slices `--limit` keeps: those whose keys have the smallest hashes, or those with the most rows."""
 
     rows = "rows"
     hash = "hash"

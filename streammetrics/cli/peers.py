@@ -22,7 +22,7 @@ TASK_PREFIXES = ("Binary", "Multiclass", "Multilabel")
 
 
 def list_names(library: str) -> None:
-    """Print all metrics of another library, each with its equivalent in this one."""
+    """Print all metrics of another library, each with its equivalent in this library."""
     lines_by_name = find_peer_lines(_find_library(library))
     lines = [line for name in lines_by_name for line in lines_by_name[name]]
     if is_terminal():

@@ -93,13 +93,13 @@ def roll_up(wrappers: Sequence[AxisWrapper], names: tuple[str, ...]) -> AxisWrap
 
 
 def _levels(wrapper: AxisWrapper) -> tuple[str, ...]:
-    """Return the slice and window columns of a wrapper and the wrappers within it, outermost first."""
+    """Return the slice and window columns of a wrapper and of the wrappers inside it, outermost first."""
     levels: tuple[str, ...] = definition_of(wrapper).levels
     return levels
 
 
 def _name_slices(wrapper: AxisWrapper) -> str:
-    """Return the name of slices, such as "by country,device", without the time column of windows."""
+    """Return a name for slices, such as "by country,device", which omits the time column of windows."""
     windows = find_windows(wrapper)
     return f"by {','.join(name for name in _levels(wrapper) if windows is None or name != windows.time)}"
 
@@ -121,14 +121,14 @@ def _match_metrics(full_names: Iterable[str], names: Sequence[str]) -> list[str]
 
 
 def _select_metrics(piece: TotalMetrics | AxisWrapper, names: list[str]) -> TotalMetrics | AxisWrapper | None:
-    """Return a result (all rows, slices or windows) with only these metrics; None if it has none of them."""
+    """Return a result (all rows, slices or windows) with only the metrics `names`; None if it has none of them."""
     if not names:
         return None
     return piece if len(names) == len(collect_entries(piece)) else piece.only(names)
 
 
 def check_sort(sliced: Sliced, sort: str | None) -> None:
-    """Raise UsageError if slices cannot be sorted by this column."""
+    """Raise UsageError if slices cannot be sorted by the column `sort`."""
     try:
         sliced.table_records(sort=sort)
     except ValueError as error:
@@ -154,21 +154,22 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
     slices merged by --limit), `metric`, `value`, `bound_low` and `bound_high` (certified; null for a metric whose
     values are always exact), `interval_low` and `interval_high` (statistical; null without --unit), `rows`, `weight`,
     `positives`, `dropped` (row counts by reason), `reason` (why the value is undefined, or that its bounds are too
-    wide) and `interval_reason` (why there is no interval). NaN is null; a key of bytes is {"bytes": hex}; dates and
-    times are in ISO 8601.
+    wide) and `interval_reason` (why there is no interval). NaN is written as null, a key of bytes as {"bytes": hex},
+    and dates and times in ISO 8601.
 
     A comparison has `by`, `slice`, `treatment`, `control`, `metric`, `value` and `control_value`, `difference` and
     `relative` with their limits (`_low`, `_high`), `p_value`, `adjusted` (for slices: the p-value adjusted by
-    Benjamini-Hochberg), `better` (the better side), `word` (what the table says, such as "worse" or "held"),
-    `limited_by` and `reason`. A verdict has `treatment`, `control`, `sentence` and `notes` (sentences about covariates
-    and slices). With a scorecard, it also has `decision`, `more_users`, `more_days` and `metrics` (the role and
-    assessment of each metric).
+    Benjamini-Hochberg), `better` (the name of the better side: the treatment or the control), `word` (what the table
+    says, such as "worse" or "held"), `limited_by` (whether the sampling error or the certified bound is larger) and
+    `reason`. A verdict has `treatment`, `control`, `sentence` and `notes` (sentences about covariates and slices). With
+    a scorecard, it also has `decision`, `more_users`, `more_days` and `metrics` (the role and assessment of each
+    metric).
 
     The record of an arm's users has `arm`, `users`, `share` with its 99 % interval (`share_low`, `share_high`) and
-    `planned`. The other fields are the same for all arms. The fields `alarm` and `p_value` (with --sequential,
-    `e_value`) come from the test and are null without --shares. The others are `several` (users in more than one arm),
-    `sampled` (the fraction of users that were counted) and `smallest_mismatch` (the smallest difference between a share
-    and its plan that the test would probably detect).
+    `planned` (the planned share). The remaining fields are the same for all arms: `alarm` and `p_value` (with
+    --sequential, `e_value`), which come from the test of the shares and are null without --shares; `several` (the
+    number of users in more than one arm); `sampled` (the fraction of users that were counted); and `smallest_mismatch`
+    (the smallest difference between a share and its plan that the test would probably detect).
     """
     sides = display.comparisons
     lists = {
@@ -181,7 +182,7 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
 
 
 def write_comparisons(sides: Sequence[SideComparison]) -> None:
-    """Print comparisons as a CSV table: the slice, the same columns as in `write_json`, then one per slicing column."""
+    """Print comparisons as a CSV table: the slice, `COMPARISON_COLUMNS` (see `write_json`), and each slicing column."""
     records = [one for side in sides for one in _list_comparisons(side)]
     columns = list(dict.fromkeys(name for one in records for name in one["by"]))
     writer = csv.writer(sys.stdout, lineterminator="\n")

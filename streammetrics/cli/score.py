@@ -50,7 +50,7 @@ __all__ = [
     "write_report",
 ]
 
-# Seconds before a progress bar appears, so that short passes show none.
+# Delay in seconds before a progress bar appears, so that a short pass over the log shows none.
 PROGRESS_DELAY = 0.5
 ROW_UNIT = "row"
 """The value of --unit with which every row is a unit of its own, so that rows are independent."""
@@ -309,7 +309,7 @@ def _resolve_options(request: EvalRequest, metrics: Any) -> ComparisonOptions:
 
 
 def _add_row_shards(request: EvalRequest, metrics: Any) -> Any:
-    """Return the metrics. If `--unit` names a column, split them into shards of units, which intervals require."""
+    """Return the metrics, wrapped in `Sharded` if `--unit` names a column, because intervals need shards of units."""
     if request.rows_are_units is not False:
         return metrics
     from streammetrics.compose.sharded import Sharded
@@ -347,7 +347,7 @@ def _parse_window(request: EvalRequest, metrics: Any, sets: Sequence[tuple[str, 
 
 
 def _split_users(request: EvalRequest, users: Any) -> UserSplit | None:
-    """Return the users by arm, with the test of whether their shares are as planned; None if users were not counted."""
+    """Return the number of users in each arm and the test of the planned shares; None if users were not counted."""
     if users is None:
         return None
     shares = parse_shares(request.planned_shares)
@@ -377,7 +377,7 @@ def _compare_sides(request: EvalRequest, saved: Any, split: UserSplit | None) ->
 
 
 def _describe_disbelief(options: ComparisonOptions, sides: Sequence[SideComparison]) -> list[str]:
-    """Return a warning, as a list, if --users is ignored because the log has more users; otherwise an empty list."""
+    """Return a list with a warning if --users is ignored because the log has more users; otherwise an empty list."""
     if options.users is None or not sides or sides[0].users == options.users:
         return []
     counted = ", ".join(f"{users:,.0f} in {arm}" for arm, users in sides[0].options.counted.items())
@@ -391,7 +391,7 @@ def _confidence(request: EvalRequest) -> float | None:
 
 
 def _collect_hints(request: EvalRequest, metrics: Any) -> list[str]:
-    """Return messages that say why the result has no intervals or differences, and which option adds them."""
+    """Return messages that explain why the result has no intervals or differences, and which option adds them."""
     from streammetrics.reports.records import group_comparable_tasks
 
     if request.unit is None:
@@ -444,7 +444,7 @@ def parse_column_sets(by: Sequence[str], columns: Collection[str] = ()) -> list[
 
 
 def evaluate_with_progress(log: Any, metrics: Any, sets: Sequence[tuple[str, ...]], **options: Any) -> Any:
-    """Evaluate a log with a progress bar."""
+    """Evaluate metrics over a log, in total and by each set of columns in `sets`, and show a progress bar."""
     from streammetrics.io.evaluate import evaluate
 
     with _show_progress(log) as watch:
@@ -452,7 +452,7 @@ def evaluate_with_progress(log: Any, metrics: Any, sets: Sequence[tuple[str, ...
 
 
 def _check_outputs(outputs: dict[str, str | None]) -> None:
-    """Raise UsageError if an output cannot be written, or two outputs are the same file."""
+    """Raise UsageError if an output cannot be written, or if two outputs are the same file."""
     option_by_path: dict[str, str] = {}
     for option, target in outputs.items():
         if target is None:
@@ -472,7 +472,7 @@ def check_not_input(outputs: dict[str, str | None], files: Sequence[object], wha
 
 
 def check_writable(path: str) -> None:
-    """Raise UsageError if a file cannot be written. Commands check this before they start the slow pass."""
+    """Raise UsageError if a file cannot be written. Commands check this before any slow work."""
     target = Path(path)
     if "://" in path:
         raise UsageError(f"{path}: expected a path on this machine, found a URL; copy the file after this command")
@@ -524,7 +524,7 @@ def print_comparisons(title: str, display: DisplayOptions) -> None:
 
 
 def _print_verdicts(display: DisplayOptions, title: str) -> None:
-    """Print the verdicts, the title, and the differences."""
+    """Print the verdicts with their notes, the title, the users of each arm, and the differences."""
     from streammetrics.reports.text_table import print_grid, print_line
 
     sentences = [sentence for one in display.comparisons if not one.title for sentence in one.sentences]

@@ -89,7 +89,7 @@ def make_columns(rows: int = ROWS, dtype: Any = np.float32) -> dict[str, Any]:
     The columns have the same bits on every machine. `dtype` is the dtype of the scores.
     """
     unit = (_random_integers(rows, 1) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    # Only use products of float64 numbers: every machine rounds them in the same way.
+    # Use only products of float64 numbers, because every machine rounds them in the same way.
     score = unit * unit * unit * 0.25
     luck = (_random_integers(rows, 2) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return {

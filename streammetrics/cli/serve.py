@@ -76,7 +76,7 @@ def run_server(url: str, host: str, port: int, settings: ServerSettings, names: 
 
 
 def _collect_hints(store: Store, settings: ServerSettings, alone: bool) -> list[str]:
-    """Return hints about missing or unsafe settings. `alone` says that only this machine can reach the server."""
+    """Return hints about missing or unsafe settings. `alone` says whether only this machine can reach the server."""
     hints = []
     if not (settings.public_read or settings.proxy_header or store.tokens(READER) or store.tokens(OWNER)):
         hints.append("nobody can log in yet; create a token: streammetrics serve token --reader NAME")
@@ -95,7 +95,7 @@ def _collect_hints(store: Store, settings: ServerSettings, alone: bool) -> list[
 def open_listener(host: str, port: int) -> socket.socket:
     """Open and return the server's socket before the server starts.
 
-    The caller thus knows the port even if `port` is 0, and early connections wait until the server starts.
+    The caller thus knows the port even if `port` is 0, and connections that arrive early wait for the server.
     """
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
@@ -112,7 +112,7 @@ def _open_store(url: str) -> Store:
 
 
 def parse_auth(text: str) -> str | None:
-    """Parse --auth; return the header in which a proxy names the reader, or None if readers log in."""
+    """Parse --auth; return the HTTP header in which a proxy passes the reader's name, or None if readers log in."""
     kind, _, header = text.partition("=")
     if text == "login":
         return None
@@ -144,7 +144,7 @@ def make_token(
     reader: str | None,
     tags: Sequence[str] = (),
 ) -> None:
-    """Create a token for the workers of an experiment, an owner or a reader, and print only the token on stdout."""
+    """Create a token for an owner, a reader or the workers of an experiment, and print only the token on stdout."""
     if (found := sum(one is not None for one in (experiment, owner, reader))) != 1:
         raise UsageError(
             f"expected either EXPERIMENT (a token for its workers), --owner NAME or --reader NAME, found {found} of them"
@@ -249,7 +249,7 @@ def _check_name(experiment: str) -> None:
 
 
 def _audit_fields() -> dict[str, Any]:
-    """Return who changes a token, and when, for the store's audit log."""
+    """Return the fields of an audit log entry that say who changes a token, and when."""
     try:
         who = getuser()
     # If the user has no name, which happens in containers, use the user ID.

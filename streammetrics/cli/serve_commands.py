@@ -93,7 +93,7 @@ def _token(
     tag: Annotated[Texts, option("TAG", "Show the reader only the experiments with this tag; can be repeated.")] = None,
     store: Store = "streammetrics.db",
 ) -> None:
-    """Create a token for the workers of an experiment, an owner or a reader, and print it once."""
+    """Create a token for an owner, a reader or the workers of an experiment, and print it once."""
     from streammetrics.cli.serve import make_token
 
     make_token(store, experiment, name, owner, reader, tag or ())

@@ -124,7 +124,7 @@ def _list_scales(metric: type[Metric[Any, Any]], default: tuple[str, ...] = ()) 
 
 
 def _select_settings(metric: type[Metric[Any, Any]], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return only the shared settings that this metric has."""
+    """Return only those of the shared settings that the metric has."""
     own_settings = default_settings(metric)
     return {name: value for name, value in settings.items() if name in own_settings}
 
@@ -155,7 +155,7 @@ def _make_metric(spec: str, shared: dict[str, Any]) -> tuple[str, Metric[Any, An
 
 
 def _list_choices(metric: Any, name: str) -> tuple[Any, ...]:
-    """Return the strings that a setting allows; empty if any value may be valid.
+    """Return the strings that a setting allows; an empty tuple if any value may be valid.
 
     If "true" is one of these strings, the parser does not convert it to a boolean.
     """
@@ -174,7 +174,7 @@ def _resolve_tag(tag: str) -> tuple[str, dict[str, Any]]:
 
 
 def unknown_metric_error(name: str) -> UsageError:
-    """Return the error for an unknown metric. For a name from another library, it suggests the equivalent metric."""
+    """Return the error for an unknown metric, which suggests the equivalent if the name is from another library."""
     if isinstance(_parse_value(name), (int, float)):
         return UsageError(
             f"expected the name of a metric, found {name!r}; a comma separates metrics, so write each threshold with its "

@@ -1,4 +1,4 @@
-"""`streammetrics merge`, `show` and `compare`: work with files of saved states, without numba."""
+"""`streammetrics merge`, `show` and `compare`: work with files of saved states, without loading numba."""
 
 from __future__ import annotations
 

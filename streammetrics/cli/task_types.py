@@ -1,4 +1,4 @@
-"""Task types on the command line, each with the role of the score column and the default metrics."""
+"""Task types on the command line, each with its default metrics and the argument of `update` for its scores."""
 
 from __future__ import annotations
 

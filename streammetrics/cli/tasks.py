@@ -1,4 +1,4 @@
-"""Build the metrics of one pass from options or from a task file."""
+"""Build the metrics for one pass over a log from command-line options or from a task file."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class TaskSpec:
 
         Return None if there are no conditions, or if the only one is a 0/1 column, which the task reads directly.
         """
-        # This import loads pyarrow, which is slow.
+        # This import loads pyarrow, which is slow, so it is not at the top of the module.
         from streammetrics.io.row_filter import parse_filter
 
         row_filter = parse_filter(self.where, () if schema is None else schema.names)
@@ -234,7 +234,7 @@ class TaskSpec:
         kind = TASK_TYPES[self.task_type]
         shared: dict[str, Any] = several | ({"bits": self.bits} if self.bits is not None else {})
         if self.pred:
-            # With this setting, a metric reads decisions (`y_pred`), not scores.
+            # With threshold=None, a metric reads decisions (`y_pred`), not scores.
             shared["threshold"] = None
         default_metrics, cutoffs = kind.decision_metrics if self.pred else kind.default_metrics, self.k or kind.cutoffs
         if self.label is None:
@@ -474,7 +474,7 @@ def read_task_file(path: str, bits: int | None) -> TaskFile:
 
 
 def _check_file_option(path: str, key: str, value: Any) -> Any:
-    """Return the value of an option for all tasks in a file, in the form that the command line uses.
+    """Return the value of an option that applies to a whole task file, in the form that the command line uses.
 
     Raise UsageError if the value has the wrong type. A table becomes a list such as `["calibration=0.02"]`.
     """

@@ -50,7 +50,7 @@ def build_user_counter(metrics: Any, arm: str | None) -> Sliced | None:
 
 
 def count_exposures(path: str, counter: Sliced | None, threads: int | None) -> Sliced:
-    """Return the users by arm in a log of exposures. The empty `counter` defines the arm and unit columns."""
+    """Count the users of each arm in a log of exposures. The empty `counter` defines the arm and unit columns."""
     from streammetrics.io.evaluate import evaluate
     from streammetrics.io.logs import Log
 
@@ -61,14 +61,14 @@ def count_exposures(path: str, counter: Sliced | None, threads: int | None) -> S
 def build_user_split(
     users: Sliced, shares: Mapping[str, float], *, exposed: bool, sequential: bool
 ) -> UserSplit | None:
-    """Return the users of each arm, with the test of their shares; None if fewer than two arms are counted or planned.
+    """Return the user count of each arm and the test of the shares; None if fewer than two arms are counted or planned.
 
     Parameters
     ----------
     users : Sliced
         A `DistinctSample` of the users, sliced by arm. Users without an arm are excluded.
     shares : dict of str to float
-        The planned share of each arm; empty if none are stated.
+        The planned share of each arm; empty if no shares are planned.
     exposed : bool
         Whether the users were counted from exposures rather than from the log.
     sequential : bool
@@ -101,7 +101,7 @@ def build_user_split(
 
 
 def add_users(results: Any, users: Sliced | None, exposed: bool) -> Any:
-    """Combine the results of a pass with the users by arm, in the form that `--save` writes."""
+    """Combine the results of a pass over the log with the users by arm, in the form that `--save` writes."""
     return results if users is None else Bundle({**results, EXPOSURES if exposed else USERS: users})
 
 

@@ -43,7 +43,7 @@ from streammetrics.state.axes import Axis
 __all__ = ["warm_up"]
 
 NO_FOLDER = "no cache folder is writable, so every process compiles again; set NUMBA_CACHE_DIR to a writable folder"
-# The maximum number of processes. More would only wait for kernels that other processes are compiling.
+# The maximum number of processes. More processes would only wait for kernels that others are compiling.
 MAX_PROCESSES = 8
 
 
@@ -68,7 +68,7 @@ def _compile_all(processes: int) -> tuple[int, set[tuple[str, str]]]:
     Returns
     -------
     compiled : int
-        How many kernel variants were compiled rather than loaded from the cache.
+        The number of kernel variants that were compiled rather than loaded from the cache.
     variants : set of tuple of str
         The kernel name and argument types of each variant in use.
     """
@@ -97,7 +97,7 @@ def _compile_part(part: int, *, patient: bool) -> tuple[bool, int, set[tuple[str
     is_done : bool
         Whether the function ran to its end.
     compiled : int
-        How many kernel variants this call compiled.
+        The number of kernel variants that this call compiled.
     variants : set of tuple of str
         The kernel name and argument types of each variant in use in this process.
     """
@@ -205,7 +205,7 @@ def _feed_scores(dtype: Any) -> None:
     two = MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_true="x", y_score="v")})
     two.update(y_true=y, y_score=s, x=y, v=s)
     MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_score="v")}).update(y_true=y, y_score=s, v=s)
-    # float16 scores are converted to float32, so it is enough to update with them if `dtype` is float32.
+    # float16 scores are converted to float32, so update with them only in the call with float32 as `dtype`.
     if dtype is np.float32:
         AUC().update(y.astype(np.float16), s.astype(np.float16))
     MetricCollection(Task(AUC(), where="x")).update(y_true=y, y_score=s, x=y)
@@ -217,13 +217,13 @@ def _feed_scores(dtype: Any) -> None:
 
 
 def _feed_keys() -> None:
-    """Update metrics with integer keys that are far apart, with shards of units, and with predicted classes."""
+    """Update metrics with integer keys that are far apart, string keys, shards of units, and predicted classes."""
     CTR().update([0, 1])
     sliced = Sliced(CTR(), by="key").update(y_true=[0, 1], key=[1, 1 << 40])
     for _ in range(2):
         sliced.update(y_true=np.array([0, 1]), key=np.array([1, 1]))
-    # Nine slices with weights have too many buckets to store a counter for each, so rows are buffered as codes for
-    # slice and bucket. A few codes are sorted; many codes are counted in a table. The two batches cover both cases.
+    # Nine slices with weights have too many buckets to store a counter for each, so each row is buffered as a code for
+    # its slice and bucket. A few codes are sorted; many codes are counted in a table. The two batches cover both cases.
     for rows in (16, 1 << 18):
         key = np.arange(rows) % 9
         Sliced(AUC(limit=0), by="key").update(key % 2, key / 16, sample_weight=key / 16, key=key).compute()
@@ -263,10 +263,10 @@ def _feed_many_values() -> None:
 
 
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
-    """Yield the metric with each setting that changes which kernels it uses.
+    """Yield the metric once for each setting that changes which kernels it uses.
 
-    If the metric supports them, the settings are each scale of the scores, exact scores, two classes, two labels, and
-    soft labels.
+    These settings, if the metric supports them, are every scale of the scores, exact scores, two classes, two labels,
+    and soft labels.
     """
     declared = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
     scales = declared["scale"]["choices"] if "scale" in declared else ()

@@ -1,4 +1,4 @@
-"""The accumulator inside every metric, collection and wrapper.
+"""The accumulator inside every metric, collection and wrapper (such as slices).
 
 It holds the states, adds batches to them, and merges, subtracts and saves them.
 """
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Accumulator:
-    """The states of a metric, a collection or a wrapper, and the operations on these states.
+    """The states of a metric, a collection or a wrapper (such as slices), and the operations on these states.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Accumulator:
 
     @property
     def all_states(self) -> tuple[State, ...]:
-        """The states of all updaters. They may include rows that `states` omits, such as old rows in a `Recent`."""
+        """The states with all stored rows, including those that `states` omits, such as old rows in a `Recent`."""
         updater: BatchUpdater | None = self.__dict__.get("_updater")
         # Another thread may be creating the updater. It deletes the initial states only after the updater exists. So
         # if there are no initial states, `self.updater` returns the existing updater or creates one.
@@ -129,7 +129,7 @@ class Accumulator:
     # -- counting ----------------------------------------------------------------------------------------------------
 
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
-        """Count a batch; the parameters are the same as for `MetricLike.update`."""
+        """Count a batch of rows; the parameters are the same as those of `MetricLike.update`."""
         # For a small batch, function calls take most of the time, so this method is one long function. A call with two
         # arrays stores their roles and the method that counts them in `_pair`. The next call with two arrays can then
         # skip all checks.
@@ -202,8 +202,8 @@ class Accumulator:
     def align(self, other: Any, verb: str = "merge", preposition: str = "into") -> Any:
         """Return another accumulator with its metrics in the same order as in this accumulator.
 
-        Raises IncompatibleStateError if the settings differ. `verb` and `preposition` are words for the message, as in
-        "cannot merge AUC into CTR".
+        Raise IncompatibleStateError if the settings differ. `verb` and `preposition` are words for the error message,
+        as in "cannot merge AUC into CTR".
         """
         aligned = other.reorder_like(self.definition) if isinstance(other, Accumulator) else other
         self.check_compatible(aligned, verb, preposition)
@@ -222,7 +222,7 @@ class Accumulator:
     def check_compatible(self, other: Any, verb: str = "merge", preposition: str = "into") -> None:
         """Raise IncompatibleStateError if the other accumulator has a different type or different settings.
 
-        `verb` and `preposition` are words for the message, as in "cannot merge AUC into CTR".
+        `verb` and `preposition` are words for the error message, as in "cannot merge AUC into CTR".
         """
         ours = self.definition
         if not isinstance(other, Accumulator) or other.definition.kind != ours.kind:
@@ -294,7 +294,7 @@ def add_named_columns(
     columns: dict[str, Any],
     names: tuple[str, ...],
 ) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Return the names and values of all columns: first the columns passed by position, then those by name."""
+    """Return the names and values of all columns: first those passed by position, then those passed by name."""
     for name, column in columns.items():
         if name not in names:
             raise unknown_column(definition.type_name, name, names)
@@ -306,7 +306,7 @@ def add_named_columns(
 
 
 def select(accumulator: Accumulator, names: Mapping[str, str]) -> Accumulator:
-    """Return an accumulator with a selection of a collection's metrics and their states.
+    """Return an accumulator with only some metrics of a collection and their states.
 
     `names` maps the old name of each metric to its new name. The result contains the metrics in the order of `names`.
     """
@@ -325,7 +325,7 @@ def table_and_columns_error(owner: str, table: Mapping[str, Any]) -> TypeError:
 
 
 def unknown_column(owner: str, name: str, columns: Iterable[str]) -> TypeError:
-    """Return the error to raise for a column that no metric reads; `columns` are the columns that are read."""
+    """Return the error to raise for a column that no metric reads; `columns` are the columns that metrics read."""
     columns = list(columns)
     message = f"{owner}.update(): unknown column {name!r}; the columns are {', '.join(columns)}"
     if name == "y_pred" and "y_score" in columns:

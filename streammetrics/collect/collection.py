@@ -25,14 +25,14 @@ __all__ = ["CollectionDefinition", "CollectionEntry", "MetricCollection", "conte
 
 
 class PlanEntry(NamedTuple):
-    """A member of a collection: its definition, and the indices (`places`) of its states among the shared ones."""
+    """A member of a collection: its definition, and the indices (`places`) of its states among the plan's states."""
 
     definition: Any
     places: tuple[int, ...]
 
 
 class StatePlan:
-    """The plan of a collection, which decides which members share a state.
+    """The plan of a collection, which determines which of its members share a state.
 
     Members that read the same kind of state from the same columns share one state. For example, two metrics may need
     different sums of the same scores. The shared state then contains the sums for both (see `State.widen`).
@@ -61,7 +61,7 @@ class StatePlan:
                 )
 
     def _add_read(self, wanted: Read) -> int:
-        """Return the index of the state for a read (a state that a member needs, and the columns of its roles).
+        """Return the index of the state for a read (a state that a member needs, and the columns that it reads).
 
         If the plan already has a state that reads the same columns and can also contain what this member needs, that
         state is shared and, if necessary, widened. Otherwise a new state is added.
@@ -85,7 +85,7 @@ class StatePlan:
         return [self.reads[u].binding.correct_state(states[u]) for u in entry.places]
 
     def items(self) -> list[tuple[str, Any, Binding]]:
-        """Return the members as a list of (name, definition, binding), from which an equal plan can be built."""
+        """Return a list with (name, definition, binding) for each member, from which an equal plan can be built."""
         return [(n, e.definition, self.binding(e)) for n, e in self.entries.items()]
 
     def binding(self, entry: PlanEntry) -> Binding:
@@ -367,8 +367,9 @@ class CollectionDefinition(Definition):
 class MetricCollection(MetricContainer):
     """Many metrics, counted in one pass over the data.
 
-    Metrics that need the same state of the same columns share one state. Which metrics do so depends only on their
-    settings. For every name m in a collection C, ``C[m]`` equals the same metric used alone, down to its saved bytes.
+    Metrics that need the same state of the same columns share one state. Which metrics share a state depends only on
+    their settings. For every name m in a collection C, ``C[m]`` equals the same metric used alone, down to its saved
+    bytes.
 
     Parameters
     ----------
@@ -436,7 +437,7 @@ CollectionDefinition.public = MetricCollection
 
 
 def contents_of(collection: MetricCollection) -> list[CollectionEntry]:
-    """Return every member of a collection, with its states and binding."""
+    """Return every member of a collection, with its states and its binding (such as the columns that it reads)."""
     definition: Any = collection._accumulator.definition
     plan, states = definition.plan, collection._accumulator.states
     return [

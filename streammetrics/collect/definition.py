@@ -43,7 +43,7 @@ whole_kinds: set[str] = set()
 
 
 class MetricRead(NamedTuple):
-    """A metric, the index of the state that it reads, and the columns of its roles."""
+    """A metric, the index of the state that it reads, and the column for each of its roles (such as `y_score`)."""
 
     metric: Any
     place: int
@@ -158,7 +158,7 @@ class Definition:
 
     @cached_property
     def reads(self) -> tuple[Read, ...]:
-        """The empty states to which rows will be added, each with the columns of its roles."""
+        """The empty states to which rows will be added, each with the columns that it reads."""
         raise NotImplementedError
 
     @cached_property
@@ -184,11 +184,11 @@ class Definition:
     # -- the answers --------------------------------------------------------------------------------------------------
 
     def read(self, states: Sequence[State]) -> Answer:
-        """Compute the values, bounds and intervals for states with one cell (without slices)."""
+        """Compute the values, bounds and intervals of states that have only one cell (that is, no slices)."""
         raise TypeError(f"{self.type_name} has no value of its own; use its total attribute")
 
     def metric_reads(self) -> dict[str, MetricRead] | None:
-        """Return every metric, keyed by name, with its state and columns; None if not all members are metrics."""
+        """Return every metric, keyed by name, with its state index and columns; None if not all members are metrics."""
         return None
 
     def samples(self, states: Sequence[State]) -> list[Sample]:
@@ -202,7 +202,7 @@ class Definition:
     def intervals_of_cells(self, states: Sequence[State], confidence: float) -> dict[str, list[Interval]] | None:
         """Return the intervals of each metric, one for each cell (such as a slice).
 
-        Returns None if the intervals have to be computed cell by cell.
+        Return None if the intervals have to be computed cell by cell.
         """
         return None
 
@@ -212,9 +212,9 @@ class Definition:
     # -- other definitions --------------------------------------------------------------------------------------------
 
     def select_metrics(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
-        """Return a new definition with only some metrics, and the index of each of its states in the old definition.
+        """Return a new definition with only some metrics, and the index of each of its states in this definition.
 
-        `names` maps the old name of each metric to its new name.
+        `names` maps the old name of each of these metrics to its new name.
         """
         raise TypeError(f"metrics can only be selected from a collection, not from {self.name}")
 
@@ -226,7 +226,7 @@ class Definition:
         return None
 
     def seal(self, parts: int | None = None) -> Any:
-        """Return the definition of the copy that `sm.seal` makes, whose groups receive no more rows.
+        """Return the definition of the copy that `sm.seal` makes, whose groups (such as users) accept no more rows.
 
         `parts` is the number of partitions into which the groups are divided; None if the metrics declare this number.
         """
@@ -244,9 +244,9 @@ class Definition:
         return [coarsen_state(s, bits) for s in states]
 
     def sources(self, new: Any) -> list[int]:
-        """Return where the states of the coarser definition `new` come from.
+        """Return a list with one index for each state of the coarser definition `new`.
 
-        For each state of `new`, the list contains the index of the state of this definition from which it is computed.
+        The index is that of the state of this definition from which the new state is computed.
         """
         return list(range(len(self.reads)))
 
@@ -292,7 +292,7 @@ long as its header; `_cached_kind` in `format.frame` keeps only a few small head
 
 
 def definition_of_frame_kind(kind: FrameKind) -> Any:
-    """Return the definition described by the header of a frame (an object in the library's file format).
+    """Return the definition that the header of a frame (an object in the library's file format) describes.
 
     Frames with equal headers share one definition, because building it takes longer than decoding small states.
 

@@ -81,9 +81,9 @@ def read(path: str | os.PathLike[str]) -> bytes:
 
 @contextmanager
 def _add_path_to_errors(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Set the path of any OSError with an error number that is raised in the `with` block to this path.
+    """Set the path of every OSError from the `with` block to `path`, if the error has an error number.
 
-    By itself, an error in a read or write names no path, and an error in another call names the temporary file.
+    By default, an error in a read or write names no path, and an error in another call names the temporary file.
     """
     try:
         yield

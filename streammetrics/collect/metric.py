@@ -108,8 +108,8 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def of(self, state: Any) -> Any:
         """Compute the value of a state with one cell (without slices), using only the settings and the state.
 
-        A float or a `Quotient` is exact except for one rounding. `Limits` contain the value and its certified bounds, and
-        an array or a NamedTuple contains several values. None means that the value is undefined.
+        Return a float or a `Quotient` if the value is exact except for one rounding, `Limits` for a value with
+        certified bounds, an array or a NamedTuple for several values, and None if the value is undefined.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement of()")
 
@@ -127,24 +127,24 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def estimate(self, reading: Reading, method: str) -> Estimate | None:
         """Return the value with its standard error, computed by `method`; None if the metric has no standard error.
 
-        The reading is that of one cell or, if its values are arrays, of many cells (such as slices). `method` is one
-        of `about.interval_methods`.
+        `reading` belongs to one cell or, if its values are arrays, to many cells (such as slices). `method` is one of
+        `about.interval_methods`.
         """
         return None
 
     def read(self, state: S) -> Reading:
         """Return a `Reading` (value, bounds and standard error) of a state with one cell (without slices).
 
-        The state has two classes, one label or one output; `reading` also handles more. If ``about.read_cells`` is
-        `read_side_by_side`, the state may also have many cells (such as slices). Its counts are then arrays (see
-        `State.vectorize`).
+        The state is for two classes, one label or one output; the method `reading` also handles more. If
+        ``about.read_cells`` is `read_side_by_side`, the state may also have many cells (such as slices). Its counts are
+        then arrays (see `State.vectorize`).
         """
         return OwnReading(self, state)
 
     def reading(self, state: S) -> Reading:
         """Return a `Reading` (value, bounds and standard error) of a state with one cell (without slices).
 
-        Metrics of several classes, labels or outputs override this method; by default it calls `read`.
+        Metrics with several classes, labels or outputs override this method; by default, it calls `read`.
         """
         return self.read(state)
 
@@ -187,7 +187,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         return value
 
     def bounds(self) -> tuple[T, T]:
-        """Return certified bounds (low, high) of the value. If they are equal, the value is exact but for one rounding."""
+        """Return certified bounds (low, high) of the value. If they agree, the value is exact up to one rounding."""
         return reading_of(self, self._accumulator.states[0]).bounds
 
     def explain(self) -> dict[str, Any]:
@@ -195,9 +195,9 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         return explanation_of(self, reading_of(self, self._accumulator.states[0]))
 
     def __repr__(self) -> str:
-        """Return the settings and, for most metrics, the value: ``AUC(0.784112 +- 0.00003 proof, 90 rows)``.
+        """Return a string with the settings and usually the value: ``AUC(0.784112 +- 0.00003 proof, 90 rows)``.
 
-        "proof" marks a certified bound. Values of grouped metrics are left out: computing them can take minutes.
+        "proof" marks a certified bound. Values of grouped metrics are omitted, because computing them can take minutes.
         """
         settings = super().__repr__()
         accumulator = self.__dict__.get("_accumulator")
@@ -221,7 +221,7 @@ class ScoredLabels(Metric[S, T]):
     about = About(positional_columns=("y_true", "y_score"))
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
-        """Count a batch.
+        """Count the rows of a batch.
 
         Parameters
         ----------
@@ -236,8 +236,8 @@ class ScoredLabels(Metric[S, T]):
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ. No row is counted. The message names the column, the first invalid
-            row and the number of invalid rows.
+            A value is invalid, or the columns have different lengths. No row is counted. The message names the column,
+            the first invalid row and the number of invalid rows.
         CounterOverflowError
             There would be more than 2**62 rows, or a total weight above 2**42.
         """
@@ -323,8 +323,8 @@ class MetricDefinition(Definition):
         columns = self.columns
         roles: tuple[str, ...] | None = self.metric.about.positional_columns
         must = [name for name, needed in columns.items() if needed]
-        # The class declares the usual columns, but a metric may read others with some settings, such as predictions
-        # rather than scores. In that case, use the first two required columns.
+        # The class declares the usual columns, but with some settings a metric reads different columns, such as
+        # predictions rather than scores. In that case, use the first two required columns.
         if roles is None or (set(roles) - set(columns) and set(must) - set(roles)):
             roles = tuple(must[:2])
         return roles
@@ -417,7 +417,7 @@ def _unpickle_definition(data: bytes) -> Definition:
 class OpaqueMetric(Metric[Any, Any]):
     """A saved metric whose class is unknown because the package that defines it is not imported.
 
-    It can be loaded, merged and saved, but not computed.
+    It can be loaded, merged and saved, but its value cannot be computed.
     """
 
     about = About(rank_based=None)

@@ -74,7 +74,7 @@ class MetricContainer(MetricLike):
         return self._select(names)
 
     def _find_metrics(self, name: str) -> Any:
-        """Return one metric of a collection or, like `task`, all metrics of a task; None if there is neither."""
+        """Return the metric `name` or, like `task`, all metrics of the task `name`; None if there is neither."""
         definition, states = self._accumulator.definition, self._accumulator.states
         if (found := definition.find_entry(name)) is None:
             return self.task(name) if any(full.startswith(f"{name}/") for full in self.names) else None

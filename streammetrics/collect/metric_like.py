@@ -30,7 +30,7 @@ STATE_TEXT = canonical_json(STATE)
 
 
 class MetricLike(Plottable):
-    """A metric, or an object used like one: a collection, slices or windows."""
+    """A metric, or an object that is used like a metric: a collection, slices or windows."""
 
     _accumulator: Accumulator
 
@@ -40,7 +40,7 @@ class MetricLike(Plottable):
         return self._accumulator.definition.name
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Self:
-        """Count a batch.
+        """Count the rows of a batch.
 
         Parameters
         ----------
@@ -77,8 +77,8 @@ class MetricLike(Plottable):
 
         Notes
         -----
-        Other queries with rows in both objects, such as those of a shuffled log, are not detected; they count as two
-        queries each.
+        Other queries with rows in both objects, such as those of a shuffled log, are not detected; each of them counts
+        as two queries.
         """
         self._accumulator.merge(accumulator_of(other))
         return self
@@ -127,8 +127,8 @@ class MetricLike(Plottable):
         confidence : float
             The confidence level, between 0 and 1.
         method : str, optional
-            One of the metric's interval methods; by default, the first one. For an unknown method, a ValueError lists
-            the known ones.
+            One of the metric's interval methods; by default, the first one. An unknown method raises a ValueError that
+            lists the known ones.
 
         Returns
         -------
@@ -141,7 +141,7 @@ class MetricLike(Plottable):
         return self._accumulator.answer().intervals(confidence, method)
 
     def explain(self) -> Any:
-        """For every value, return a dict with its bounds, formula, settings, rows, weight, and dropped rows by reason."""
+        """Return a dict for each value: its bounds, formula, settings, rows, weight, and dropped rows by reason."""
         return self._accumulator.answer().explanation
 
     def reset(self) -> Self:
@@ -269,7 +269,7 @@ def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:
     Parameters
     ----------
     thing : metric, collection or wrapper
-        The object whose values to return.
+        The object whose values are returned.
     undefined : {"omit", "nan"}
         Whether undefined values are omitted or included as NaN. No warning is issued in either case.
 
@@ -298,7 +298,7 @@ def flat(thing: MetricLike, undefined: str = "omit") -> dict[str, float]:
 
 
 def seal(thing: Any, partition: tuple[int, int] | None = None) -> Any:
-    """Return a copy of constant size, in which sums over all groups replace the groups' rows.
+    """Return a copy of constant size, in which sums over all groups (such as users) replace the rows of the groups.
 
     No more rows can be added to these groups, so all rows of each group must already have been counted. The sealed
     copies of all partitions can be merged; merging the same partition twice raises an error. An object without groups

@@ -13,7 +13,7 @@ __all__ = ["inherit_parameter_docs", "settable_names"]
 
 HEADING = "Parameters\n----------\n"
 NOTES = "Notes\n-----\n"
-# The maximum width of a line in a docstring, without its indentation.
+# The maximum number of characters in a line of a docstring, excluding indentation.
 WIDTH = 116
 NEXT_SECTION = re.compile(r"^\w[\w ]*\n-{3,}$", re.MULTILINE)
 
@@ -58,7 +58,7 @@ def _complete_docs(cls: Any, text: str) -> str:
 
 
 def _add_cost(cls: Any, text: str) -> str:
-    """Return the docstring of a metric with its cost at the end of its notes."""
+    """Return the docstring of a metric with its cost (memory and time) at the end of the Notes section."""
     before, heading, rest = cleandoc(text).partition(NOTES)
     if not heading or not cls.about.cost:
         return text
@@ -83,7 +83,7 @@ def settable_names(cls: Any) -> set[str]:
 def _split_docstring(text: str) -> tuple[str, list[tuple[list[str], str]], str]:
     """Split a docstring at its parameters section.
 
-    Returns the text before the section, a list of (names, text) with an item for each parameter, and the text after the
+    Return the text before the section, a list of (names, text) with an item for each parameter, and the text after the
     section.
     """
     before, heading, rest = cleandoc(text).partition(HEADING)

@@ -31,7 +31,7 @@ def find_query_column(metrics: MetricLike) -> str | tuple[str, ...] | None:
 
 
 def compute_query_ids(table: Any, column: str | tuple[str, ...]) -> NDArray[np.int64]:
-    """Return the query ID of each row, as an array with one column, or two if IDs are hashes of strings."""
+    """Return the query ID of each row, as an array with one column, or two columns if IDs are hashes of strings."""
     # Strings are hashed by a kernel, so load the kernels if necessary.
     load_engine()
     columns = as_columns(table)

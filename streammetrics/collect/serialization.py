@@ -272,7 +272,7 @@ LoadedPart = tuple[Any, bool, Any]
 
 
 def _iterate_parts(parts: Iterable[Any], max_bytes: int) -> Iterator[LoadedPart]:
-    """Yield (object, whether it has just been loaded, path of its file) for each part.
+    """Yield (object, whether it has just been loaded, path of its file) for each part or run of parts.
 
     Consecutive saved parts with equal headers form a run. A run is merged as bytes and yielded as one object, which is
     much faster than building an object for each part.
@@ -316,8 +316,8 @@ def _check_new(part: Any, parts_so_far: dict[Any, Any]) -> None:
     elif isinstance(part, MetricLike):
         reference = parts_so_far.get(id(part))
         again, name = reference is not None and reference() is part, f"the same {type(part).__name__}"
-        # After an object is freed, another may receive the same id. The weak reference shows whether it is still the
-        # same object.
+        # After an object is freed, another object may receive the same id. The weak reference shows whether it is the
+        # original object.
         parts_so_far[id(part)] = weakref.ref(part)
     else:
         return
@@ -335,7 +335,7 @@ def _open_part(part: Any, max_bytes: int) -> _SavedPart:
 
 
 def _merge_run(run: list[_SavedPart]) -> Iterator[LoadedPart]:
-    """Yield one object for the whole run, or one object for each part if the parts cannot be merged as bytes."""
+    """Yield one object for a run of saved parts, or one for each part if the parts cannot be merged as bytes."""
     if len(run) > 1 and not run[0].merges_as_whole and (merged := _merge_frames(run)) is not None:
         yield merged, True, None
     else:
@@ -345,7 +345,7 @@ def _merge_run(run: list[_SavedPart]) -> Iterator[LoadedPart]:
 def _merge_frames(run: list[_SavedPart]) -> Any:
     """Merge the parts of a run as bytes.
 
-    Returns None if that fails and a part is a file, so that the caller merges the parts one by one and the error names
+    Return None if that fails and a part is a file, so that the caller merges the parts one by one and the error names
     the file.
     """
     try:
@@ -360,7 +360,7 @@ def _merge_frames(run: list[_SavedPart]) -> Any:
 def _join_ends(merged: Any, run: list[_SavedPart]) -> Any:
     """Return `merged` with the IDs of the first and last queries of all parts.
 
-    Raises IncompatibleStateError if the last query of one part is the first of another.
+    Raise IncompatibleStateError if the last query of one part is the first of another.
     """
     ends = [one.frame.ends for one in run if one.frame.ends is not None]
     if not ends or isinstance(merged, State):

@@ -111,7 +111,7 @@ class Task:
 def containable_definition(metric: MetricLike, binding: Binding) -> Definition:
     """Return the definition of a metric that will become a member of a collection.
 
-    Raises an error if a collection cannot contain the metric, or if the options of the task do not fit the metric.
+    Raise an error if a collection cannot contain the metric, or if the options of the task do not fit the metric.
     """
     definition: Definition = definition_of(metric)
     if not (definition.adds and definition.counts):

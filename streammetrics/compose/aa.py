@@ -274,7 +274,7 @@ def _shift_row_numbers(first: int) -> Iterator[None]:
 
 
 def _slice_column(column: Any, rows: slice) -> Any:
-    """Return a range of rows of a column, such as a pandas or Arrow column, as the same type."""
+    """Return a range of rows of a column, such as a pandas or Arrow column, as an object of the same type."""
     if hasattr(column, "iloc"):
         return column.iloc[rows]
     if hasattr(column, "slice"):

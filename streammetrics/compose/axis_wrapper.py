@@ -137,7 +137,7 @@ class AxisDefinition(Definition):
         return [f"{n} is {a!r} here and {b!r} there" for n, a, b in pairs if a != b] + self.inner_differences(other)
 
     def inner_differences(self, other: Any) -> list[str]:
-        """Describe each difference between the inner definitions."""
+        """Describe each difference between this inner definition and that of `other`, for error messages."""
         if self.inner.kind != other.inner.kind:
             return [f"the inner object is {self.inner.type_name} here and {other.inner.type_name} there"]
         return list(self.inner.differences(other.inner))
@@ -156,11 +156,11 @@ class AxisDefinition(Definition):
         self.inner.check_states(states)
 
     def places(self, states: Sequence[State]) -> Places:
-        """Return a dict from each key to the indices of its cells, as a list with one array for each state.
+        """Return a dict that maps each key to the indices of its cells: a list with one array for each state.
 
         The keys are sorted. `REST`, which stands for all cells that are not kept, is last. Callers may change the dict.
         """
-        # States are immutable, so the first state caches the result.
+        # States are immutable, so the result can be cached. The first state contains the cache.
         cache: dict[Any, Any] = states[0].__dict__.setdefault("_places", {})
         # Wrappers of different classes return different keys for the same states, so the cache key includes the class.
         cache_key = (type(self), len(self.axis.names), *map(id, states[1:]))

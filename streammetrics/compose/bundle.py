@@ -177,7 +177,7 @@ class BundleDefinition(Definition):
             definition.check_states(mine)
 
     def _pair_with_states(self, states: Sequence[State]) -> Iterator[tuple[tuple[str, Definition], list[State]]]:
-        """Yield the name and definition of each object, together with its share of `states`."""
+        """Yield the name and definition of each object, together with those of `states` that belong to it."""
         rest = list(states)
         for item in self.definitions.items():
             n = len(item[1].reads)

@@ -67,7 +67,7 @@ class LogIdentity(NamedTuple):
 
 
 class CheckpointAccumulator(Accumulator):
-    """The accumulator of an unfinished pass. Its states are those of `total`, the accumulator of the metrics."""
+    """The accumulator of an unfinished pass over a log. Its states are those of `total`, which counts the rows."""
 
     def __init__(
         self, definition: Any, states: Sequence[State] | None = None, total: Accumulator | None = None
@@ -113,7 +113,7 @@ class CheckpointAccumulator(Accumulator):
 
 
 class CheckpointDefinition(Definition):
-    """The definition of an unfinished pass: the metrics (`total`), the log, and the parts that were counted."""
+    """The definition of an unfinished pass over a log: the metrics (`total`), the log, and its counted parts."""
 
     kind = "checkpoint"
     accumulator_type = CheckpointAccumulator

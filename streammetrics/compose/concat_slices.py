@@ -27,7 +27,7 @@ def concat_slices(slices: Mapping[Any, Sliced], by: str) -> Sliced:
     Parameters
     ----------
     slices : mapping of key to Sliced
-        The objects, keyed by a value such as the hour. All have the same metrics and slicing columns, and no limit.
+        The objects, keyed by a value such as the hour. They must have equal metrics and slicing columns, and no limit.
     by : str
         The name of the new column.
 
@@ -53,7 +53,7 @@ def concat_slices(slices: Mapping[Any, Sliced], by: str) -> Sliced:
 
 
 def _with_column(state: State, axis: Axis, key: Any) -> State:
-    """Return the state with one more key column, whose value is `key` in every cell.
+    """Return the state with one more key column, whose value is `key` in every cell (such as a slice).
 
     The column comes last in the first axis; `axis` is that axis including the new column.
     """

@@ -120,9 +120,9 @@ class DecayedDefinition(PooledDefinition):
 class Decayed(PooledWrapper):
     """A metric, a collection, or slices with exponential decay: the weight of a row halves with every half-life.
 
-    Rows are grouped in epochs of one half-life. The weight of a row is 2**-age, where age is the number of epochs between
-    its epoch and the newest one. Epochs begin at multiples of the half-life on every machine, so the states of workers
-    can be merged, and resumed runs can continue.
+    Rows are grouped into epochs of one half-life. The weight of a row is 2**-age, where age is the number of epochs
+    between its epoch and the newest one. Epochs begin at multiples of the half-life on every machine, so the states of
+    workers can be merged, and resumed runs can continue.
 
     Parameters
     ----------
@@ -150,8 +150,8 @@ class Decayed(PooledWrapper):
     A `Decayed` takes as much memory as a `Windowed` with the same `keep`, and `compute()` takes as long as about `keep`
     merges. Tables and `explain()` show the number of rows without decay. A histogram can store only a limited number of
     scores without rounding. With decay it reaches this limit sooner, because rows are repeated, and `bounds()` shows
-    wider bounds. Intervals need units: ``Decayed(Sharded(...), ...)``. The weight of an epoch times 2**keep must be
-    below 2**42. Otherwise CounterOverflowError is raised; in this case, use a smaller `keep`.
+    wider bounds. Intervals need units: ``Decayed(Sharded(...), ...)``. The sum of the row weights of an epoch, times
+    2**keep, must be below 2**42. Otherwise CounterOverflowError is raised; in this case, use a smaller `keep`.
 
     EasyRec's DecayAUC, in comparison, decays the state with every batch. torcheval's WindowedBinaryAUROC and torchrec's
     windows drop old rows abruptly, as `Recent` and ``Windowed(...).last(n)`` do.
@@ -215,7 +215,7 @@ DecayedDefinition.public = Decayed
 
 
 def _replace_decayed_fields(undecayed: Any, decayed: Any) -> Any:
-    """Return a copy of `undecayed` in which the fields that depend on decay (`READ`) have their decayed values."""
+    """Return a copy of `undecayed` in which the fields that depend on decay (`READ`) come from `decayed`."""
     if isinstance(undecayed, dict) and "metric" not in undecayed:
         return {key: _replace_decayed_fields(one, decayed[key]) for key, one in undecayed.items()}
     return undecayed | {name: decayed[name] for name in READ if name in decayed}

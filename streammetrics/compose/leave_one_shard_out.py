@@ -49,13 +49,13 @@ Ints = NDArray[np.int64]
 
 
 def shard_of(state: State) -> Ints:
-    """Return the shard number of each cell of a state whose last axis is the shard."""
+    """Return the shard number of each cell of a state whose last axis is the shard axis."""
     words, column = state.cells.vocabularies[-1], state.cells.keys[:, -1]
     return np.asarray(words.values, np.int64)[column] if len(column) else column
 
 
 def merge_shards(shards: State) -> State:
-    """Return the state without its last axis, the shard: the shards of each cell are summed."""
+    """Sum the shards of each slice, and return the sums as a state without the last axis (the shard)."""
     return shards.rollup(*shards.axes[:-1])
 
 
@@ -100,11 +100,12 @@ def split_by_cell(shards: State, cells: int) -> ShardStates:
 
 
 def count_events(counted: Any, shards: State, count: int, cells: int) -> tuple[Floats, NDArray[np.str_]]:
-    """Return the number of events in each shard and cell, and what an event is in each cell (such as "positives").
+    """Return the number of events in each shard and slice, and the kind of event in each slice (such as "positives").
 
     The precision of an interval depends on the number of events. Events are the positives, with two exceptions. They
-    are the negatives if the metric needs both classes and the cell has fewer negatives than positives. They are the
-    rows if the state does not count positives. `counted` is the state of `shards` before `reduce_groups`.
+    are the negatives if the metric needs both classes and the slice has fewer negatives than positives. They are the
+    rows if the state does not count positives. `counted` is the state of `shards` before `reduce_groups`, `count` the
+    number of shards, and `cells` the number of slices.
     """
     rows, positives = (
         table_by_shard(shards, each, count, cells) for each in (counted.row_counts, counted.positive_counts)
@@ -127,7 +128,7 @@ def table_by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int)
 
 
 def check_cells(whole: State, shards: State) -> None:
-    """Raise StateFormatError unless the shards add up to the keys and row counts of `whole`, the state without shards."""
+    """Raise StateFormatError unless the sum of the shards has the keys and row counts of `whole`, the total state."""
     at, total = cells_of_shards(shards), np.zeros(len(whole), np.int64)
     fits = not whole.axes or _have_same_keys(whole, shards, np.flatnonzero(np.diff(at, prepend=-1)))
     if fits:
@@ -137,7 +138,7 @@ def check_cells(whole: State, shards: State) -> None:
 
 
 def _have_same_keys(whole: State, shards: State, firsts: Ints) -> bool:
-    """Return whether two states, one without and one with shards, have the same keys.
+    """Return whether `whole`, a state without shards, has the same keys as `shards`, a state with shards.
 
     `firsts` holds the index of the first shard of each key.
     """
@@ -200,7 +201,10 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
 
 
 def _read_numbers(name: str, metric: Any, binding: Any, state: State) -> dict[str, Floats]:
-    """Return the values of a metric in every cell of a state, keyed by name. A state without axes has one cell."""
+    """Return the value of a metric in every cell (such as a slice) of a state, keyed by the name of the metric.
+
+    If the value is a vector, each element has a name of its own. A state without axes has one cell.
+    """
     state = binding.correct_state(state)
     return numbers_of(name, CellReadings(metric, state).values if state.axes else [metric.reading(state).value])
 

@@ -37,7 +37,7 @@ LISTED = 3
 
 
 class PartitionDigests(State, tag="added"):
-    """The digest of the content of every partition, as a state with one cell for each partition ID.
+    """The digest of the content of every partition, as a state whose cells are keyed by partition ID.
 
     Because the digests are a state, they are saved and loaded together with the states of the total.
     """
@@ -132,7 +132,7 @@ class LedgerAccumulator(Accumulator):
         raise TypeError("a ledger cannot be updated with rows: pass the object that counted a partition to add()")
 
     def add(self, partition_id: Any, state: Any) -> None:
-        """Add the state of a partition unless it is in the ledger; see `Ledger.add`."""
+        """Add the state of a partition unless the ledger already contains the partition; see `Ledger.add`."""
         kind, value = _require_id(partition_id)
         thing = accumulator_of(_load_state(state))
         with self._lock:
@@ -300,7 +300,8 @@ before), found 714858656aef...: the rows or the metrics have changed; count the 
             The ID of the partition, such as a path or a batch number. It must be the same in every run. All IDs must
             have the same type.
         state : object, bytes or path
-            The object that counted the rows of this partition, with the metrics of the ledger. It is unchanged.
+            The object that counted the rows of this partition, with the metrics of the ledger; or its bytes, or the
+            path of its file. The object is unchanged.
 
         Raises
         ------

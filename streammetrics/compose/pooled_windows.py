@@ -75,17 +75,18 @@ class PooledDefinition(AxisDefinition):
 
 
 class PooledWrapper(AxisWrapper):
-    """A metric, a collection or a wrapper whose value combines several windows."""
+    """A wrapper that combines several windows into one value; the base class of `Recent` and `Decayed`."""
 
 
 def sum_cells(state: State, cells: Ints) -> State:
-    """Return the sum of the cells with these indices, as a state without the first axis."""
+    """Return the sum of the cells with the given indices, as a state without the first axis."""
     return apply_retention(state.select(cells).rollup(*state.axes[1:]))
 
 
 def cell_starts(state: State) -> tuple[Ints, Ints]:
     """Return the indices of the cells that belong to a window, and the start of each cell's window."""
-    # A key contains the rank of its window. Cells of expired rows and of rows without a time have a negative rank.
+    # The first element of a key is the rank of its window. The cells of expired rows, and of rows without a time, have
+    # a negative rank.
     ranks = state.cells.keys[:, 0]
     cells = np.flatnonzero(ranks >= 0)
     values = state.cells.vocabularies[0].values

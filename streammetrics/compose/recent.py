@@ -37,7 +37,7 @@ SLACK = 64
 
 
 class RecentAccumulator(Accumulator):
-    """An accumulator that numbers updates or rows consecutively, and drops old ones from time to time."""
+    """An accumulator that numbers its updates or rows consecutively, and drops the oldest from time to time."""
 
     def __init__(self, definition: Any, states: Sequence[State] | None = None) -> None:
         self._numbering = threading.Lock()
@@ -45,7 +45,7 @@ class RecentAccumulator(Accumulator):
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states of only the last updates or rows. Older ones that have not been dropped yet are excluded."""
+        """The states of the last updates or rows, without older ones that have not been dropped yet."""
         return tuple(self._last_states(self.all_states))
 
     def _last_states(self, states: Sequence[State]) -> list[State]:
@@ -168,7 +168,7 @@ class RecentDefinition(PooledDefinition):
         return cls(cls.inner_of_header(header, states), _number_axis(counted, header[counted]))
 
     def last(self, states: Sequence[State]) -> list[State]:
-        """Return the states with only the last `keep` updates or rows."""
+        """Return the states reduced to the last updates or rows; `axis.keep` is their number."""
         latest = newest_start(states)
         if latest is None:
             return [r.state for r in self.reads]
@@ -217,10 +217,10 @@ class Recent(PooledWrapper):
     batches. Collections and slices therefore cannot contain a `Recent`, but a `Recent` can contain them. If every row
     has a time, use ``Windowed(...).last(n)``; for gradual decay of old rows, use `Decayed`.
 
-    Each update or row has its own state. `compute()` adds up the states of the last ones. Older states are dropped from
-    time to time. At most about `steps` or `rows` of them are kept (or 64, if that is more). The histogram of one row
-    takes about ten bytes, and an exact sum takes 550 bytes. torchmetrics' Running, torcheval's Windowed metrics and
-    river's Rolling also keep rows or per-update states.
+    Each update or row has its own state. `compute()` adds up the states of the last updates or rows. Older states are
+    dropped from time to time: at most about `steps` or `rows` of them are kept (or 64, if that is more). The histogram
+    of one row takes about ten bytes, and an exact sum takes 550 bytes. torchmetrics' Running, torcheval's Windowed
+    metrics and river's Rolling also keep rows or per-update states.
 
     Examples
     --------
@@ -270,7 +270,7 @@ RecentDefinition.public = Recent
 def _count_rows(*columns: Any) -> int:
     """Return the number of rows: the length of the first column that is not a scalar.
 
-    If all columns are scalars, return 1. If there are no columns (None does not count), return 0.
+    Columns that are None are ignored. If all columns are scalars, return 1. If there are no columns, return 0.
     """
     columns_passed = [c for c in columns if c is not None]
     return next(

@@ -1,4 +1,4 @@
-"""Sharded: metrics that divide units into shards, for valid intervals even if the rows of one user are correlated."""
+"""Sharded: metrics with rows split into shards by unit, for valid intervals even if rows of one user are correlated."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ShardedAnswer(InnerAnswer):
 
 
 class ShardedDefinition(Definition):
-    """The definition of metrics that divide units into shards.
+    """The definition of metrics whose rows are split into shards by unit; see `Sharded`.
 
     Parameters
     ----------
@@ -238,7 +238,7 @@ class ShardedDefinition(Definition):
     def _shards(
         self, whole: Sequence[State], parts: Sequence[State], samples: dict[str, Sample]
     ) -> Iterator[tuple[str, Shards]]:
-        """Yield the name of each number of each metric, with a `Shards` object of its leave-one-out values."""
+        """Yield the name of each number that a metric returns, and a `Shards` object with its leave-one-out values."""
         totals_by_place: dict[int, tuple[Any, ...]] = {}
         for name, (metric, place, binding) in (self.metric_reads() or {}).items():
             shards = reduce_groups(metric, parts[place], is_group=binding.column("group") == self.unit)
@@ -259,8 +259,8 @@ class ShardedDefinition(Definition):
                 events = count_events(parts[place], shards, self.shards, cells)
                 totals_by_place[place] = weights, *events, split_by_cell(parts[place], cells)
             weights, events, events_names, states_by_cell = totals_by_place[place]
-            # Select the numbers of this metric. Compare names, too, because several tasks may contain the same metric
-            # object.
+            # Select the numbers of this metric. Comparing metric objects is not enough, because several tasks may
+            # contain the same object, so compare names, too.
             own = [n for n, s in samples.items() if s.metric is metric and (n == name or n.startswith(f"{name}/"))]
             for number in own:
                 plan = self.unit, self.shards, parts[place].cells.vocabularies[-1].kind.removeprefix("shard of ")
@@ -345,9 +345,9 @@ class Sharded(MetricContainer):
     of rows below the quantile, and the histogram converts it to the scale of the values (Woodruff 1952). The method is
     the delete-a-group jackknife of Kott (2001).
 
-    95 % intervals cover 94.4 to 95.4 % if all users have the same number of rows, and 93.2 to 96.0 % if rows per user
-    follow a power law (binomial intervals cover 46 to 78 %). They cover only 83 % for a mean of totals per user that
-    follow a power law, because single users dominate the mean. In this case, cap the totals (see PerUnit).
+    The coverage of 95 % intervals is 94.4 to 95.4 % if all users have the same number of rows, and 93.2 to 96.0 % if
+    rows per user follow a power law (46 to 78 % for binomial intervals). It is only 83 % for a mean of totals per user
+    that follow a power law, because single users dominate the mean. In this case, cap the totals (see PerUnit).
 
     Examples
     --------
@@ -476,6 +476,7 @@ def _array_interval(
     """Combine the intervals of the elements of `value`, an array, into one interval.
 
     The limits of the result are arrays. A curve has no interval, so its result has a reason instead of limits.
+    `intervals` maps the name of each element to its intervals, one for each cell; `cell` is the index of the cell.
     """
     of_elements = [intervals[n][cell] for n, _ in named_numbers(name, value)]
     if not of_elements:

@@ -157,7 +157,7 @@ class Sliced(AxisWrapper):
 
     @property
     def other(self) -> Any:
-        """The object for all rows whose slices are not kept because of the limit."""
+        """The object that counts all rows whose slices are not kept because of the limit."""
         states = self._accumulator.states
         at = [np.flatnonzero(s.cells.keys[:, 0] == OTHER) for s in states]
         return object_of_cells(
@@ -169,7 +169,7 @@ class Sliced(AxisWrapper):
         """The fraction of all rows that are in `other`, between 0 and 1.
 
         If there are several tasks, each may leave out different rows: invalid ones, or those that `where` excludes. The
-        result is then the fraction of the task with the most rows.
+        result is then the fraction for the task with the most rows.
         """
         state = max(self._accumulator.states, key=lambda s: int(s.row_counts.sum()))
         rows = state.row_counts
@@ -191,7 +191,7 @@ class Sliced(AxisWrapper):
             Whether to include `other`.
         sort : str, optional
             The name of a metric, to sort slices from worst to best, or "rows", "weight" or "positives", to sort from
-            largest to smallest. By default, rows are sorted by key. For "calibration", the worst value is the one
+            largest to smallest. By default, slices are sorted by key. For "calibration", the worst value is the one
             farthest from 1, as a ratio. If several tasks include the metric, a slice is sorted by the worst of its
             values, unless `sort` includes the name of a task, as in "task/auc".
         min_rows : int
@@ -339,7 +339,7 @@ def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int
         return dict(places)
     states = slices._accumulator.states
     if sort in (None, "rows"):
-        # Tasks may leave out different rows, so the number of rows of a slice is the largest over all tasks.
+        # Tasks may leave out different rows, so the number of rows of a slice is the maximum over all tasks.
         rows_by_cell = [state.row_counts for state in states]
         rows_of = {k: max(int(n[i].sum()) for n, i in zip(rows_by_cell, at, strict=True)) for k, at in places.items()}
         many = [k for k, n in rows_of.items() if n >= min_rows]
@@ -369,7 +369,7 @@ def _sortable(inner: Any) -> dict[str, Any]:
 
 
 def _sum_inner_cells(slices: Sliced) -> Any:
-    """Return a copy in which each slice is the sum of its inner slices or windows; None if slices have none."""
+    """Return a copy in which each slice is the sum of its inner slices or windows; None if there are no inner ones."""
     inner = definition_of(slices).inner
     return slices.across(*inner.levels) if isinstance(inner, AxisDefinition) and inner.levels else None
 

@@ -243,7 +243,7 @@ class Windowed(AxisWrapper):
         return definition_of(self).mature_after
 
     def last(self, windows: int = 1, until: Any = None) -> Any:
-        """Return one object for all rows of the newest windows; it equals, bit for bit, an object of only these rows.
+        """Return one object for all rows of the newest windows, bit-for-bit equal to one that counted only these rows.
 
         Parameters
         ----------
@@ -282,7 +282,7 @@ class Windowed(AxisWrapper):
         return object_of_cells(definition, chosen)
 
     def lifetime(self) -> Any:
-        """Return one object for all rows, including expired windows; it equals, bit for bit, one without windows."""
+        """Return one object for all rows, including expired windows, bit-for-bit equal to one without windows."""
         return self.total
 
     @property

@@ -98,8 +98,8 @@ class BatchUpdater:
             (r.binding, n, t, r.state.block_column and i)
             for i, (r, n, t) in enumerate(zip(self.reads, self._needs, self._times, strict=True))
         ]
-        # For each read, the index of the first read with the same columns and options. Such reads use the same rows,
-        # which are therefore prepared only once.
+        # For each `Read` (a state with its columns), the index of the first one with the same columns and options. Both
+        # count the same rows, which are therefore prepared only once.
         self._first_same = [requests.index(a) for a in requests]
         # The states, and the counters, which are the arrays to which kernels add rows. The states are None if rows have
         # been added to the counters since the states were read. The counters are None until a batch is counted.
@@ -126,7 +126,7 @@ class BatchUpdater:
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states with all rows so far, in canonical form: the order of the rows does not change the states."""
+        """The states of all rows so far, in canonical form: they do not depend on the order of the rows."""
         with self.lock:
             return self._read_states()
 
@@ -158,8 +158,8 @@ class BatchUpdater:
         """
         counted = [live for one in (self, *others) if (live := one._content[1]) is not None]
         for live in counted:
-            # The conversion replaces arrays to which drafts write. Leave no free rows, so that the next batch begins
-            # with `reserve`, which drops the drafts.
+            # The conversion replaces arrays to which drafts write. Set the number of free rows to 0 (or leave it
+            # negative), so that the next batch begins with `reserve`, which drops the drafts.
             live.free_rows[0] = min(live.free_rows[0], 0)
         for first, *rest in zip(*(live.counters for live in counted), strict=True):
             first.fold_jointly(rest)
@@ -170,8 +170,8 @@ class BatchUpdater:
         Raises
         ------
         IncompatibleStateError
-            When the change is applied, if keys have different types, or if the last query of one side is the first
-            query of the other side. It is also raised if both sides contain rows that must not be counted twice, such
+            When the change is applied, if the keys of this updater and of `theirs` have different types, if the last
+            query of one is the first query of the other, or if both contain rows that must not be counted twice, such
             as the same partition of groups.
         MemoryLimitError
             When the change is applied, if the merged states exceed the memory limit.
@@ -179,7 +179,7 @@ class BatchUpdater:
         return StateChange(self, lambda ours: self._check_size(merge_log_parts(self.reads, ours, theirs)))
 
     def subtract_change(self, removed: Sequence[State]) -> StateChange:
-        """Return a change that subtracts other states, for `apply_changes`.
+        """Return a change that subtracts other states from the states of this updater, for `apply_changes`.
 
         Applying it may raise the same errors as `State.subtract`.
         """
@@ -273,8 +273,8 @@ class BatchUpdater:
                     free_rows[0] -= rows
                     self._content = None, live
                     is_bad, counted = last[3](*arguments), True
-        # The batch is not counted if it has more rows than memory is reserved for, if a row needs a new cell, or if
-        # another thread has replaced the counters.
+        # The batch has not been counted if it has more rows than fit in the reserved memory, if a row needs a new cell,
+        # or if another thread has replaced the counters.
         if not counted:
             self._count_new_layout(last.names, columns, table)
         elif is_bad:
@@ -466,8 +466,8 @@ class BatchUpdater:
         # too large, and converts their exact rows to histogram buckets. The third reserves memory. Each step may raise
         # an error. In that case, `count_batch` undoes the first two steps, so that the error changes no result.
         cache: dict[Any, Ints] = {}
-        # New cells have no memory in the counters yet. Leave no free rows, so that the next batch begins with
-        # `reserve`, even if an error prevents `reserve` from being called for this batch.
+        # New cells have no memory in the counters yet. Set the number of free rows to 0 (or leave it negative), so that
+        # the next batch begins with `reserve`, even if an error prevents `reserve` from being called for this batch.
         live.free_rows[0] = min(live.free_rows[0], 0)
         places = [
             self._locate_rows(live, batch, c, rows, cache) for c, rows in zip(live.counters, prepared, strict=True)
@@ -531,8 +531,8 @@ class BatchUpdater:
                 extra.append(partial(live.first.setdefault, i, rows.ids[0].copy()))
         extra.append(partial(committed.append, True))
         self._content = None, live
-        # None of these calls can fail: the columns are checked, and memory is reserved. None of them runs Python code,
-        # so no signal handler runs between them.
+        # None of these calls can fail: the columns have been checked, and memory has been reserved. None of them runs
+        # Python code, so no signal handler runs between them.
         run_without_interrupt([*draft.commit(*flats), *extra])
 
     def _locate_rows(

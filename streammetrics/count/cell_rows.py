@@ -30,10 +30,11 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 I8, U4, U8, F8 = np.int64, np.uint32, np.uint64, np.float64
 
-# If the buffer has more rows than this, and on average more than two for each high word, its rows are grouped by high
-# word and become a chunk.
+# If the buffer has more rows than this, and on average more than two for each high word of a code (which contains the
+# cell), its rows are grouped by high word and become a chunk.
 WAIT = 1 << 18
-# One kernel call sorts all runs of at most this many codes. Each longer run is sorted by a call of its own.
+# One kernel call sorts all runs (rows with the same high word) of at most this many codes. Each longer run is sorted by
+# a call of its own.
 SHORT = 24
 # If more rows than this are unsorted, check whether they have few distinct values. In that case, sorting them saves
 # memory.
@@ -41,7 +42,7 @@ MANY_UNSORTED = 1 << 20
 # If more rows than this are unsorted, the codes of new chunks are stored in 32 bits where possible, which saves memory
 # but takes time.
 NARROW_FROM = 1 << 22
-# Small chunks are merged if there are more than this many.
+# If there are more small chunks than this, they are merged.
 MOST_SMALL_CHUNKS = 8
 NO_INTS, NO_WEIGHTS = np.zeros(0, I8), np.zeros(0)
 
@@ -107,7 +108,7 @@ def build_runs(low: Array, weights: Array, counts: Ints) -> Runs:
 
 
 def gather_runs(parts: list[Runs], order: Ints) -> Runs:
-    """Collect the rows whose high word is in `order` from all parts, and group them in that order.
+    """Collect from all parts the rows whose high word is in `order`, and group them in that order.
 
     In the result, rows with the high word order[k] have the new high word k.
     """
@@ -156,7 +157,7 @@ class MergedRuns(NamedTuple):
     bounds: Ints
 
     def to_entries(self, shift: int) -> Entries:
-        """Return the entries in canonical form."""
+        """Return the entries in canonical form; `shift` is the number of bits in a place (the value of a row)."""
         n = int(self.bounds[-1]) if len(self.bounds) else 0
         # A view would keep the whole array in memory. Copy the entries if the array is much longer than needed.
         high, low, counts = (a[:n] if 4 * n > 3 * len(a) else a[:n].copy() for a in self[:3])
@@ -243,7 +244,7 @@ class LiveCellRows:
     # -- adding rows --------------------------------------------------------------------------------------------------
 
     def reserve(self, cells: int, rows: int, *, weighted: bool) -> None:
-        """Reserve memory for `rows` more rows in `cells` cells."""
+        """Reserve memory for `rows` more rows in `cells` cells; `weighted` says whether the rows have weights."""
         words = cells << self.place_bits
         if words > len(self.row_counts):
             self.row_counts = pad_zeros(self.row_counts, max(words, 2 * len(self.row_counts)))
@@ -382,13 +383,13 @@ class LiveCellRows:
         self.chunks = [fresh._replace(first=_renumber(fresh.first, words), last=_renumber(fresh.last, words))]
         sort_runs(fresh)
         merged, unite = self._build_union(fresh, words)
-        # The call `unite` may overwrite the chunk. Run it together with the update of the attributes, so that no
+        # Calling `unite` may overwrite the chunk. Run it together with the update of the attributes, so that no
         # interrupt can leave a damaged chunk in this object.
         replaced = {"_entries": merged, "order": words, "bounds": merged.bounds, "chunks": []}
         run_without_interrupt([unite, partial(self.__dict__.update, replaced)])
 
     def read_cells(self, cells: Ints) -> Entries:
-        """Return the rows of some cells as sorted entries."""
+        """Return the rows of the given cells as sorted entries (distinct rows with their number of occurrences)."""
         self.group_buffer()
         entries = self._unite(self.find_words(cells))
         return entries.assign_cells(cells[entries.cells], len(self.row_counts))

@@ -39,7 +39,7 @@ Ints = NDArray[np.int64]
 
 
 def path_of(axes: tuple[Axis, ...]) -> tuple[tuple[str, Axis], ...]:
-    """Return the columns of all axes, outermost axis first, each with its axis. Their values identify a cell."""
+    """Return the columns of all axes, outermost axis first, each with its axis. The column values identify a cell."""
     return tuple((name, axis) for axis in axes for name in axis.names)
 
 
@@ -54,7 +54,7 @@ class Counter:
     state : State
         The initial state of the counter.
     index : Index
-        Finds the cell of each row. All counters of an updater share it.
+        The object that finds the cell of each row. All counters of an updater share it.
     """
 
     def __init__(self, state: State, index: Index) -> None:
@@ -149,7 +149,7 @@ class Counter:
         self.tallies[name] = live
 
     def _build_exact_rows(self, name: str, shift: int) -> LiveExactRows | LiveCellRows:
-        """Return an empty object for the exact rows of the histogram `name`, whose values have `shift` bits."""
+        """Return an empty container for the exact rows of the histogram `name`, whose values have `shift` bits."""
         return LiveExactRows(shift, lone=self.lone)
 
     # -- memory -------------------------------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ class Counter:
     # -- cells that become too large ----------------------------------------------------------------------------------
 
     def needs_preparation(self, rows: int) -> bool:
-        """Return whether a batch of `rows` rows must take the general path.
+        """Return whether a batch of `rows` rows must take the general path. By default, return False.
 
         The general path (`BatchUpdater.count_batch`) calls `fold_ahead` before it counts the batch.
         """
@@ -483,7 +483,7 @@ class Counter:
         return policy.apply_retention(state.canonicalize())
 
     def _rank_keys(self) -> tuple[tuple[Vocabulary, ...], Ints]:
-        """Return the sorted values of each axis (its vocabulary), and the key of each slice as ranks of its values."""
+        """Return the vocabulary (sorted values) of each axis, and each slice key as ranks in the vocabularies."""
         return rank_keys(self.index, self.front, self.index.codes(self.front)[:, : len(self.front)])
 
     def _inner_table(self, order: Ints) -> tuple[Ints, Vocabulary | None]:

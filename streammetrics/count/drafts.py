@@ -116,7 +116,7 @@ class LiveCounters(NamedTuple):
     counters : tuple of Counter
         A counter for each state.
     index : Index
-        Finds the cell of each row, for all counters.
+        The object that finds the cell of each row, for all counters.
     mass : float64 array
         Two numbers: an upper bound on the total weight of all rows so far; and a flag, 1.0 if a weight may have bits
         below 2**-60 (which are rounded in sums), otherwise 0.0.
@@ -207,7 +207,7 @@ def make_draft(
     arrays : tuple of ndarray
         The columns of a batch with this layout.
     widened : frozenset of str
-        The names of the columns that were bfloat16 and are now float32.
+        The names of the columns that were converted from bfloat16 to float32.
     """
     like = dict(zip(names, arrays, strict=True))
     planned, locators = _plan_reads(reads_of, needs_of, live, like, widened), _make_locators(reads_of, live, like)
@@ -292,7 +292,7 @@ def _plan_reads(
 
 
 class Locator(NamedTuple):
-    """Finds the cell of each row: its slice, or its shard.
+    """A function that finds the cell of each row (its slice or its shard), and the columns that it needs.
 
     Parameters
     ----------
@@ -312,15 +312,15 @@ def _make_locators(
     """Return the locator of each nonempty path (sequence of key columns); None if a column needs preparation."""
     paths = {c.front: r.binding.unit for r, c in zip(reads_of, live.counters, strict=True) if c.front}
     unit = next(iter(paths.values()), None)
-    # Only one path can consist of shards, because each call to `Index.shards` overwrites the cells that the last call
-    # returned.
+    # If there are shards, there must be only one path, because each call to `Index.shards` overwrites the cells that
+    # the previous call returned.
     if any(r.binding.unit != unit for r in reads_of) or (unit is not None and len(paths) > 1):
         return None
     index, locators = live.index, {}
     for path in paths:
         names = [name for name, _ in path]
-        # Leave the first cells of a path, missing columns and two-dimensional columns to the general path
-        # (`count_batch`), which creates the cells or raises an error.
+        # Leave a path that has no cells yet, and missing or two-dimensional columns, to `count_batch`, which creates
+        # the cells or raises an error.
         if path not in index.levels or not all(n in like and like[n].ndim == 1 for n in names):
             return None
         if unit is not None:
@@ -379,7 +379,7 @@ def bind_kernels(
     live: LiveCounters, bound: Sequence[Mapping[str, int]], typed: Sequence[ColumnType], reads: Sequence[Any] | None,
     ndims: Sequence[int],
 ) -> Callable[..., Any]:  # fmt: skip
-    """Return the commit, which is the call that counts columns.
+    """Return the commit, which is the function that counts the columns of a batch.
 
     If the columns have been prepared, the commit does not count them itself. Instead, it returns a list of calls that
     count them, which the caller runs together with other calls.
@@ -479,7 +479,7 @@ def _empty_argument(role: str) -> Array:
 
 
 def counts_in_numpy(state: State) -> bool:
-    """Return whether a state overrides `absorb`, and so counts rows with numpy rather than with kernels."""
+    """Return whether a state overrides `absorb`, and therefore counts rows with numpy rather than with kernels."""
     return type(state).absorb is not State.absorb
 
 

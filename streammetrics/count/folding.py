@@ -1,8 +1,8 @@
 """The counter of states that keep the rows of small cells exactly, and count the rows of large cells in buckets.
 
-A cell with more exact rows than the limit is folded: from then on, its rows are counted in the buckets of a histogram. A
-single cell is folded in one step. If there are several cells, a cell is first marked as folded, so that the kernel counts
-its new rows in buckets. Its earlier rows are moved to buckets later, together with those of other cells.
+A cell with more exact rows than the limit is folded: from then on, its rows are counted in the buckets of a histogram.
+A single cell is folded in one step. If there are several cells, a cell is first marked as folded, so that the kernel
+counts its new rows in buckets. Its earlier rows are moved to buckets later, together with those of other cells.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class FoldingCounter(Counter):
     def needs_preparation(self, rows: int) -> bool:
         """Return whether adding `rows` rows may give a cell too many rows to stay exact.
 
-        If so, the batch takes the general path, which decides whether to fold cells.
+        If so, the batch takes the general path (`BatchUpdater.count_batch`), which decides whether to fold cells.
         """
         if self._is_never_exact or self.exact_rows_allowed is None or self._is_bucketed:
             return False
@@ -100,8 +100,8 @@ class FoldingCounter(Counter):
             stale = self._mark_large_cells(is_read=False)
             if stale * STALE_SHARE > self._exact.count_rows().sum():
                 self._bucket_folded_rows()
-        # If `folds_by_rows` is False, folding a cell depends not only on its number of rows but also on how many of
-        # them are distinct. This is known only after the batch has been counted, so the cell is folded later.
+        # If `folds_by_rows` is False, the number of rows of a cell does not suffice to decide whether to fold it: the
+        # number of distinct rows also matters. It is known only after the batch has been counted, so decide then.
         if self.folds_by_rows and added > self.exact_rows_limit:
             self._mark_cells_ahead(at)
 
@@ -160,7 +160,8 @@ class FoldingCounter(Counter):
     def _must_fold(self, rows: int = 0, columns: Mapping[str, Any] | None = None) -> bool:
         """Return whether the single cell must be folded before `rows` more rows are added.
 
-        If it need not be folded, raise the limit on exact rows, so that the next batches need no check.
+        If it need not be folded, raise the limit on exact rows, so that the next batches need no check. `columns`
+        contains the columns of the additional rows.
         """
         statistic, live = self.statistic, self._exact
         if self.folds_by_rows:
@@ -291,7 +292,7 @@ class FoldingCounter(Counter):
         exact.merge_chunks()
 
     def _bucket_chunk(self, k: int, words: Ints, count: int) -> None:
-        """Move the rows of chunk k with the given high words to buckets; `count` is the number of cells."""
+        """Move the rows of chunk k whose high word is in `words` to buckets; `count` is the number of cells."""
         assert self.folding is not None
         exact, coarse, off_grid = self._exact, self.tallies[self.folding[1]], self.flats[self.folding[2]]
         chunk = exact.chunks[k]

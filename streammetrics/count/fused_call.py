@@ -4,7 +4,7 @@ Two things could leave a batch half counted: an invalid value, and an exception 
 Python runs signal handlers between bytecode instructions, never inside a call into C. The commit is therefore a single
 call into C: `next(filter(None, starmap(call, steps)), 0)` calls one compiled kernel after another and stops at the
 first that returns something other than 0. A kernel that finds an invalid value returns 1. Only kernels that check
-columns and the first kernel that counts rows do so. No counts have therefore changed at that point.
+columns and the first kernel that counts rows can return 1, so no counts have changed at that point.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def build_commit(steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]], colu
 def build_deferred_calls(
     steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]],
 ) -> Callable[..., list[Callable[[], Any]]]:
-    """Return a function that takes the columns of a batch and returns the calls of all kernels without running them.
+    """Return a function that takes the columns of a batch and returns one call for each kernel, without running it.
 
     The caller runs these calls together with others, so that an interrupt cannot come between them.
     """

@@ -111,7 +111,7 @@ class GroupCounter(Counter):
     state : GroupRows
         The initial state of the counter.
     index : Index
-        Finds the slice of each row.
+        The object that finds the slice of each row.
     """
 
     statistic: GroupRows
@@ -208,7 +208,7 @@ class GroupCounter(Counter):
         return max(self.statistic.memory_limit - self.nbytes, 0) // WIDEST
 
     def needs_preparation(self, rows: int) -> bool:
-        """Return whether `rows` more rows may exceed the memory limit. Only the general path checks the limit."""
+        """Return whether `rows` more rows may exceed the memory limit, which only `BatchUpdater.count_batch` checks."""
         return self.free_rows < rows
 
     def _check_partition(self, ids: Array) -> None:
@@ -226,10 +226,10 @@ class GroupCounter(Counter):
                 )
 
     def _reserve_bytes(self, size: int) -> None:
-        """If `size` more bytes would exceed the limit, write the earlier rows to disk.
+        """Write the earlier rows to disk if `size` more bytes would exceed the memory limit.
 
-        Raises MemoryLimitError instead if `spill_dir` is not set. A sample of rows has no limit here, because `reserve`
-        reduces it.
+        Raises MemoryLimitError instead if `spill_dir` is not set. For a sample of rows, the limit is not checked here,
+        because `reserve` makes the sample smaller.
         """
         limit, used = self.statistic.memory_limit, self.kept.nbytes + (0 if self.lone else self.before.nbytes)
         if used + size <= limit or self.statistic.sample_rows:
@@ -326,7 +326,7 @@ class GroupCounter(Counter):
 
 
 def select_sample(raw: RawRows, level: int) -> tuple[RawRows, int]:
-    """Return the rows whose group is in the sample, and the number of other rows.
+    """Return the rows whose group is in the sample, and the number of rows whose group is not.
 
     The sample of a level contains the groups whose hash begins with at least `level` zero bits.
     """

@@ -23,14 +23,15 @@ __all__ = ["Index", "encode_keys", "locate_keys", "rank_keys"]
 Ints = NDArray[np.int64]
 Codes = Callable[[str, Axis], Ints]
 
-# The maximum number of elements in a plain table. A level with more possible pairs uses a hash table.
+# The maximum number of elements in a plain table. A level with more possible pairs (parent cell, code) uses a hash
+# table.
 MAX_TABLE_SIZE = 1 << 23
 # The columns that identify a cell, outermost first, each with its axis.
 Path = tuple[tuple[str, Axis], ...]
 
 
 class Level:
-    """The cells of one level of a path.
+    """The cells (such as slices) at one level of a path, which is a sequence of columns.
 
     For each cell, the level stores its parent (the cell of the level above) and the code of its key. A table maps these
     two numbers to the cell. `count`, the number of valid cells, is updated after the table. `is_stale` is True while
@@ -169,7 +170,7 @@ class Index:
         self._cells = np.empty(0, np.int64)
 
     def key_codes(self, name: str, kind: str = "key") -> KeyCodes:
-        """Return the object that maps the keys of a column to codes, for an axis of this kind."""
+        """Return the object that maps the keys of a column to codes, for an axis of the given kind."""
         if (kind, name) not in self.keys:
             self.keys[kind, name] = KeyCodes(name)
         return self.keys[kind, name]
@@ -202,10 +203,10 @@ class Index:
         return cache[path]
 
     def shards(self, path: Any, units: Ints, salt: Any) -> Ints | None:
-        """Return the cell of each unit, such as a user, if shards are the only axis.
+        """Return the cell of each unit, such as a user, on a path whose only axis is shards (groups of units by hash).
 
-        Returns None if a unit may need a new cell, which `locate` must then create. The result is a buffer that the
-        next call overwrites.
+        Returns None if a unit may need a new cell; call `locate` in that case, which creates the cell. The result is a
+        buffer that the next call overwrites.
         """
         level = self.levels.get(path)
         if level is None or level.is_stale:
@@ -235,7 +236,7 @@ class Index:
         return np.column_stack([self.codes(path[:-1])[level.parents[: level.count]], own])
 
     def parents(self, path: Any) -> Ints:
-        """Return the parent of each cell: its cell at the level above."""
+        """Return the parent of each cell, which is a cell at the level above."""
         level = self.levels.get(path)
         return np.zeros(0, np.int64) if level is None else level.parents[: level.count]
 

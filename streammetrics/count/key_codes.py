@@ -31,7 +31,7 @@ Ints = NDArray[np.int64]
 FREE = 1 << 10
 # The first code for integers of 2**63 or more. Such an integer is stored as the int64 with the same bits: 2**64 - 1,
 # for example, as -1. To avoid confusion with negative integers, these integers have a separate table, whose codes begin
-# here.
+# at this number.
 BIG_CODE_BASE = 1 << 40
 
 
@@ -256,7 +256,7 @@ class KeyCodes:
         return self._encode_with_nulls(values, missing)
 
     def find_integer_table(self, kind: str) -> IntegerCodes | None:
-        """Return the table of integer keys; None if keys have a different kind, or the table must be rebuilt first."""
+        """Return the table of integer keys; None if keys are of another kind, or the table must be rebuilt first."""
         return None if self.kind != kind or self._ints.is_stale else self._ints
 
     def _encode_with_nulls(self, values: NDArray[Any], missing: Any) -> Ints:
@@ -339,15 +339,15 @@ def _select_codes(codes: Ints, indices: NDArray[Any]) -> Ints | DictionaryCodes:
 def _sort_distinct(values: Ints) -> Ints:
     """Return the distinct values in ascending order.
 
-    `np.unique` does the same with a hash table, which takes ten times as long for a million distinct values.
+    `np.unique` does the same with a hash table, which takes ten times as long if there are a million distinct values.
     """
     # Repeated values are dropped before sorting, too. This saves time if, for example, rows are in time order and the
-    # values are windows, because long runs of values are then equal.
+    # values are time windows, because there are then long runs of equal values.
     return _drop_repeated(np.sort(_drop_repeated(values)))
 
 
 def _drop_repeated(values: Ints) -> Ints:
-    """Return the values without those that equal the value directly before them."""
+    """Return the values, but drop each value that equals the value directly before it."""
     is_first = np.empty(len(values), bool)
     is_first[:1] = True
     np.not_equal(values[1:], values[:-1], out=is_first[1:])

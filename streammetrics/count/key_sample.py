@@ -1,7 +1,7 @@
 """The counter of a random sample of distinct keys, chosen by hash.
 
-Each cell has a level. Keys whose hash begins with fewer zero bits than the level are skipped. All other keys are
-buffered, and merged into the sample later.
+Each cell (such as a slice) has a level. Keys whose hash begins with fewer zero bits than the level are skipped. All
+other keys are buffered, and merged into the sample later.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class KeyCounter(Counter):
         return changed
 
     def _thin(self) -> None:
-        """Drop keys from the sample by raising the level of each cell until the cell contains at most `limit` keys."""
+        """Raise the level of each cell, and thus drop keys, until at most `limit` keys are left in the cell.
+
+        Only keys whose hash begins with at least `level` zero bits remain in the sample.
+        """
         old: LiveExactRows = self.tallies["keys"]
         entries, levels = thin_keys(old.consolidate(), self.flats["level"], self.statistic.limit)
         fresh = LiveExactRows(old.shift, lone=self.lone)

@@ -1,7 +1,7 @@
 """The counter for joint histograms, which count pairs of numbers.
 
-A small cell keeps its pairs exactly. The pairs of a larger cell are buffered, and moved to the buckets of the histogram
-from time to time.
+A small cell (such as a slice with few rows) keeps its pairs exactly. The pairs of a larger cell are buffered, and moved
+to the buckets of the histogram from time to time.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
-# The buffer can hold at least this many pairs before they are moved to buckets, even if there are fewer bucket entries.
+# Buffered pairs are moved to buckets when their number would exceed both this limit and the number of bucket entries.
 WAIT = 1 << 20
 # The minimum capacity of a buffer, in pairs.
 AHEAD = 1 << 12
 
 
 class WaitingPairs:
-    """The pairs of large cells: older pairs in buckets, and newer pairs in a buffer."""
+    """The pairs of cells with many rows: older pairs in buckets, and newer pairs in a buffer."""
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
@@ -78,7 +78,7 @@ class WaitingPairs:
 
 
 def _sort_entries(entries: Entries) -> Entries:
-    """Sort entries, and merge entries with the same code; each entry must have a count of 1."""
+    """Sort entries by code, and merge entries with the same code; each must have a count of 1 before the call."""
     if entries.excess is not None:
         return tally.sort_entries(entries)
     live = LiveExactRows(entries.shift, lone=False)
@@ -142,7 +142,7 @@ class PairCounter(FoldingCounter):
     def _bucket_waiting_rows(self) -> None:
         """Move the buffered pairs to buckets.
 
-        The level of a cell (the width of its buckets) is raised if the new pairs need wider buckets.
+        If the new pairs of a cell need wider buckets, the level of the cell, which determines their width, is raised.
         """
         live: WaitingPairs = self.tallies["rows"]
         if not live.used[0]:

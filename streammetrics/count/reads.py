@@ -45,7 +45,7 @@ class Read(NamedTuple):
 
     @property
     def times(self) -> tuple[tuple[Axis, EventTime], ...]:
-        """The window axes (of time or steps), each with the `EventTime` that converts its column."""
+        """The window axes (windows of time or of steps), each with the `EventTime` that converts its column."""
         latest = dict(self.latest)
         epochs = [a for a in self.state.axes if a.kind in EPOCHS]
         return tuple((a, EventTime(EPOCHS[a.kind], a.size, latest.get(a))) for a in epochs)

@@ -50,7 +50,7 @@ class SortedContent(NamedTuple):
     sums : dict, optional
         The sums over all closed groups that have been added; None if there are none.
     rows : (int, int)
-        The numbers of negative and positive rows in closed groups.
+        The numbers of rows with a negative and with a positive label in closed groups.
     """
 
     first: int
@@ -91,7 +91,8 @@ class SortedCounter(Counter):
     state : SortedGroups
         The initial state of the counter.
     index : Index
-        Finds the cell of each row. This counter has a single cell, and raises an error if there are slices.
+        The object that finds the cell of each row. This counter has a single cell, and raises an error if there are
+        slices.
     """
 
     statistic: SortedGroups
@@ -146,7 +147,8 @@ class SortedCounter(Counter):
         content, last = self.content, int(ids[-1])
         if content is None:
             content = SortedContent(int(ids[0]), int(ids[0]), (), ())
-        # The first rows of this batch may continue the last group of the earlier batches. `open_end` counts these rows.
+        # The first rows of this batch may continue the last group of the earlier batches. `open_end` is their
+        # number.
         open_end = int(np.searchsorted(ids, content.last, "right"))
         if open_end:
             open_rows = copy_rows(fresh, 0, open_end)
@@ -156,8 +158,8 @@ class SortedCounter(Counter):
                 content = content._replace(tail=(*content.tail, open_rows))
         if last == content.last:
             return content
-        # The last group of this batch may continue in the next batch, so it stays open. `last_begin` is where it
-        # begins.
+        # The last group of this batch may continue in the next batch, so it stays open. `last_begin` is the index
+        # of its first row.
         last_begin = int(np.searchsorted(ids, last, "left"))
         between = {n: c[open_end:last_begin] for n, c in fresh.items()}
         return content.close_groups((*content.tail, between))._replace(

@@ -16,7 +16,7 @@ __all__ = ["StateChange", "apply_changes", "merge_log_parts", "replace_states"]
 
 
 class LockedStates(Protocol):
-    """The attributes of an updater that a change uses: its lock, its list of reads, and its states."""
+    """The attributes of an updater that a change of states needs: its lock, its reads (see `Read`) and its states."""
 
     lock: Any
     reads: Any
@@ -46,7 +46,7 @@ def merge_log_parts(reads: Sequence[Read], ours: Sequence[State], theirs: Sequen
 
 
 def apply_changes(changes: Sequence[StateChange]) -> None:
-    """Apply changes to different updaters; if one of them raises an error, none is applied.
+    """Apply changes to different updaters; if one of the changes raises an error, apply none of them.
 
     All updaters are locked until all changes are applied. Rows that another thread counts are therefore not lost, and
     no thread sees only some of the changes.

@@ -1,4 +1,4 @@
-"""Tallies: histograms to which rows are still added, in forms to which kernels can write quickly.
+"""Tallies: histograms to which rows are still added, in forms that kernels can update quickly.
 
 A place is a possible value of a row, such as a score bucket. A tally counts the rows of each place in each cell (such
 as a slice). A code is an integer that encodes a cell and a place. An entry is a code with its number of rows; a
@@ -45,14 +45,14 @@ I8, U1, U4, U8, F8 = np.int64, np.uint8, np.uint32, np.uint64, np.float64
 LONE = (1 << 25) + 2
 # Several cells have an 8-bit counter for each place if they have at most this many places in total.
 FEW = 1 << 25
-# The same limit if rows have weights. It is lower, because each place then needs 16 more bytes.
+# The same limit for rows with weights. It is lower, because each place then needs 16 more bytes.
 FEW_WEIGHTED = 1 << 20
 # If a cell has at most this many places, a kernel finds the places that have rows; otherwise numpy does.
 MANY_PLACES = 1 << 20
 # The capacity, in rows, of the first buffer for the exact rows of a single cell.
 FEW_ROWS = 1 << 17
-# Fewer codes than this are sorted by numpy, which is then the fastest. A larger buffer of exact rows without weights is
-# not sorted if at most half this many of its codes are distinct. Its codes are then counted in a hash table.
+# If there are fewer codes than this, numpy sorts them, because it is then the fastest. A larger buffer of exact rows
+# without weights is not sorted if it has at most half this many distinct codes, which are then counted in a hash table.
 FEW_CODES = 2048
 # Codes are converted to 32-bit integers before they are sorted, but only if there are at least this many. For fewer
 # codes, compiling the kernels for the conversion would take longer than it saves.
@@ -63,9 +63,9 @@ DENSE = 12
 # Codes are grouped by their high word, which contains the cell, unless the largest high word exceeds about FAR times
 # the number of codes.
 FAR = 64
-# If there are 8-bit counters, a new buffer has space for this many batches.
+# If places have 8-bit counters, a new buffer of codes has space for this many batches.
 AHEAD = 6
-# The codes in the buffer are not sorted as long as there are at most this many, even if there are fewer entries.
+# The codes in the buffer are not sorted as long as there are at most this many, even if they outnumber the entries.
 WAIT = 3 << 20
 
 
@@ -97,7 +97,7 @@ def weights_less_one(weights: Array) -> NDArray[np.int64]:
 
 
 def sort(codes: Array, out: Array) -> None:
-    """Write sorted codes to `out`, which may be the array of codes itself.
+    """Write the codes in ascending order to `out`, which may be the array `codes` itself.
 
     Each step is one call into C. If a signal handler raises an error between two steps, `codes` is therefore either
     unchanged or sorted.
@@ -136,7 +136,7 @@ def count_codes(codes: Array) -> tuple[Array, Array]:
 
 
 def narrow_codes(codes: Array) -> Array | None:
-    """Convert codes to 32-bit integers, which keep the order and sort twice as fast; None if this is impossible.
+    """Map codes to 32-bit integers that sort in the same order, twice as fast; return None if this is impossible.
 
     This is possible for float32 scores, for example. The result is also None if there are fewer than MANY_CODES codes.
     """
@@ -181,7 +181,7 @@ def _time_sort(sort: Callable[[Array], None], words: Array) -> int:
 
 
 class LiveTally:
-    """A growing histogram of places, with codes of at most 64 bits.
+    """A growing histogram of places (possible values of a row), with codes of at most 64 bits.
 
     The code of a row is its cell, shifted left by `shift` bits, plus its place.
 
@@ -190,7 +190,7 @@ class LiveTally:
     shift : int
         The number of bits in a place (a possible value of a row).
     places : int
-        The number of places in a cell.
+        The number of places in each cell.
     lone : bool
         Whether there is only one cell.
     is_active : bool
@@ -231,8 +231,8 @@ class LiveTally:
         elif self._fits_byte_counters(cells, weighted=entries.excess is not None):
             here = entries.cells * self.places + entries.places.astype(I8)
             low = fields["low"] = allocate_zeros(cells * self.places, U1)
-            # The byte counter of a place stores the lowest byte of its count. The rest of the count becomes an entry,
-            # whose unit is 256 rows.
+            # The byte counter of a place stores the lowest byte of its count. The other bytes become the count of an
+            # entry, whose unit is 256 rows.
             low[here] = entries.counts & entries.counts.dtype.type(255)
             fields["excess"] = self._spread_excess(entries, here, len(low))
             high = entries.counts >> entries.counts.dtype.type(8)
@@ -253,7 +253,7 @@ class LiveTally:
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def estimate_bytes(self, cells: int, rows: int) -> int:
-        """Return an upper bound on the memory in bytes for `cells` cells after adding `rows` rows."""
+        """Return an upper bound on the memory, in bytes, that `cells` cells use after `rows` more rows are added."""
         if not self.is_active:
             return 0
         if self.dense or self._fits_byte_counters(cells, weighted=False):
@@ -350,7 +350,7 @@ class LiveTally:
         return tally.add_entries(old, tally.canonicalize(Entries(self.shift, *(a[:m] for a in out))))
 
     def _insert_weighted_codes(self, codes: Array, weights: Array) -> Entries:
-        """Return the entries with a weighted row added for each code. Both arguments may be reordered."""
+        """Return the entries with a weighted row added for each code. Both arrays may be reordered in place."""
         old, n = self.entries, len(codes)
         spare = allocate(n, codes.dtype), allocate(n, F8)
         size, most = len(old) + n, int(old.counts.max(initial=0)) + n
@@ -407,7 +407,7 @@ class LiveTally:
 
 
 class LiveExactRows:
-    """The exact rows of cells; each row is a code of two integers, a high and a low word.
+    """The exact rows of cells; the code of each row consists of two integers, a high and a low word.
 
     New rows are buffered. When they are read, or when the buffer is full, they are sorted and merged into entries: the
     distinct rows with the number of times that each occurs.
@@ -547,7 +547,7 @@ class LiveExactRows:
         return Entries(self.shift, trim(out[0], m), trim(out[1], m), None, np.zeros(m, U4))
 
     def _count_few_distinct(self, n: int) -> Entries | None:
-        """Return the first `n` buffered rows as entries, counted in a hash table; None if too many are distinct."""
+        """Count the first `n` buffered rows in a hash table, and return entries; None if too many rows are distinct."""
         high, low, counts = np.empty(FEW_CODES, U4), np.empty(FEW_CODES, U8), np.empty(FEW_CODES, U4)
         m = exact_rows.count_few_codes(self.high[:n], self.low[:n], high, low, counts)
         if m < 0:

@@ -20,7 +20,7 @@ Array = NDArray[Any]
 def collect_weights(prepared: Sequence[PreparedRows]) -> list[Array]:
     """Return each distinct weight column once, even if several states read it.
 
-    A column may be a matrix with a weight for each label. It is then replaced by the largest weight of each row.
+    A column that is a matrix, with a weight for each label, is replaced by the largest weight of each row.
     """
     columns = [r.columns["sample_weight"] for r in prepared if "sample_weight" in r.columns]
     distinct = {id(c): c.values for c in columns}.values()

@@ -1,7 +1,8 @@
 """The counter of histograms of values, such as targets or errors.
 
-The level of a cell says how wide its buckets are: level 0 means exact numbers, and each higher level means wider
-buckets. The level is chosen from the rows that have been counted. Additional rows can only raise it.
+The level of a cell (such as a slice) determines the width of its buckets: at level 0, numbers are exact, and each
+higher level has wider buckets. The level is chosen from the rows that have been counted. Additional rows can only
+raise it.
 
 Rows are buffered as codes, which are integers that contain the cell, the output and the bucket. From time to time the
 codes are sorted and become entries (code, number of rows). If the state has only one cell, there are also windows, one
@@ -47,8 +48,8 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
-# Windows (arrays of counters for frequent values) are created after this many rows. If a batch has more rows, its first
-# FEWEST rows determine the range of each window.
+# Windows (arrays of counters for frequent values) are created after this many rows. If a batch has more rows and there
+# are no windows yet, its first FEWEST rows determine the range of each window.
 FEWEST = 1 << 10
 # Without windows, levels (bucket widths) are adapted when the number of entries and buffered codes exceeds a threshold.
 # The threshold grows with the number of cells, from FEW to MANY.
@@ -62,7 +63,7 @@ KNOWN, SLOT_BITS = 2, 12
 SLOTS = 1 << SLOT_BITS
 MULTIPLIERS = [(0x9E3779B97F4A7C15 * (2 * k + 1)) % (1 << 64) for k in range(8)]
 NOT_A_NUMBER = np.int64(-1)
-# A state uses windows only if it has at most this many outputs.
+# A state uses windows only if it has at most this many outputs (values per row in each column).
 WINDOWS = 64
 # The first windows are replaced when more than this many values lie outside them, and therefore have no counter.
 FEWEST_OUTSIDE = 1 << 13
@@ -88,7 +89,7 @@ class LiveValues(LiveExactRows):
     Parameters
     ----------
     statistic : ValueHistogram
-        The statistic, from which the number of outputs and the precision `bits` are read.
+        The statistic, which has the number of outputs and the precision as attributes (`outputs` and `bits`).
     entries : Entries
         The rows to start with.
     levels : int64 array
@@ -268,7 +269,7 @@ class ValueCounter(Counter):
 
     def bind_part(self, part: Any) -> tuple[Any, ...]:
         arguments = super().bind_part(part)
-        # The first argument is the flag of each cell whose exact rows were replaced by buckets. Omit it, because the
+        # The first argument says for each cell whether buckets have replaced its exact rows. Omit it, because the
         # kernel for histograms of values uses the levels instead.
         return arguments[1:] if isinstance(part, Tally) else arguments
 
@@ -317,10 +318,10 @@ class ValueCounter(Counter):
         return self.lone and self.statistic.outputs <= WINDOWS
 
     def state(self) -> State:
-        """Return the counted rows as a state in canonical form: states of the same rows are byte-for-byte equal."""
+        """Return the counted rows as a state in canonical form: states with the same rows are byte-for-byte equal."""
         # Adapting levels replaces arrays. This is safe only if there are several cells, because each batch then begins
         # with a check for replaced arrays. The arrays of a single cell must not be replaced here: kernels write to them
-        # without this check as long as there is space.
+        # without this check as long as the buffer has space.
         if not self.lone and self.tallies["rows"].used[0]:
             self._fit()
         return super().state()

@@ -86,7 +86,7 @@ class FoldTables(beam.CombineFn):
 class FoldRows(FoldTables):
     """Compute metrics of rows, which are mappings, `beam.Row` or named tuples.
 
-    If a row lacks a column that other rows have, its value is null.
+    If a row lacks a column that other rows have, its value in this column is null.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class GroupQueries(beam.PTransform):
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        The ranking metrics that will be computed, which name the query column.
+        The ranking metrics to compute from the output. Their settings contain the name of the query column.
 
     Examples
     --------

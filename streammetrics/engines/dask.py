@@ -112,8 +112,9 @@ def states(data: Any, metrics: MetricLike) -> list[Delayed]:
 
     Notes
     -----
-    For ranking metrics, all rows of a query must be in the same partition. Otherwise the query counts as two queries. A
-    merge raises an error only if the query is the last one in a partition and the first one in another.
+    For ranking metrics, all rows of a query must be in the same partition. Otherwise its rows in each partition count
+    as a separate query. A merge raises an error only if the query is the last one in a partition and the first one in
+    another.
     """
     return _count_parts(_split_parts(data, metrics), partial(fold_part, metrics=metrics), "partition {:,}")
 

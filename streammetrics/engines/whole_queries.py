@@ -103,8 +103,8 @@ def fold_queries(part: Any, metrics: MetricLike) -> PartQueries:
     if last is not None:
         edges.append((_as_key(last), pending))
     edges = [(key, [_copy_arrow(piece) for piece in pieces]) for key, pieces in edges]
-    # The state records its first and last query as the ends of the log. Remove this record, because the part also
-    # contains the queries in `edges`.
+    # The state stores the first and the last query that it has counted. Remove them, because these are not the first
+    # and the last query of the part, which are in `edges`.
     return PartQueries(without_block_ends(copy).to_bytes(), ids, edges)
 
 
@@ -114,7 +114,7 @@ def merge_queries(parts: Iterable[PartQueries], metrics: H) -> H:
     Raises
     ------
     InvalidInputError
-        If the log is not grouped by query: a query that seemed complete has more rows elsewhere in the log.
+        If the log is not grouped by query, that is, if a seemingly complete query has more rows elsewhere in the log.
     """
     ids, edges = list[Ints](), dict[tuple[int, ...], list[Rows]]()
 

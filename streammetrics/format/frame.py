@@ -423,7 +423,7 @@ def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
     Yields
     ------
     list of Sections
-        The result of one pass. Item i contains the states of section i of all frames in this pass.
+        The result of one pass. Item i contains the states decoded from section i of each frame in this pass.
 
     Raises
     ------
@@ -509,7 +509,7 @@ def merge_groups(
             if earlier is not None and len(earlier) != len(new):
                 raise IncompatibleStateError("the states have different metrics or settings and cannot be merged")
             # Add the states of all portions to the total in a single call. This avoids sorting the exact rows of cells
-            # that the total counts in buckets.
+            # for which the total already has buckets.
             parts = [section[group] for section in new]
             total[group] = [_merge_states([*([earlier[i]] if earlier else []), *some]) for i, some in enumerate(parts)]
     return None if about is None else json.loads(about), {group: total[group] for group in sorted(total)}

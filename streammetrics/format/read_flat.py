@@ -1,4 +1,4 @@
-"""Decode flats: the parts of a state that have the same number of integers in every cell, such as sums."""
+"""Decode flats: the parts of a state that have the same number of integers for every cell (slice), such as sums."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 
 def read_flat(reader: SectionReader, flat: Flat) -> Array:
-    """Read a flat, which has the same number of integers for every cell, from all sections.
+    """Read a flat, which has the same number of integers for every cell, from all sections (encoded states).
 
     Return an array with a row for each cell. The cells of the first section come first, and so on.
     """
@@ -99,7 +99,7 @@ def decode_low_limbs(raw: Array, out: Ints) -> None:
 
 
 def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[Any, Any], whole: Any) -> Array:
-    """Return the numbers of all sections; insert the neutral element (usually 0) where a sparse section omits numbers.
+    """Return the numbers of all sections; insert the neutral element (usually 0) for those that sparse sections omit.
 
     Raises an error if a section is not stored in its shorter form (sparse or full).
 
@@ -165,9 +165,9 @@ def _is_identity(flat: Flat, numbers: Array) -> Array:
 def is_redundant(state: State, flat: Flat, rows: Any) -> bool:
     """Return whether any section stores an optional flat that it should have omitted.
 
-    A section must omit an optional flat if all its numbers are zero or, for some flats, equal to those of another part.
-    If all weights are 1, for example, the sums of squared weights equal the numbers of rows. `rows` is the number of
-    cells in each section.
+    A section must omit an optional flat if all its numbers are zero or, for some flats, equal to those of another part
+    of the state. If all weights are 1, for example, the sums of squared weights equal the numbers of rows. `rows` is
+    the number of cells in each section.
     """
     array = state.cells.flats[flat.name]
     if flat.like is None:

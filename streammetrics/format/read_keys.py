@@ -1,7 +1,8 @@
 """Decode the keys of cells, such as the slices of a state.
 
-A section stores each key as a rank in the vocabulary of its column: the sorted list of the distinct keys of the column
-in this section. If several sections are read together, these ranks are replaced by ranks in a common vocabulary.
+A section (an encoded state) stores each key as a rank in the vocabulary of its column: the sorted list of the distinct
+keys of the column in this section. If several sections are read together, these ranks are replaced by ranks in a common
+vocabulary.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ Array = NDArray[Any]
 
 
 def read_keys(reader: SectionReader) -> Ints:
-    """Read the keys of front cells (slices): a matrix with a row for each cell, and a rank for each column.
+    """Read the keys of front cells (slices) as a matrix of ranks, with a row for each cell and a column per key column.
 
     A rank is the position of a key in the vocabulary (the sorted distinct keys) of its column. Raises an error unless
     the keys of every section are sorted and unique.
@@ -88,8 +89,8 @@ class ColumnVocabulary:
         """Replace the ranks in one column of keys with ranks in the common vocabulary; return this vocabulary.
 
         `keys` is changed in place. Before the call, each rank refers to the vocabulary of its section. `rows` is the
-        number of keys in each section. Raises an error if a rank is outside the vocabulary of its section, or if a key
-        of this vocabulary does not occur.
+        number of keys in each section. Raises an error if a rank is outside the vocabulary of its section, or if this
+        vocabulary contains a key to which no rank refers.
         """
         ranks = keys[:, column]
         marks = ranks < 0
@@ -137,9 +138,9 @@ def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], k
     """Raise an error unless all keys are valid for their axis.
 
     The keys of epochs (time windows) must be starts of epochs, and the keys of shards must be shard numbers. Two
-    negative ranks have a special meaning. OTHER stands for the slices that were merged because they exceed the limit of
-    the axis, and is an error if the axis has no limit. EXPIRED stands for expired epochs, and is an error if the epochs
-    of the axis do not expire.
+    negative ranks have a special meaning. OTHER stands for the slices that were merged because the axis limits the
+    number of slices; it is an error if the axis has no limit. EXPIRED stands for expired epochs; it is an error if the
+    epochs of the axis do not expire.
     """
     column = 0
     for axis in axes:
@@ -164,7 +165,7 @@ def check_axes(axes: Sequence[Axis], vocabularies: Sequence[ColumnVocabulary], k
 def _check_marks(axis: Axis, keys: Ints) -> None:
     """Raise an error if keys have a negative rank whose special meaning is impossible for the axis.
 
-    The rank OTHER stands for the slices that were merged because they exceed the limit of the axis; it is impossible
+    The rank OTHER stands for the slices that were merged because the axis limits the number of slices; it is impossible
     without a limit. The rank EXPIRED stands for expired epochs; it is impossible if the epochs of the axis do not
     expire.
     """
@@ -225,9 +226,9 @@ def _decode_integers(name: str, counts: Any, below: Any, gaps: Array) -> Array:
 def read_inner(reader: SectionReader, vocabularies: list[ColumnVocabulary]) -> tuple[Ints | None, Vocabulary | None]:
     """Read the keys of inner cells, which are groups or classes within a slice, and the vocabulary of the classes.
 
-    The keys have one row for each inner cell: the index of its front cell, then the ID of the group or the ranks of the
-    classes. Both results are None if the state has no inner cells, and the vocabulary is None for groups. Raises an error
-    unless the keys of every section are sorted and unique.
+    The keys have one row for each inner cell: the index of its front cell (slice), then the ID of the group or the
+    ranks of the classes. Both results are None if the state has no inner cells, and the vocabulary is None for groups.
+    Raises an error unless the keys of every section are sorted and unique.
     """
     axis = reader.layout.like.inner_axis
     if axis is None:

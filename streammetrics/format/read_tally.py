@@ -1,8 +1,8 @@
 """Decode the tallies of sections, and check their buckets.
 
-A tally counts the rows of a cell by place, such as a score or a score bucket. Its entries are sorted by place. Each
-entry is a place with its number of rows. In some tallies, the width of the buckets depends on the numbers in the cell.
-This width is given by an integer, the level of the cell.
+A tally counts the rows of each cell (such as a slice) by place, which may be a score or a score bucket. Its entries are
+sorted by place. Each entry is a place with its number of rows. In some tallies, the width of the buckets depends on the
+numbers in the cell. This width is given by an integer, the level of the cell.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ Array = NDArray[Any]
 
 
 def read_tally(reader: SectionReader, tally: Tally) -> Entries:
-    """Read the entries of a tally from all sections; an entry is a place with its number of rows.
+    """Read the entries of a tally from all sections (encoded states).
 
-    Raises an error unless the places are sorted and unique in every cell.
+    An entry is a place, such as a score or a score bucket, with its number of rows. Raises an error unless the places
+    are sorted and unique in every cell (such as a slice).
     """
     header, name = reader.header, tally.name
     entries, excess = header[f"entries {name}"], header[f"excess {name}"]
@@ -89,8 +90,8 @@ def _read_narrow(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Ent
 def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Entries:
     """Read the entries of a tally whose places are buckets of numbers.
 
-    Each entry of the result has a code of two words: the low word is the bucket, and the high word contains the cell
-    and the output label.
+    Each entry of the result has a code of two words: the low word is the bucket, and the high word contains the
+    indices of the cell and of the output label.
     """
     places, shift, _ = reader.layout.places[tally.name]
     runs, entries = reader.layout.label_slots[tally.name], reader.header[f"entries {tally.name}"]
@@ -135,7 +136,7 @@ def _encode_cells(entry_counts: Ints, shift: int) -> Array:
 
 
 def _decode_counts(rows_less_one: Array) -> Array:
-    """Add 1 to each stored number to get the number of rows of an entry, which is never 0."""
+    """Return the number of rows of each entry: the stored number plus 1, because an entry has at least one row."""
     require(is_below(rows_less_one, LIMIT - 1), "a place has too many rows")
     kind = find_count_type(1 if is_below(rows_less_one, MANY - 1) else MANY)
     counts: Array = rows_less_one.astype(kind, copy=rows_less_one.base is not None)
@@ -267,8 +268,8 @@ def _read_excess(reader: SectionReader, tally: Tally, decoded: Entries, has_exce
 def check_folding(state: State) -> None:
     """Raise an error unless every cell has either exact rows or buckets, as its number of rows requires.
 
-    A cell keeps the exact scores of its rows until their number exceeds a limit. From then on, it keeps only the number
-    of rows in each score bucket.
+    A cell (such as a slice) keeps the exact scores of its rows until their number exceeds a limit. From then on, it
+    keeps only the number of rows in each score bucket.
     """
     if state.folding is None:
         return
@@ -292,8 +293,8 @@ def check_folding(state: State) -> None:
 def check_levels(state: State) -> None:
     """Raise an error if a bucket is impossible at the level of its cell, or if a cell needs a higher level.
 
-    The level of a cell determines the width of its buckets. A cell needs a higher level, with wider buckets, if its
-    numbers lie in too many buckets.
+    The level of a cell (such as a slice) determines the width of its buckets. A cell needs a higher level, with wider
+    buckets, if its numbers lie in too many buckets.
     """
     for name, part in state.parts().items():
         if isinstance(part, Tally) and part.level is not None:

@@ -1,9 +1,9 @@
 """The schema of a section: the description of a state in the header of a frame.
 
-With the schema, a section can be read even if the Python class of its state has not been imported. A schema lists only
-the parts that are present, the settings and options that differ from their defaults, and the reasons for which rows
-were dropped. The digests of older states therefore stay the same if a later release adds an optional part, a setting
-or a reason.
+A section is an encoded state, and a frame is a file or message with any number of sections. With the schema, a
+section can be read even if the Python class of its state has not been imported. A schema lists only the parts that are
+present, the settings and options that differ from their defaults, and the reasons for which rows were dropped. The
+digests of older states therefore stay the same if a later release adds an optional part, a setting or a reason.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PLAIN = 1 << 53
 
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """The schema of a section, which determines the layout of the section.
+    """The schema of a section (an encoded state), which determines the layout of the section.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Schema:
 
     @cached_property
     def text(self) -> str:
-        """The description in the header, as canonical JSON, so that equal schemas have equal strings."""
+        """The description `head` as canonical JSON, so that equal schemas have equal strings."""
         return canonical_json(self.head)
 
     @cached_property

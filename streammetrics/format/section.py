@@ -85,7 +85,7 @@ MAX_HEADER_NUMBER = (1 << 32) - 1
 
 
 class SectionLayout:
-    """The order and the shapes of the pieces of a section, derived from its schema.
+    """The order and the shapes of the pieces of a section (an encoded state), derived from its schema.
 
     Both the writer and the reader of a section use this layout.
     """
@@ -113,7 +113,7 @@ class SectionLayout:
         return shape[:-1] if flat.limbs else shape
 
     def is_by_front(self, flat: Flat) -> bool:
-        """Return whether a flat has numbers for front cells (slices) rather than inner cells (groups or classes)."""
+        """Return whether `flat` has numbers for front cells (slices), rather than inner cells (groups or classes)."""
         return flat.front or not self.has_inner
 
     @cached_property
@@ -123,9 +123,10 @@ class SectionLayout:
 
     @cached_property
     def regular_sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """How many small numbers and how many low limbs a cell has in all flats except `irregular_flats`.
+        """The number of small numbers and the number of low limbs of a cell, in all flats except `irregular_flats`.
 
-        The first pair of numbers is for a front cell (a slice), the second for an inner cell (a group or class).
+        The first pair is for a front cell (a slice), the second for an inner cell (a group or class). A low limb is the
+        lower part of a fixed-point number.
         """
         sizes = [[0, 0], [0, 0]]
         for flat in self.flats:
@@ -137,7 +138,7 @@ class SectionLayout:
 
     @cached_property
     def flat_bytes(self) -> tuple[int, int]:
-        """The memory in bytes that all flats take for each front cell (a slice), and for each inner cell."""
+        """The memory of all flats, in bytes, per front cell (a slice) and per inner cell (a group or class)."""
         sizes = [0, 0]
         for flat in self.flats:
             numbers = self.extents[flat.name] * max(flat.limbs, 1)
@@ -174,8 +175,8 @@ class SectionLayout:
 def is_sparse(some: Any, total: Any) -> Any:
     """Return whether a flat is written sparsely, that is, whether less than a quarter of its numbers must be stored.
 
-    `some` is how many of its numbers differ from the neutral element, which is 0 for sums. `total` is how many numbers
-    it has.
+    `some` is the number of its elements that differ from the neutral element (0 for sums), and `total` the number of
+    all its elements.
     """
     return 4 * some < total
 
@@ -183,8 +184,8 @@ def is_sparse(some: Any, total: Any) -> Any:
 def to_unsigned(form: str, values: Array) -> Array:
     """Map the numbers of a flat to nonnegative integers, so that the variable-length encoding can store them.
 
-    `form` says how the numbers are merged: "low", for example, is a minimum. The neutral element of merging, such as 0
-    for a sum, maps to 0.
+    `form` defines how the numbers of two states are merged: "low", for example, keeps the minimum. The neutral element
+    of merging, such as 0 for a sum, maps to 0.
     """
     if form in ("low", "least"):
         # The neutral element of a minimum is the largest int64, and that of a maximum the smallest int64. Both become
@@ -198,7 +199,7 @@ def to_unsigned(form: str, values: Array) -> Array:
 
 
 def pack_state(state: State) -> bytes:
-    """Return the canonical encoding of a state, in which equal contents have equal bytes."""
+    """Return the canonical encoding of a state. States with equal contents have equal encodings."""
     return b"".join(PackedSection(state).take_blocks())
 
 
@@ -228,7 +229,7 @@ class PackedSection:
     state : State
         The state to encode.
     schema : Schema, optional
-        The result of `build_schema` for this state.
+        The result of `build_schema` for this state; by default it is computed.
 
     Attributes
     ----------
@@ -257,16 +258,16 @@ class PackedSection:
         yield from self.take_noise_blocks()
 
     def take_compressible_blocks(self) -> Iterator[bytes]:
-        """Yield the bytes before the noise in blocks, and free them."""
+        """Yield the compressible bytes in blocks, and free them."""
         return _take_blocks(self._pieces)
 
     def take_noise_blocks(self) -> Iterator[bytes]:
-        """Yield the noise in blocks, and free it."""
+        """Yield the incompressible bytes (noise) in blocks, and free them."""
         return _take_blocks(self._noise)
 
 
 def _take_blocks(pieces: deque[Array | _LowLimbs]) -> Iterator[bytes]:
-    """Remove all pieces, first to last, and yield their bytes in blocks of at least BLOCK bytes (except the last)."""
+    """Remove all pieces, first to last, and yield their bytes; every block but the last has at least BLOCK bytes."""
     some: list[Any] = []
     size = 0
     while pieces:
@@ -303,9 +304,9 @@ class _LowLimbs:
 class _Writer:
     """Encodes a state as the pieces of a section.
 
-    `small` is an iterator that yields the small numbers. Consume it first, because it also fills `header`, `rest` and
-    `noise`, which are complete only when it is exhausted. Large arrays are encoded block by block, to limit temporary
-    memory.
+    `small` is an iterator that yields the numbers to be stored with a variable length. Consume it first, because it
+    also fills `header`, `rest` and `noise`, which are complete only when it is exhausted. Large arrays are encoded
+    block by block, to limit temporary memory.
     """
 
     def __init__(self, layout: SectionLayout, state: State) -> None:
@@ -411,7 +412,8 @@ class _Writer:
         if tally.level is not None:
             zeros = self.header[f"zeros {tally.name}"] = _count_common_zeros(e.places)
         for at in _cut_blocks(len(e)):
-            # Include the last entry of the previous block, because the first gap of this block begins at its place.
+            # Include the last entry of the previous block, because the first gap of this block is measured from that
+            # entry.
             first = max(at.start - 1, 0)
             places = e.select(slice(first, at.stop)).places
             places = places >> places.dtype.type(zeros) if zeros else places
@@ -428,7 +430,7 @@ class _Writer:
         width = ((most >> zeros).bit_length() + 7) // 8
         self.header[f"zeros {name}"], self.header[f"width {name}"] = zeros, width
         # Plane k consists of byte k of every gap. High planes compress well. The low planes contain the last bits of
-        # scores, which are practically random and do not compress, so these planes are stored as noise.
+        # scores, which are practically random and do not compress, so these planes are stored uncompressed (as noise).
         planes = [np.empty(len(e), np.uint8) for _ in range(width)]
         for at, _, gaps in blocks or _iterate_wide_gaps(e, begins):
             gaps >>= np.uint64(zeros)
@@ -457,9 +459,10 @@ def _select_within(begins: Ints, at: slice) -> Ints:
 
 
 def _iterate_wide_gaps(e: Entries, begins: Ints) -> Iterator[tuple[slice, Array, Array]]:
-    """For each block of wide entries, yield its slice, its places without their last bits, and the gaps between these.
+    """Yield, for each block of wide entries, its slice, its places without their last bits, and the gaps between them.
 
-    `begins` contains the index of the first entry of each cell, whose gap is its place itself.
+    A wide entry has a place of more than 48 bits. `begins` contains the index of the first entry of each cell; the gap
+    of this entry is its place itself.
     """
     before = np.uint64(0)
     for at in _cut_blocks(len(e)):
@@ -506,7 +509,7 @@ def count_noise_planes(width: Any, zeros: Any) -> Any:
 def compute_gaps(places: Array, begins: Ints | None = None) -> Array:
     """Return the differences between adjacent ascending numbers, each reduced by one.
 
-    At index 0 and at each index in `begins`, the result contains the number itself.
+    At index 0 and at each index in `begins`, the result contains the element of `places` itself.
     """
     gaps = np.empty_like(places)
     gaps[:1] = places[:1]

@@ -1,7 +1,7 @@
 """Read the headers of sections; a section is the encoding of a state.
 
 The header of a section contains the sizes of all pieces of the section. The offsets of the pieces are computed from
-them.
+these sizes.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def estimate_section_memory(schema: Schema, begin: bytes) -> int:
 def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
     """Return an upper bound on the memory in bytes that reading sections takes, not counting the sections.
 
-    `header` contains, for each number in the header, its sum over all sections. Reading takes up to twice the memory of
-    the result. A manipulated header may contain huge numbers, so the sums are Python integers, which cannot overflow.
+    `header` maps the name of each header field to the sum of its values over all sections. Reading takes up to twice
+    the memory of the result. A manipulated header may contain huge numbers, so the sums are Python integers, which
+    cannot overflow.
     """
     fronts = header["fronts"]
     cells = header["cells"] if layout.has_inner else fronts
@@ -76,8 +77,8 @@ class SectionReader:
     """Reads one or more sections with the same schema in one pass.
 
     The constructor reads the headers. The methods then read the pieces in the order in which they were written. Counts
-    by section, in attributes and arguments, are arrays with one element per section. If there is only one section, they
-    are Python integers instead, because arithmetic on one-element arrays takes twenty times as long.
+    per section (in attributes and arguments) are arrays with one element per section. If there is only one section,
+    they are Python integers instead, because arithmetic on one-element arrays takes twenty times as long.
     """
 
     def __init__(self, schema: Schema, sections: Sequence[Section], max_bytes: int) -> None:
@@ -101,7 +102,7 @@ class SectionReader:
         self._locate_pieces(size)
 
     def count_rows(self, flat: Flat) -> tuple[Any, int]:
-        """Return how many cells a flat contains numbers for, by section and in total.
+        """Return the number of cells for which a flat contains numbers, by section and in total.
 
         A flat is a part of the state that contains the same number of integers for every cell. Some flats contain
         numbers for front cells (slices), others for inner cells (groups or classes within slices).
@@ -125,7 +126,7 @@ class SectionReader:
         return self.numbers.read(counts)
 
     def adds_up(self, numbers: Array, rows: Any, counts: Any) -> bool:
-        """Return whether the numbers of each section add up to its element of `counts`.
+        """Return whether the numbers of each section add up to the section's element of `counts`.
 
         `rows` gives the number of elements of `numbers` in each section.
         """
@@ -142,7 +143,7 @@ class SectionReader:
     def _check_memory(self, header: dict[str, int], max_bytes: int) -> None:
         """Raise an error, before any memory is allocated, if reading would take more than `max_bytes`.
 
-        `header` contains the numbers in the header, each summed over all sections.
+        `header` maps the name of each header field to the sum of its values over all sections.
         """
         size = estimate_memory(self.layout, header) + sum(section.size for section in self.sections)
         for _, shift, wide in self.layout.places.values():
@@ -215,14 +216,14 @@ class SectionReader:
         self.noise = Pieces(noises, 0 * fronts)
 
     def _is_each(self, sizes: Any, wanted: Iterator[int]) -> bool:
-        """Return whether each section has the expected size."""
+        """Return whether the size of each section equals its size in `wanted`."""
         return bool(sizes == next(wanted)) if self.is_single else sizes.tolist() == list(wanted)
 
     def count_written(self, flat: Flat) -> tuple[Any, Any]:
         """Return how many numbers of a flat, and how many of their positions, each section stores.
 
-        If a section stores the flat sparsely (without neutral numbers such as 0), it stores a position for each number.
-        Otherwise it stores no positions.
+        A flat is a part of the state with the same number of integers in every cell. If a section stores it sparsely
+        (without neutral numbers such as 0), it stores a position for each number; otherwise, it stores no positions.
         """
         whole, name = self.count_rows(flat)[0] * self.layout.extents[flat.name], f"some {flat.name}"
         if name not in self.header:

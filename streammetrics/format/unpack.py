@@ -39,7 +39,7 @@ or of the group of sections that are merged."""
 
 
 class Sections(Sequence[State]):
-    """A sequence of states, one for each section, stored as a single joined state.
+    """A sequence of states, one for each section (encoded state), stored as a single joined state.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def _unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int
 def _check_state(state: State, reader: SectionReader) -> None:
     """Raise an error if the parts of a state contradict each other, so that no rows could have produced the state.
 
-    For example, every cell must have rows.
+    For example, every cell (such as a slice) must have rows.
     """
     for flat in reader.layout.flats:
         if flat.optional:

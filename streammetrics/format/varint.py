@@ -4,7 +4,7 @@ A number below 255 is one byte in the first tier. For a larger number, this byte
 in the second tier. If the difference is 65,535 or more, the u16 is 65,535, and the third tier contains the number itself
 as a u64.
 
-A section has one set of tiers for all its small numbers, so reading these takes few numpy calls. The numbers of many
+A section has one set of tiers for all its small numbers, so reading them takes few numpy calls. The numbers of many
 sections are read as one array, section after section, without a Python loop over sections.
 """
 
@@ -113,7 +113,7 @@ def count_by_section(index: Array, lengths: Any) -> Any:
 def is_single(counts: Any) -> bool:
     """Return whether `counts` belongs to a single section, and is therefore a Python integer.
 
-    For several sections it is an array with one element for each section.
+    For several sections, `counts` is an array with one element for each section.
     """
     return isinstance(counts, int)
 

@@ -117,7 +117,7 @@ def _rank(line: PeerLine) -> tuple[bool, bool]:
 
 
 def _find_similar_name(normalized: str, own_names: dict[str, str]) -> NameSuggestion | None:
-    # Imported here, so that importing the package stays fast.
+    # Import this module only when it is needed, so that importing the package stays fast.
     import difflib
 
     theirs = {normalize_name(line.name): line.name for line in load_lines()}

@@ -73,7 +73,7 @@ class EvalMetric:
         return self._rounds.directions[self.name]
 
     def evaluate(self, approxes: Sequence[Any], target: Any, weight: Any) -> tuple[float, float]:
-        """Return the value of the metric, and a total weight of 1.
+        """Return the value of the metric, and a total weight of 1, which `get_final_error` ignores.
 
         Parameters
         ----------

@@ -19,8 +19,9 @@ from ..state.state import State
 
 __all__ = ["compile_kernels"]
 
-# Counting artificial batches of these sizes, in rows, compiles the kernels. A histogram keeps up to 65,536 rows
-# exactly. The largest batch exceeds this limit, so the batch after it compiles the kernels for larger histograms.
+# The numbers of rows of the artificial batches. Updating metrics with these batches compiles the kernels. A histogram
+# keeps up to 65,536 rows exactly. The largest batch exceeds this limit, so the batch after it compiles the kernels for
+# larger histograms.
 BATCHES = (2, 4_096, 70_000, 2)
 SMALL_BATCHES = (2, 4_096)
 GROUP_ROWS = 8
@@ -61,8 +62,8 @@ def compile_kernels(metrics: MetricLike, dtype: Any = np.float32) -> None:
     >>> compile_kernels(sm.CTR())
     """
     key, states = (empty_copy(metrics).digest(), str(np.dtype(dtype))), [r.state for r in definition_of(metrics).reads]
-    # Skip metrics that were compiled before. Also skip metrics with `spill_dir`, which would write the artificial rows
-    # to disk.
+    # Skip metrics whose kernels are already compiled, and metrics with `spill_dir`, which would write the artificial
+    # rows to disk.
     if key in _compiled or any(getattr(state, "spill_dir", None) for state in states):
         return
     # Only histograms, and states that keep the rows of groups, have separate kernels for many rows.
@@ -89,7 +90,7 @@ def compile_kernels(metrics: MetricLike, dtype: Any = np.float32) -> None:
 
 
 def _build_columns(metrics: MetricLike, start: int, rows: int, dtypes: Any, *, weighted: bool) -> Columns:
-    """Return the columns of a batch that metrics can count.
+    """Return the columns of an artificial batch with which the metrics can be updated.
 
     Parameters
     ----------

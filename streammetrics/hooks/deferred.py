@@ -67,9 +67,9 @@ class Carrier(Protocol):
         ...
 
     def find_batch_key(self, column: Any) -> Hashable:
-        """Return a key, such as (dtype, shape of a row): columns with equal keys are copied together.
+        """Return a key, such as (dtype, shape of a row); columns with equal keys are copied together.
 
-        A column with the key None is not copied: the metrics read it as it is.
+        A column whose key is None is not copied: it is passed to the metrics as it is.
         """
         ...
 
@@ -125,9 +125,9 @@ class Deferred(Generic[H]):
     """Metrics that a training loop updates without waiting for the device.
 
     `update` only keeps references to the columns of a step (one call to `update`). After every `every` steps, the kept
-    columns are copied to host memory together: from a GPU asynchronously, into pinned memory. When the columns of a
-    step have arrived, its rows are counted. Steps are counted in order, so the state is the same as if the metrics were
-    updated at every step. `compute` and `flush` wait for the remaining steps.
+    columns are copied to host memory together. Columns on a GPU are copied asynchronously, into pinned memory. When the
+    columns of a step have arrived, its rows are counted. Steps are counted in order, so the state is the same as if the
+    metrics were updated at every step. `compute` and `flush` wait for the remaining steps.
 
     Parameters
     ----------
@@ -286,7 +286,7 @@ class Deferred(Generic[H]):
             self._count_arrived()
 
     def _start_transfers(self) -> None:
-        """Start copying the first `every` waiting steps; record an error instead for steps with changed tensors."""
+        """Start copying the first `every` waiting steps; for steps with changed tensors, record an error instead."""
         good: list[DeferredStep] = []
         bad: list[tuple[DeferredStep, Exception]] = []
         for step in self._waiting[: self.every]:
@@ -371,9 +371,9 @@ class Deferred(Generic[H]):
         Raises
         ------
         InvalidInputError, or another error raised by the metrics' `update`
-            A step had invalid values, or a tensor was changed in place before it was copied. The message gives the
-            number of the step, counted from 0 since the last `reset`. All other steps are counted. Each failed step is
-            reported once.
+            A step (call to `update`) had invalid values, or a tensor was changed in place before it was copied. The
+            message gives the number of the step, counted from 0 since the last `reset`. All other steps are counted.
+            Each failed step is reported once.
         NotArrivedError
             A copy did not finish within `timeout`; the next call waits for it again.
         """
@@ -416,21 +416,24 @@ class Deferred(Generic[H]):
     def compute(self) -> Any:
         """Wait until all steps are counted, and return the value over all steps.
 
-        If steps have failed, this method raises the same error as `flush`. A second call then returns the value over
-        all other steps.
+        If some steps (calls to `update`) have failed, this method raises the same error as `flush`. A second call then
+        returns the value over all other steps.
         """
         metrics: Any = self.flush()
         return metrics.compute()
 
     def to_bytes(self) -> bytes:
-        """Return the state of the metrics after all steps as bytes that `streammetrics.from_bytes` can read.
+        """Wait until all steps are counted, and return the state as bytes that `streammetrics.from_bytes` can read.
 
         Raises the same errors as `flush`.
         """
         return self.flush().to_bytes()
 
     def digest(self) -> str:
-        """Return the SHA-256 digest of the state after all steps; raises the same errors as `flush`."""
+        """Wait until all steps are counted, and return the SHA-256 digest of the state.
+
+        Raises the same errors as `flush`.
+        """
         return self.flush().digest()
 
     def merge(self, other: Deferred[H] | H) -> Self:
@@ -443,7 +446,10 @@ class Deferred(Generic[H]):
         return self
 
     def copy(self) -> Self:
-        """Return an independent copy, after all steps are counted; raises the same errors as `flush`."""
+        """Wait until all steps are counted, and return an independent copy.
+
+        Raises the same errors as `flush`.
+        """
         new = type(self)(
             self.flush().copy(), every=self.every, snapshot=self.snapshot, queue=self.queue, timeout=self.timeout
         )
@@ -481,7 +487,7 @@ def _find_step_key(step: DeferredStep) -> Hashable:
 
 
 def _find_carrier(kind: type) -> Carrier | None:
-    """Return the carrier for columns of this type, or None if they are in host memory and need none.
+    """Return the `Carrier` that copies columns of this type; None if they are in host memory, where none is needed.
 
     Raises
     ------

@@ -43,8 +43,8 @@ RECORD = struct.Struct("<32sBBq")
 FACTS = struct.Struct("<qqqdd")
 LENGTH = struct.Struct("<q")
 MAX_TEXT = 2000
-# Frames have a size limit, as protection against untrusted data. Ranks of the same job trust each other, so this limit is
-# larger than any frame.
+# The size of frames (encoded states) is limited, as protection against untrusted data. Ranks of the same job trust each
+# other, so this limit is larger than any frame.
 MAX_FRAME_BYTES = 1 << 62
 
 
@@ -72,8 +72,8 @@ class RankReport(NamedTuple):
     """The first message that a rank sends to all others.
 
     `plan` is a digest of the metric settings, `failed` says whether the rank has raised an error, and `length` is the
-    length of its frame in bytes. `dense` is true if the rank has a histogram that may be faster to sum as an array of
-    counters than to send as a list of entries.
+    length of its frame (its encoded state) in bytes. `dense` is true if the rank has a histogram that may be faster to
+    sum as an array of counters than to send as a list of entries.
     """
 
     plan: bytes
@@ -90,7 +90,7 @@ def read_metrics(metrics: H | Deferred[H]) -> H:
     TypeError
         The argument is not an object of this library that can be merged.
     InvalidInputError
-        A deferred step had invalid values.
+        A batch that was passed to a `Deferred` had invalid values.
     """
     counted = metrics.flush() if isinstance(metrics, Deferred) else metrics
     if not isinstance(counted, MetricLike):
@@ -247,7 +247,7 @@ def _is_dense_faster(facts: DenseFacts, ranks: int) -> bool:
     """Return whether summing a dense histogram by an all-reduce is faster than merging the entries of all ranks.
 
     The rule is based on measurements with gloo. `facts` gives the number of counters in the dense histogram (0 if there
-    is no dense form) and the number of its entries.
+    is no dense form), and the number of entries (nonempty buckets) in the sparse one.
     """
     return bool(facts.places) and facts.entries * ranks >= facts.places
 
@@ -259,7 +259,7 @@ def _merge_frames(parts: Sequence[bytes | memoryview]) -> list[State]:
 def _merge_with_sums(transport: Transport, states: Sequence[State]) -> list[State]:
     """Merge the states of all ranks.
 
-    Histograms are summed by an all-reduce if that is faster. All other states are exchanged as frames.
+    Histograms are summed by an all-reduce if that is faster. All other states are exchanged as frames (encoded states).
     """
     facts = _gather_facts(transport, states)
     dense = [all(f.places for f in of) and any(_is_dense_faster(f, transport.size) for f in of) for of in facts]
@@ -300,7 +300,8 @@ def _pack_pieces(pieces: Sequence[bytes]) -> bytes:
 def _unpack_pieces(data: bytes | memoryview, flats: int) -> list[memoryview]:
     """Split the bytes that `_pack_pieces` joined: a frame, then one piece for each state with a dense histogram.
 
-    A piece after the frame contains all fields of a state except its histogram; `flats` is the number of these pieces.
+    The frame contains all other states. A piece contains all fields of a state except its histogram; `flats` is the
+    number of pieces.
     """
     view, at, out = memoryview(data), (1 + flats) * LENGTH.size, []
     for i in range(1 + flats):

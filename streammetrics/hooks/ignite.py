@@ -27,12 +27,12 @@ class IgniteMetric(ignite_metrics.Metric):
     ----------
     metrics : Metric or MetricCollection
         The metrics to update in place. They are reset when an epoch starts. A collection puts all its values into
-        `engine.state.metrics`, with one pass over the rows.
+        `engine.state.metrics`, and needs only one pass over the rows.
     output_transform : callable, optional
         Converts the output of an engine to `(y_pred, y)`, `(y_pred, y, sample_weight)`, or a mapping with `y_pred`, `y`
         and the other columns that the metrics read.
     link : {"identity", "probability", "logit", "log"}
-        The scale of `y_pred`; by default the metrics read it unchanged.
+        The scale of `y_pred`. The default, "identity", passes `y_pred` to the metrics unchanged.
 
     Raises
     ------

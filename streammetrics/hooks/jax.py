@@ -35,7 +35,7 @@ class ArrayTransfer:
 
 
 class ArrayCarrier:
-    """The `Carrier` for JAX arrays.
+    """The `Carrier` that copies JAX arrays for `Deferred`.
 
     JAX arrays are immutable. However, JAX deletes an array that the caller donates to a jitted function;
     `describe_change` reports such a deletion.

@@ -30,7 +30,7 @@ if BACKEND == "tensorflow":
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of a step, in step order, even if the step is compiled."""
+        """Call a Python function with the arrays of a step, even a compiled one; calls run in the order of steps."""
         if tf.executing_eagerly():
             function(*arrays)
             return
@@ -63,7 +63,7 @@ elif BACKEND == "jax":
     from jax.experimental import io_callback
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of a step, in step order, even if the step is compiled."""
+        """Call a Python function with the arrays of a step, even a compiled one; calls run in the order of steps."""
         io_callback(function, None, *arrays, ordered=True)
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
@@ -112,10 +112,10 @@ class KerasMetric(keras.metrics.Metric):
     Parameters
     ----------
     metrics : Metric or MetricCollection
-        The metrics to update in place. A collection shows all its values, with one pass over the rows.
+        The metrics to update in place. A collection shows all its values, and needs only one pass over the rows.
     link : {"identity", "probability", "logit", "log"}
-        The scale of the model's output; "logit" for a model without a final activation. By default the metrics read it
-        unchanged.
+        The scale of the model's output; "logit" for a model without a final activation. The default, "identity", passes
+        the output to the metrics unchanged.
     name : str, optional
         The name in logs; by default the metric's name. For a collection it is a prefix of the names of its values. If a
         model has several outputs, the default prefix is the output name ("click_auc", "buy_auc").
@@ -133,7 +133,7 @@ class KerasMetric(keras.metrics.Metric):
 
     Notes
     -----
-    Import this module before `keras.saving.load_model` loads a model with a `KerasMetric` in another process. Only
+    A process that loads a model with a `KerasMetric` (by `keras.saving.load_model`) must import this module first. Only
     `weighted_metrics` get `sample_weight` and `class_weight`. Masked rows are never counted. A batch with invalid
     values stops training; TensorFlow and JAX wrap the message in an error of their own. With JAX only one device is
     supported, because only then does JAX call Python in step order.
@@ -169,7 +169,7 @@ class KerasMetric(keras.metrics.Metric):
 
     @property
     def metrics(self) -> MetricLike:
-        """The metrics of this library; waits until all earlier updates have finished."""
+        """The metrics of this library. Reading this attribute waits until all earlier updates have finished."""
         settle()
         return self._scorer.metrics
 

@@ -32,8 +32,9 @@ UPDATES = Count().make_state()
 class _WindowState(NamedTuple):
     """The state of a `Lifetime`.
 
-    `panes` contains the metrics of each part of the window, oldest first; new batches update the last one. `earlier`
-    contains the metrics of all updates before the last pane, and `updates` is the number of updates in the last pane.
+    `panes` contains the metrics of each part (pane) of the window, oldest first; new batches update the last pane.
+    `earlier` contains the metrics of all updates before the last pane, and `updates` is the number of updates in the
+    last pane.
     """
 
     earlier: MetricLike
@@ -56,7 +57,7 @@ class _WindowState(NamedTuple):
         return _WindowState(self.merge_all(), (*self.panes[1:], with_states(self.earlier, None)), 0)
 
     def merge(self, other: _WindowState) -> _WindowState:
-        """Return the merged state of two processes: the newest panes are merged, then the second newest, and so on."""
+        """Return the merged state of two processes; the n-th newest pane of one is merged with that of the other."""
         panes = tuple(merge([one, two]) for one, two in zip(self.panes, other.panes, strict=True))
         return _WindowState(merge([self.earlier, other.earlier]), panes, self.updates + other.updates)
 
@@ -64,7 +65,7 @@ class _WindowState(NamedTuple):
 class LifetimeAccumulator(Accumulator):
     """The accumulator of a `Lifetime`.
 
-    Its whole state is one tuple, which is replaced in one assignment, so it is consistent even after a Ctrl-C.
+    Its whole state is one tuple, which is replaced in one assignment, so that it stays consistent even after a Ctrl-C.
     """
 
     def __init__(self, definition: Any, states: Sequence[State] | None = None) -> None:
@@ -103,7 +104,7 @@ class LifetimeAccumulator(Accumulator):
         self.window_state = content._replace(updates=content.updates + 1)
 
     def end_window(self) -> None:
-        """Begin the next window; do nothing if `window` is set, because such windows end after a number of updates."""
+        """Begin the next window. If `window` is set, do nothing, because windows then end after a number of updates."""
         if self.definition.pane_updates is None:  # type: ignore[attr-defined]
             self.window_state = self.window_state.add_pane()
 
@@ -182,7 +183,7 @@ class LifetimeDefinition(Definition):
         return [*differences, *self.inner.differences(other.inner)]
 
     def split_states(self, states: Sequence[State]) -> Iterator[Sequence[State]]:
-        """Yield the state with the number of updates, then the states of `earlier`, then the states of each pane."""
+        """Yield the state with the number of updates, then the states of each of the `_WindowState.parts`, in order."""
         size = len(self.inner.reads)
         yield states[:1]
         for start in range(1, len(states), size):
@@ -226,8 +227,8 @@ class Lifetime(MetricLike):
     -----
     A `Lifetime` is saved, merged, deferred and synced like a metric. `merge` and `sync` merge the newest updates of one
     process with the newest updates of the others, so all processes should make the same number of updates. Without
-    `window`, call `compute` on each process after `sync` to begin the next window. Import this module before
-    `streammetrics.from_bytes` reads a saved `Lifetime` in another process.
+    `window`, call `compute` on each process after `sync` to begin the next window. A process that reads a saved
+    `Lifetime` (by `streammetrics.from_bytes`) must import this module first.
 
     Examples
     --------
@@ -270,14 +271,17 @@ class Lifetime(MetricLike):
     def compute(self) -> dict[str, Any]:
         """Return the values of every metric over the window and over the lifetime, keyed by name.
 
-        The names are "window_auc" and "lifetime_auc", for example, or "ctr/window_auc" for the task "ctr".
+        For example, the names are "window_auc" and "lifetime_auc", or "ctr/window_auc" for an AUC of the task "ctr".
 
-        Without `window`, this call begins the next window.
+        If `window` is not set, this call also begins the next window.
         """
         return self._end_window(lambda: answer_of(self).value)
 
     def flat(self, undefined: str = "omit") -> dict[str, float]:
-        """Return the values of `compute` as plain floats for a logger (see `streammetrics.flat`)."""
+        """Return the values of `compute` as plain floats for a logger (see `streammetrics.flat`).
+
+        If `window` is not set, this call also begins the next window.
+        """
         return self._end_window(lambda: logger_names(answer_of(self).numbers(), undefined))
 
     def _end_window(self, read: Callable[[], Any]) -> Any:

@@ -40,7 +40,7 @@ class RoundMetrics:
         y_true, predictions : array-like
             The labels and predictions of all rows.
         weight : ndarray or None
-            The weights of rows or queries.
+            The weight of each row or, if rows are grouped by query, of each query.
         sizes : ndarray or None
             The number of rows of each query, if rows are grouped by query.
         """
@@ -61,8 +61,8 @@ class feval(RoundMetrics):  # noqa: N801 - named after the argument that it is p
         The metrics to compute after each round on each of `valid_sets`. Ranking metrics read the groups of the Dataset.
     link : {"probability", "logit", "log", "identity"}
         The scale of the predictions. With built-in objectives it is "probability" for `binary`, `multiclass` and
-        `multiclassova`, and "identity" for regression and ranking. With a custom objective LightGBM passes the raw score:
-        "logit" for a logistic loss.
+        `multiclassova`, and "identity" for regression and ranking. With a custom objective, LightGBM passes the raw
+        score; use "logit" for a logistic loss.
     maximize : bool, optional
         Whether higher is better, for metrics that do not define this themselves (`About.best`). Early stopping uses all
         metrics.

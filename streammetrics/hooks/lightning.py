@@ -21,7 +21,8 @@ class MetricCheckpoint(lightning.Callback):
     A checkpoint in the middle of an epoch contains the merged metrics of all ranks. After ``fit(ckpt_path=)``, rank 0
     continues from them, and the other ranks start empty, so that each row is counted once. The number of processes may
     have changed. At the end of an epoch, metrics are not saved, because the next epoch starts empty. Validation metrics
-    are not saved either, because Lightning repeats the validation. The callback turns off ``persistent(True)``.
+    are not saved either, because Lightning repeats the validation. The callback calls ``persistent(False)`` on each
+    metric.
 
     Examples
     --------
@@ -44,7 +45,7 @@ class MetricCheckpoint(lightning.Callback):
         self._counts = {name: metric.update_count for name, metric in _find_metrics(pl_module)}
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
-        """Find the metrics that were updated during validation."""
+        """Record which metrics were updated during validation."""
         self._validated |= {
             name for name, metric in _find_metrics(pl_module) if metric.update_count != self._counts.get(name)
         }
@@ -75,5 +76,5 @@ class MetricCheckpoint(lightning.Callback):
 
 
 def _find_metrics(module: Any) -> Iterator[tuple[str, TorchMetric]]:
-    """Yield each metric of this library in a module, with its name."""
+    """Yield (name, metric) for each metric of this library in a module."""
     return ((name, part) for name, part in module.named_modules() if isinstance(part, TorchMetric))

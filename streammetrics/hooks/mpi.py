@@ -61,7 +61,7 @@ def sync(metrics: H | Deferred[H], comm: Any = None, timeout: float | timedelta 
         A rank did not answer in time: it is stuck, or has not called this function.
     SyncError
         MPI failed; or the metrics of a rank could not be read, for example after a batch with invalid values. In the
-        latter case, all other ranks raise this error, and its message names that rank.
+        latter case, all other ranks raise this error, and its message names the rank that failed.
 
     Notes
     -----

@@ -27,7 +27,7 @@ LINKS = ("probability", "logit", "log", "identity")
 
 
 def read_scores(metrics: MetricLike) -> dict[str, float]:
-    """Return the values, keyed by name; undefined values are NaN. Values other than single numbers are left out."""
+    """Return the metric values that are single numbers, keyed by name; undefined values are NaN."""
     found = answer_of(metrics).value
     named = found if isinstance(found, dict) else {metrics.name: found}
     return {name: value for name, value in named.items() if isinstance(value, float)}
@@ -44,8 +44,8 @@ class Scorer:
         The scale of predictions. Logits are converted to probabilities (with several classes by softmax), unless the
         metrics read logits (`scale="logit"`); logarithms are exponentiated; "identity" leaves predictions unchanged.
     gives : iterable of str, or None
-        The names of the columns that the caller can pass to `update` besides labels, predictions and weights; None means
-        every column that the metrics read.
+        The names of the columns that the caller can pass to `update` besides labels, predictions and weights; None
+        stands for every column that the metrics read.
 
     Raises
     ------
@@ -84,7 +84,7 @@ class Scorer:
         sample_weight : array-like of shape (n,), optional
             Weights.
         **columns : array-like of shape (n,)
-            The other columns.
+            The other columns that the metrics read, such as `query`.
 
         Raises
         ------
@@ -103,7 +103,7 @@ class Scorer:
         compile_kernels(self.metrics, np.float64 if self._squash or self.link == "log" else np.float32)
 
     def values(self) -> dict[str, float]:
-        """Return the values, keyed by name; undefined values are NaN. Values other than single numbers are left out."""
+        """Return the metric values that are single numbers, keyed by name; undefined values are NaN."""
         return read_scores(self.metrics)
 
     @cached_property
@@ -186,7 +186,7 @@ class Scorer:
 
 
 def find_directions(metrics: MetricLike, maximize: bool | None = None) -> dict[str, bool | None]:
-    """Return whether higher values are better, by metric name; `maximize` is for metrics that do not define this."""
+    """Return whether higher values are better, by metric name; `maximize` applies if a metric does not define this."""
     named = {n: metrics[n] for n in metrics} if isinstance(metrics, MetricCollection) else {metrics.name: metrics}
     best = {name: best_of(thing) for name, thing in named.items()}
     return {name: which == "high" if which in ("high", "low") else maximize for name, which in best.items()}

@@ -99,7 +99,7 @@ def state_dict(metrics: Metrics | Mapping[str, Metrics]) -> dict[str, torch.Tens
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced, Bundle, Lifetime or Deferred, or dict of these
-        The metrics, or a dict from names to metrics. Deferred steps are counted first.
+        The metrics, or a dict from names to metrics. Batches that wait in a `Deferred` are counted first.
 
     Returns
     -------
@@ -110,7 +110,7 @@ def state_dict(metrics: Metrics | Mapping[str, Metrics]) -> dict[str, torch.Tens
     Raises
     ------
     InvalidInputError
-        A deferred step had invalid values.
+        A batch that was passed to a `Deferred` had invalid values.
 
     Examples
     --------
@@ -180,7 +180,7 @@ def _name_metrics(metrics: Any) -> dict[str, Any]:
 
 
 def _select_shares(saved: list[Any]) -> list[Any]:
-    """Return the saved states that this rank loads: every n-th one for n ranks, or all without torch.distributed."""
+    """Return the saved states that this rank loads: ``saved[rank::world_size]``, or all without torch.distributed."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return saved[torch.distributed.get_rank() :: torch.distributed.get_world_size()]
     return saved

@@ -31,12 +31,12 @@ __all__ = ["sync"]
 
 H = TypeVar("H", bound=MetricLike)
 
-# The time limit in seconds for telling other ranks, through the store, that a private group is closed.
+# The time limit in seconds for telling other ranks, through the key-value store, that a private group is closed.
 CLOSE_SECONDS = 1.0
 # Waiting for other ranks ends this many seconds before the time limit, to leave time to find out which ranks are
 # missing.
 REPORT_SECONDS = 0.2
-# The longest pause in seconds between two polls of the store.
+# The longest pause in seconds between two polls of the key-value store.
 MAX_PAUSE = 0.05
 # A single all-gather sends the data of all ranks, padded to the same length. If the padding would exceed the total size
 # of the data plus this many bytes per rank, each rank broadcasts its data instead.
@@ -75,8 +75,8 @@ def sync(metrics: H | Deferred[H], group: Any = None, timeout: float | timedelta
         A rank did not answer in time: it is stuck, gone, or has not called this function.
     SyncError
         A rank died, or its metrics could not be read, for example after a batch with invalid values. All other ranks
-        raise this error, and its message names that rank. It is also raised if a launcher has started several
-        processes, but torch.distributed is not initialized.
+        raise this error, and its message names the rank that failed. It is also raised if a launcher has started
+        several processes, but torch.distributed is not initialized.
     ValueError
         This rank is not in the group.
 
@@ -132,7 +132,7 @@ def _check_launcher() -> None:
 
 
 class _SyncGroup(NamedTuple):
-    """A private gloo group. Its number counts the private groups of the same ranks that were closed before it."""
+    """A private gloo group; `number` is the number of private groups of the same ranks that were closed before it."""
 
     gloo: Any
     number: int
@@ -147,7 +147,7 @@ def _find_store(group: Any) -> Any:
 
 
 def _join_group(group: Any, rank: int, size: int, deadline: Deadline) -> _SyncGroup:
-    """Return the private group that belongs to a process group of the training run.
+    """Return the private gloo group that belongs to a process group of the training run.
 
     A new private group is created on the first call, and after a rank has closed the previous one. The store counts the
     closed groups, so all ranks agree on the number of the current group.

@@ -117,12 +117,12 @@ class TorchMetric(torchmetrics.Metric):
 
     @property
     def _inner(self) -> Any:
-        """The wrapped metric of this library, without waiting for deferred steps, so it may lack their rows."""
+        """The wrapped metric of this library. Deferred steps are not awaited, so their rows may be missing."""
         return self._target.metrics if isinstance(self._target, Deferred) else self._target
 
     @property
     def higher_is_better(self) -> bool | None:
-        """Whether higher values are better, or None if the metric does not define this. `MetricTracker` reads it."""
+        """Whether higher values are better, or None if the metric does not define this; used by `MetricTracker`."""
         return {"high": True, "low": False}.get(str(best_of(self._inner)))
 
     def update(self, preds: Any = None, target: Any = None, **columns: Any) -> None:
@@ -163,9 +163,10 @@ class TorchMetric(torchmetrics.Metric):
         return {name: column for name, column in kwargs.items() if name in read}
 
     def forward(self, preds: Any = None, target: Any = None, **columns: Any) -> Any:
-        """Update the metric with a batch, and return the value of this batch alone; NaN, without a warning, if undefined.
+        """Update the metric with a batch, and return the value of this batch alone.
 
-        With `dist_sync_on_step`, the value covers the current batches of all ranks.
+        An undefined value is returned as NaN, without a warning. With `dist_sync_on_step`, the value covers the current
+        batches of all ranks.
         """
         if self._is_synced:
             raise TorchMetricsUserError("this metric is synced with all ranks; call unsync() before forward()")
@@ -180,7 +181,7 @@ class TorchMetric(torchmetrics.Metric):
         return values
 
     def compute(self) -> Any:
-        """Return the value over all batches of all ranks; NaN, with a warning, if it is undefined."""
+        """Return the value over all batches of all ranks; if it is undefined, warn and return NaN."""
         if self._update_calls != self._update_count:
             raise TorchMetricsUserError(
                 f"this metric was updated {self._update_calls} times, but its collection counts {self._update_count} "
@@ -357,7 +358,7 @@ class TorchMetricValue(torchmetrics.Metric):
     def __init__(self, whole: TorchMetric, key: str) -> None:
         super().__init__(sync_on_compute=False, compute_with_cache=False)
         # Hide `whole` from torch in a tuple. Otherwise it would be a submodule of its own submodule, and torch would
-        # visit the two forever.
+        # recurse into the two forever.
         self._whole, self.key = (whole,), key
 
     @property

@@ -1,4 +1,4 @@
-"""Metrics for Hugging Face transformers: pass them as `compute_metrics` to a `Trainer`, which counts each batch."""
+"""Metrics for Hugging Face transformers, to pass to a `Trainer` as `compute_metrics`."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         self._is_finished = False
 
     def __call__(self, pred: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
-        """Count a batch. Return the values, keyed by name, if it is the last batch (`compute_result`), otherwise {}."""
+        """Update the metrics with a batch. After the last batch (`compute_result`), return the values, otherwise {}."""
         if self._is_finished:
             self.reset()
         # Set this flag before the update: if the update raises an error, the evaluation is over, and the next call must

@@ -47,12 +47,12 @@ class custom_metric:  # noqa: N801 - named after the argument that it is passed 
         The metrics to compute after each round on each of `evals`. Ranking metrics read the queries of the DMatrix.
     link : {"probability", "logit", "log", "identity"}
         The scale of the predictions. With built-in objectives it is "probability" for `binary:logistic` and
-        `multi:softprob`, "logit" for `binary:logitraw`, and "identity" for regression and ranking. With a custom objective
-        (`obj=`), XGBoost passes the margin: "logit" for a logistic loss.
+        `multi:softprob`, "logit" for `binary:logitraw`, and "identity" for regression and ranking. With a custom
+        objective (`obj=`), XGBoost passes the margin; use "logit" for a logistic loss.
     maximize : bool, optional
         Whether higher is better, for metrics that do not define this themselves (`About.best`).
     name : str, optional
-        The name to report for a single metric. It must fit the rule in the notes.
+        The name to report for a single metric. It must fit the naming rule in the notes.
 
     Attributes
     ----------

@@ -18,8 +18,8 @@ from .reasons import has_reason
 
 __all__ = ["Note", "describe_caveats"]
 
-# A metric gets a warning only if the slices that have intervals contain at least this share of all rows. Otherwise, the
-# remaining slices could explain the difference over all rows.
+# A metric gets a warning of Simpson's paradox only if the slices that have intervals contain at least this share of all
+# rows. Otherwise, the remaining slices could explain the difference over all rows.
 LEAST_SHARE = 0.9
 
 
@@ -84,7 +84,7 @@ def describe_caveats(
 
 
 def _describe_covariates(effects: Sequence[tuple[str, float]]) -> list[Note]:
-    """Return a list with a note on how much narrower or wider covariates make the intervals; empty without covariates.
+    """Return a list with a note on how much the covariates narrow or widen the intervals; empty without covariates.
 
     `effects` contains the name of each metric and the share of its variance that the covariates remove.
     """
@@ -106,7 +106,7 @@ def _describe_reversal(
     names: tuple[str, str],
     settings: ComparisonSettings,
 ) -> str | None:
-    """Return a sentence if the difference over all rows and the average over the slices have opposite signs.
+    """Return a warning if the intervals over all rows and of the slice average lie on opposite sides of 0, else None.
 
     The parameters are those of `describe_caveats`, for one metric.
     """
@@ -142,7 +142,7 @@ def _describe_reversal(
 
 
 def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, NDArray[np.bool_]] | None:
-    """Return the average difference over the slices, its certified bound, and which slices have intervals.
+    """Return the average difference over the slices, the bound on its error, and a mask of the slices with intervals.
 
     The result is None if fewer than two slices have intervals, or if these slices contain too few of the rows.
     """
@@ -171,6 +171,6 @@ def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, ND
 
 
 def _half_bounds(differences: MetricDifferences) -> NDArray[np.float64]:
-    """Return the largest error of each difference due to bucketing: half the total width of both sides' bounds."""
+    """Return the largest error that bucketing causes in each difference: half the total width of both sides' bounds."""
     a, b = differences.pair.a, differences.pair.b
     return np.asarray(0.5 * ((a.high - a.low) + (b.high - b.low)))

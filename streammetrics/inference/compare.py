@@ -64,14 +64,15 @@ def compare(
         Whether the p-value and `better` refer to a / b - 1 rather than a - b. The result always contains both
         intervals.
     sequential : bool
-        Whether intervals and p-values stay valid over all looks together (always-valid); needs `users`.
+        Whether intervals and p-values stay valid over all looks (interim analyses) together, that is, are always-valid;
+        needs `users`.
     planned, users : float, optional
         The planned number of users, fixed before the first look, and the number of users so far, in both arms together.
         Without `planned`, always-valid intervals are narrowest at 10,000 users.
     covariates : pair, or list of pairs, optional
         Metrics of the same two arms from before the treatment, for variance reduction (CUPED): a pair (a, b) for each
         covariate. A metric of a collection is adjusted by the covariates with the same name or, if there are none, by
-        all covariates. A metric may have at most three covariates. The arms must be randomised. A quantile of data with
+        all covariates. A metric may have at most three covariates. The arms must be randomized. A quantile of data with
         few distinct values is not adjusted, and the `method` of its interval says so.
     adjust : {"holm", "bh"}, optional
         Multiplicity correction over all metrics and slices; `better` then also requires that the adjusted p-value is at
@@ -95,7 +96,7 @@ def compare(
     `Sharded`. Degrees of freedom follow Welch and Satterthwaite: (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB). For each
     side, v is the variance and df = K_eff - 1, where K_eff is the effective number of shards. Relative differences are
     computed on logarithms. For a metric that may be 0 or negative in one of the slices, such as profit, they are
-    computed by the delta method instead. It needs a control value clearly above 0.
+    computed by the delta method instead. This method needs a control value (`b`) clearly above 0.
 
     An interval needs at least 50 positives and 50 negatives, or 50 rows for a metric without positives. At least half
     of the shards must contain them. A difference of 0 is certain only if both sides have the same state.
@@ -108,8 +109,8 @@ def compare(
 
     For a ratio whose best value is 1, the side closer to 1 is better. If a and b denote the logarithms of the two
     ratios, a side is better only if the intervals of b - a and b + a both exclude 0. A comparison takes 50 microseconds
-    per metric and slice, less than it takes to read the states. Sources: CUPED, Deng, Xu, Kohavi, Walker (2013);
-    always-valid intervals, Waudby-Smith et al. (2021, arXiv 2103.06476); e-BH, Wang, Ramdas (2022).
+    per metric and slice, which is less time than reading the states takes. Sources: CUPED, Deng, Xu, Kohavi, Walker
+    (2013); always-valid intervals, Waudby-Smith et al. (2021, arXiv 2103.06476); e-BH, Wang, Ramdas (2022).
 
     Examples
     --------
@@ -145,7 +146,7 @@ def compare_all(
     independent: bool = False,
     covariates: Any = (),
 ) -> Comparisons:
-    """Do what `compare` does, but return a mapping even for two single metrics.
+    """Compare two sides as `compare` does, but return a mapping even for two single metrics.
 
     Parameters
     ----------
@@ -223,7 +224,7 @@ def _list_covariates(covariates: Any) -> list[Sequence[Any]]:
 
 
 def select_covariates(pair: Pair, before: Sequence[Pair]) -> Sequence[Pair]:
-    """Return the covariates that have the same name as the metric; if there are none, return all covariates."""
+    """Return the covariates in `before` with the same name as the metric `pair`; if there are none, return all."""
     return [p for p in before if p.name == pair.name] or before
 
 
@@ -232,7 +233,8 @@ def select_arm_covariates(
 ) -> list[dict[Any, MetricLike]]:
     """Return the covariates of an experiment, each as a dict from arms to metrics.
 
-    If `by` contains slice columns, return only the covariates with the same slices; otherwise merge their slices.
+    If `by` contains slice columns, return only the covariates that are sliced by the same columns. If it is empty,
+    merge the slices of each covariate.
     """
     selected = []
     for sides in covariates:
@@ -247,7 +249,7 @@ def select_arm_covariates(
 def collect_arms(
     arms: Mapping[Any, MetricLike], covariates: Sequence[Mapping[Any, MetricLike]] = ()
 ) -> tuple[dict[Any, list[Sample]], list[dict[Any, list[Sample]]]]:
-    """Return the samples by arm, for the arms and for each covariate, all with the same number of shards."""
+    """Return the samples of the metrics and of each covariate, keyed by arm; all have the same number of shards."""
     mappings = [arms, *covariates]
     samples = iter(collect_sides(*(side for one in mappings for side in one.values())))
     first, *others = ({arm: next(samples) for arm in one} for one in mappings)

@@ -44,7 +44,8 @@ class Comparison(Plottable):
     relative : Interval
         Interval for a / b - 1.
     p_value : float
-        Two-sided p-value for no difference; NaN without an interval. Always-valid if `always` is True.
+        Two-sided p-value of the null hypothesis that there is no difference; NaN without an interval. It is
+        always-valid if `always` is True.
     adjusted : float
         The p-value after the multiplicity correction `adjust=` over all rows of the table; without a correction, it
         equals `p_value`.
@@ -263,7 +264,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
     def table(self) -> Table:
         """Return a table with a row for each comparison.
 
-        Rows for the metrics and slices that exist on only one side follow.
+        These rows are followed by a row for each metric and slice that exists on only one side.
         """
         rows = [dict(zip(self.by, c.keys, strict=False)) | c.record() for c in self.values()]
         nothing = dict.fromkeys(COLUMNS, math.nan) | {"better": None, "limited_by": None}
@@ -274,19 +275,19 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
         return Table(self.by, rows, LAYOUT)
 
     def to_pandas(self) -> Any:
-        """Return a pandas data frame."""
+        """Return the table as a pandas data frame."""
         return self.table().to_pandas()
 
     def to_polars(self) -> Any:
-        """Return a polars data frame."""
+        """Return the table as a polars data frame."""
         return self.table().to_polars()
 
     def to_arrow(self) -> Any:
-        """Return an Arrow table."""
+        """Return the table as an Arrow table."""
         return self.table().to_arrow()
 
     def to_dict(self) -> dict[str, list[Any]]:
-        """Return a dict from column names to lists of values."""
+        """Return the table as a dict from column names to lists of values."""
         return self.table().to_dict()
 
     def __repr__(self) -> str:

@@ -47,7 +47,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 # The best value of a calibration ratio: a ratio is better if it is closer to 1, not if it is higher or lower.
 BEST_RATIO = 1.0
-# A covariate is rejected if the p-value of its difference between the arms is below this limit. In randomised arms,
+# A covariate is rejected if the p-value of its difference between the arms is below this limit. In randomized arms,
 # this happens to one in 10,000 covariates.
 BALANCE_ALPHA = 1e-4
 
@@ -80,7 +80,7 @@ class MetricDifferences:
 
     @property
     def relative_reasons(self) -> Reasons:
-        """Why the relative difference has no interval, for each cell; if the control is 0, the text says so first."""
+        """For each cell, why it has no relative interval; if the control is 0, the text begins with this reason."""
         reasons = build_reasons(self.reasons, self.reasons.shape)
         for i in np.flatnonzero(self.pair.b.values == 0.0).tolist():
             reasons[i] = f"{ZERO_CONTROL}; {reasons[i] or CURE}"
@@ -103,7 +103,7 @@ def build_replicates(sample: Sample) -> Replicates:
 
 
 def build_quantile_function(sample: Sample) -> Callable[[Any], Floats]:
-    """Return a function that computes a quantile in each cell (slice).
+    """Return a function that computes quantiles of a sample, one in each cell (slice).
 
     The function takes an array with one probability per cell. It returns NaN for cells without a value.
     """
@@ -149,8 +149,8 @@ def compute_differences(pair: Pair, *, independent: bool = False, covariates: Se
     """Return the differences of one metric between two sides, with standard errors, in each cell (slice).
 
     Sides with the same shards are compared shard by shard, which is valid for the same rows, for overlapping users and
-    for separate arms. Other sides are compared by Welch's method, provided that the caller asserts that they are
-    independent.
+    for separate arms. Sides with different or no shards are compared by Welch's method, provided that the caller
+    asserts that they are independent.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def _compare_by_shard(pair: Pair, covariates: Sequence[Pair]) -> MetricDifferenc
 
 
 def _may_be_negative(metric: Any, sides: Iterable[ScaledEstimate]) -> bool:
-    """Return whether the true value of a side may be 0 or less in some cell (slice), so it may have no logarithm.
+    """Return whether the true value of a side may be 0 or less, and so have no logarithm, in some cell (slice).
 
     The result is always False for a metric that cannot be negative.
     """
@@ -234,9 +234,9 @@ def _find_same_cells(pair: Pair) -> NDArray[np.bool_]:
 
 
 def _build_covariate(pair: Pair, before: Pair) -> Contrast:
-    """Return the difference a - b of a covariate, with cells in the same order as in the metric that it adjusts.
+    """Return the difference a - b of a covariate, with its cells (slices) in the order of the metric that it adjusts.
 
-    Cells without the covariate are NaN.
+    The difference is NaN in cells without the covariate.
 
     Parameters
     ----------
@@ -264,8 +264,8 @@ def _build_covariate(pair: Pair, before: Pair) -> Contrast:
 def check_balance(covariates: Iterable[Pair]) -> None:
     """Raise InvalidInputError if a covariate differs between the sides by more than chance explains.
 
-    The covariates of randomised arms differ only by chance. A covariate that truly differs would bias the difference
-    that it adjusts. The test allows for the number of slices (Bonferroni).
+    The covariates of randomized arms differ only by chance. A covariate that truly differs would bias the difference
+    that it adjusts. The test corrects for the number of slices (Bonferroni).
     """
     for pair in covariates:
         differences = _compare_by_shard(pair, ())
@@ -301,7 +301,7 @@ def _invert(estimate: ScaledEstimate) -> ScaledEstimate:
 
 
 def _collect_reasons(pair: Pair, a: Shards | None, b: Shards | None) -> Reasons:
-    """Return why cells (slices) without an interval have none: too little data, or no jackknife error of the metric."""
+    """Return, for each cell (slice), why it has no interval: too little data, or a metric without a jackknife error."""
     reasons = build_reasons(find_refusal(pair.metric) if a is not None else None, (len(pair.keys),))
     for name, shards in (("first", a), ("second", b)):
         if shards is not None:
@@ -337,7 +337,7 @@ def _describe_mismatch(name: str, a: Shards | None, b: Shards | None) -> str:
 
 
 def compute_half_bounds(pair: Any, relative: bool) -> Floats:
-    """Return the largest possible error of the change in each cell (slice), from the certified bounds of both arms.
+    """Return the largest possible error of the difference in each cell (slice), from the certified bounds of both arms.
 
     If `relative` is true, the result is a fraction of the control.
     """

@@ -61,7 +61,7 @@ class Drift(NamedTuple):
     js : float
         Jensen-Shannon divergence, from 0 to log 2.
     word : str
-        Class of `psi`: "stable" below 0.1, "shifted" below 0.25, otherwise "moved"; empty if there is no value.
+        Name for the size of `psi`: "stable" below 0.1, "shifted" below 0.25, otherwise "moved"; empty if it is NaN.
     edges : tuple of float
         The smallest score of every bin except the first.
     shares, reference : tuple of float
@@ -190,7 +190,7 @@ def population_stability_index(scores: MetricLike | State, reference: MetricLike
 
 
 def _find_histogram(source: Any) -> ScoreHistogram:
-    """Return the score histogram of a metric without slices, or `source` itself if it is such a histogram."""
+    """Return the score histogram of a metric without slices, or `source` itself if it is a histogram without slices."""
     states: Sequence[State] = states_of(source) if isinstance(source, MetricLike) else (source,)
     for state in states:
         if isinstance(state, ScoreHistogram) and not state.axes:

@@ -49,11 +49,11 @@ class ScaledEstimate(NamedTuple):
     Parameters
     ----------
     value : float or float64 array, shape (n,)
-        The number on its natural scale, as users read it; for a relative difference it is v_a / v_b - 1.
+        The number on its natural scale, as users read it; for a relative difference of two values a and b, a / b - 1.
     point : float or array
         The number on the scale `scale`, for example its logarithm.
     standard_error : float or array
-        Standard error of `point`; NaN if `reason` is set, and 0 only for the difference of two sides with equal states.
+        Standard error of `point`; NaN if `reason` is set, and 0 only for a difference of sides with equal stored data.
     df : float or array
         Degrees of freedom; inf if the error is assumed to be known.
     scale : str
@@ -61,7 +61,7 @@ class ScaledEstimate(NamedTuple):
     method, assumption : str
         How the error was computed, and the assumption of that method.
     reason : str or None, or array of these
-        Why there is no error.
+        Why there is no standard error; None if there is one.
     reduction : float or array
         Share of the variance that the covariates removed.
     sets : QuantileSet or None, or array of these
@@ -121,7 +121,7 @@ def build_estimate(
 ) -> ScaledEstimate:
     """Return a `ScaledEstimate` whose error is NaN in each cell (slice) where `reasons` is not None.
 
-    The parameters are the fields of `ScaledEstimate`; `error` is the standard error on the scale.
+    The parameters are the fields of `ScaledEstimate`; `error` is the standard error of `point`.
     """
     none = has_reason(reasons)
     error, df, reduction = (
@@ -181,21 +181,21 @@ def estimate_from_error(
     add_reasons(
         reasons, ~(errors > 0.0), lambda i: "the value has no standard error; count more rows, or another metric"
     )
-    # Suppress warnings about values outside the scale, because these cells already have a reason.
+    # Suppress warnings about values outside the scale: these cells already have a reason why they have no error.
     with np.errstate(all="ignore"):
         scaled_errors = errors / link.slope(values)
     return build_estimate(values, link.points(values), scaled_errors, df, scale, method, assumption, reasons=reasons)
 
 
 def build_interval(estimate: ScaledEstimate, width: Any, confidence: float, method: str) -> Interval:
-    """Return the interval from `width` standard errors below the point to `width` above it, on the natural scale.
+    """Return the interval of `width` standard errors on either side of the point, mapped to the natural scale.
 
     `confidence` and `method` only describe the result; the caller has chosen `width` accordingly.
     """
     scale = scale_of(estimate.scale)
     reasons = build_reasons(estimate.reason, np.shape(estimate.value))
     error = np.asarray(estimate.standard_error)
-    # An infinite width times an error of 0 is NaN. Suppress the warning, because `where` does not use this product.
+    # An infinite width times an error of 0 is NaN. Suppress the warning, because `np.where` does not use this product.
     with np.errstate(invalid="ignore"):
         half = np.where(error > 0.0, width * error, error)
     # Suppress warnings about cells without an error, whose limits are NaN.
@@ -258,7 +258,7 @@ def statistic(estimate: ScaledEstimate, null: float = 0.0) -> Any:
 
 
 def _iterate_sets(estimate: ScaledEstimate) -> Iterator[tuple[int, Any]]:
-    """Yield the flat index and the `QuantileSet` of each cell (slice) whose interval is such a set."""
+    """Yield the flat index and the `QuantileSet` of each cell (slice) that has a `QuantileSet` as its interval."""
     if estimate.sets is not None:
         yield from ((i, one) for i, one in enumerate(np.asarray(estimate.sets).reshape(-1)) if one is not None)
 
@@ -347,7 +347,7 @@ def divide(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
 
 
 def find_unclear_controls(control: ScaledEstimate) -> Reasons:
-    """Return why a cell (slice) has no relative difference, for each cell whose control is not clearly above 0.
+    """Return, for each cell (slice), why it has no relative difference; None if its control is clearly above 0.
 
     A control is clearly above 0 if its whole 95 % interval is above 0.
     """

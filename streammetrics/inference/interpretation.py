@@ -1,4 +1,4 @@
-"""Interpret differences between two sides: intervals, p-values, which side is better, and what limits the precision."""
+"""Interpret differences between the sides of a comparison: intervals, p-values, better side, limiting error."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ Floats = NDArray[np.float64]
 class Interpretation:
     """The intervals and p-values of one metric, as arrays with one element for each cell (slice).
 
-    `differences` contains the estimates from which they were computed, and `difference` and `relative` contain the
-    intervals for a - b and a / b - 1. `effect` contains the same estimates in the form that a verdict needs. `notes`
-    contains a sentence that replaces the p-value in each cell where the quantiles of both sides are certainly equal,
-    and None in all other cells.
+    `differences` contains the estimates from which the intervals and p-values were computed, and `difference` and
+    `relative` contain the intervals for a - b and a / b - 1. `effect` contains the same estimates as the input to a
+    verdict. `notes` contains a sentence that replaces the p-value in each cell where the quantiles of both sides are
+    certainly equal, and None in all other cells.
     """
 
     differences: MetricDifferences
@@ -55,7 +55,7 @@ class Interpretation:
 
 @dataclass(frozen=True)
 class ComparisonSettings:
-    """Settings of a comparison.
+    """Settings of a comparison between two sides, such as two models or arms.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ class ComparisonSettings:
         The current look at a running experiment, for always-valid intervals; None for intervals that are valid at a single
         look.
     relative : bool
-        Whether p-values and the better side refer to the relative difference.
+        Whether the p-values and the choice of the better side are based on the relative difference.
     adjust : str or None
         Multiplicity correction over all metrics and slices: "holm", "bh" or None.
     """
@@ -94,8 +94,8 @@ class ComparisonSettings:
     def compute_evidence(self, reading: Interpretation, margin: float | None = None) -> Floats:
         """Return the p-value of the effect in each cell (slice) or, for a sequential comparison, the e-value.
 
-        Cells with too little data or with certainly equal quantiles are NaN. `margin` is the margin of a guardrail, or
-        None for other metrics.
+        The result is NaN in cells with too little data or where the quantiles of both sides are certainly equal.
+        `margin` is the margin of a guardrail, or None for other metrics.
         """
         values = compute_evidence(reading.effect, self.progress, margin)
         return np.where(has_reason(reading.differences.reasons) | has_reason(reading.notes), np.nan, values)
@@ -103,12 +103,12 @@ class ComparisonSettings:
     def adjust_p_values(
         self, readings: Sequence[Interpretation], margins: Sequence[float | None] | None = None
     ) -> list[Floats]:
-        """Return the p-values of every metric, corrected over all metrics and cells if `adjust` is set.
+        """Return the p-values of every metric, corrected over all cells (slices) of all metrics if `adjust` is set.
 
         Parameters
         ----------
         readings : sequence of Interpretation
-            One for each metric.
+            One interpretation for each metric.
         margins : sequence, optional
             The margin of each metric that is a guardrail; None for other metrics.
         """
@@ -133,7 +133,7 @@ def _concatenate(parts: Sequence[Floats]) -> Floats:
 
 
 def interpret(differences: MetricDifferences, settings: ComparisonSettings) -> Interpretation:
-    """Return the intervals and p-values for differences. They are NaN in cells (slices) with too little data."""
+    """Return the intervals and p-values for differences; both are NaN in cells (slices) with too little data."""
     difference = _withhold_errors(differences.difference, differences.reasons)
     relative = _withhold_errors(differences.relative, differences.relative_reasons)
     chosen = relative if settings.relative else difference
@@ -184,8 +184,8 @@ def build_effect(
     relative : bool
         Whether to use the relative difference.
     better : {"high", "low", "one"}, optional
-        Which values are better: high values, low values, or those close to 1. By default, the direction that the metric
-        defines or, if it defines none, "high".
+        Which values are better: high values, low values, or values close to 1. By default, the direction that the
+        metric defines or, if it defines none, "high".
     margin : float, optional
         For a guardrail, how much worse the metric may be.
     """
@@ -226,9 +226,9 @@ def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstima
 
 
 def find_better_side(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> NDArray[Any]:
-    """Return "a" or "b" for each cell: the side that is better by more than the sampling error and the certified bounds.
+    """Return "a" or "b" for each cell (slice): the side that is better beyond sampling error and certified bounds.
 
-    The result is None in cells where neither side is better by that much, and for metrics that do not define which
+    The result is None in cells where these errors may explain the difference, and for metrics that do not define which
     values are better.
 
     Parameters
@@ -255,7 +255,7 @@ def find_better_side(reading: Interpretation, p: Floats, settings: ComparisonSet
 
 
 def find_limiting_error(reading: Interpretation) -> NDArray[Any]:
-    """Return which error is larger in each cell (slice); None in cells without an interval.
+    """Return which error limits the precision in each cell (slice); None in cells without an interval.
 
     The result is "certified bound" if the total width of both sides' certified bounds exceeds the width of the
     interval, otherwise "sampling".

@@ -40,7 +40,7 @@ __all__ = [
 MIN_SHARDS = 6
 MIN_EVENTS = 50
 MAX_VALUE = 1e150
-# If there are enough events, but in too few shards, the reason for a missing interval recommends this number of shards.
+# If there are enough events, but in too few shards, the message about the missing interval recommends this many shards.
 FEW_SHARDS = 16
 MORE_UNITS = "collect more units"
 NAN = float("nan")
@@ -95,15 +95,15 @@ class Contrast:
     scale : str
         Name of the scale.
     point : float or array of shape (n,)
-        The value over all shards, on the scale.
+        The value over all shards, on this scale.
     leave_one_out : ndarray, shape (K,) or (K, n)
-        The value without shard k, on the scale.
+        The value without shard k, on this scale.
     occupied : ndarray of bool, of the same shape
-        Whether a shard has rows.
+        Whether each shard has rows.
     df : float or array of shape (n,)
-        Degrees of freedom of the error.
+        Degrees of freedom of the standard error.
     reason : str or None, or array of these
-        Why there is no error.
+        Why there is no standard error; None if there is one.
     """
 
     scale: str
@@ -120,7 +120,7 @@ class Contrast:
 
 
 def sum_shards(values: Any) -> Any:
-    """Return the sum over shards (the first axis), added from first to last."""
+    """Add the values of all shards (the first axis), from the first shard to the last."""
     if not len(values):
         return np.zeros(values.shape[1:])[()]
     # `np.add.reduce` would add a single column in a different order than it adds several columns. Accumulation adds
@@ -132,7 +132,7 @@ def sum_shards(values: Any) -> Any:
 
 
 def effective_shards(weights: ArrayLike) -> Any:
-    """Return (sum W)^2 / sum W^2, the number of equally heavy shards that give the same precision; 0 without weight.
+    """Return (sum W)^2 / sum W^2, the number of shards of equal weight with the same precision; 0 if all weights are 0.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def describe_shortage(
 ) -> Any:
     """Return a message if there are too few events for a reliable interval, otherwise None.
 
-    For n cells (slices), return an array.
+    For n cells (slices), return an array with one element per cell.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def describe_shortage(
 
 
 def build_contrast(replicates: Replicates, scale: str = "natural") -> Contrast:
-    """Return the replicates of one side on a scale, with a reason for each cell (slice) without a jackknife error."""
+    """Return the replicates of one side on a scale, with a reason for each cell (slice) that has no jackknife error."""
     link = scale_of(scale)
     occupied = replicates.weights > 0.0
     effective = np.asarray(effective_shards(replicates.weights))
@@ -270,7 +270,7 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
             "on both"
         )
     scale = "log" if relative else "natural"
-    # Shard k has the same units on both sides. The difference of the leave-one-out values therefore reflects the
+    # Both sides hash a unit to the same shard k. The difference of the leave-one-out values therefore reflects the
     # covariance between the sides, whether they share all, some or no units.
     first, second = build_contrast(a, scale), build_contrast(b, scale)
     occupied = first.occupied | second.occupied
@@ -279,7 +279,7 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
         side_reasons = build_reasons(contrast.reason, reasons.shape)
         texts = side_reasons.reshape(-1)
         add_reasons(reasons, has_reason(side_reasons), lambda i, side=side, texts=texts: f"the {side} side: {texts[i]}")  # type: ignore[misc]
-    # Suppress warnings about cells with an infinite value. These cells already have a reason.
+    # Suppress warnings about cells with an infinite value. These cells already have a reason why they have no error.
     with np.errstate(invalid="ignore"):
         points, point = first.leave_one_out + sign * second.leave_one_out, first.point + sign * second.point
     # If a shard is empty on one side only, that side may have no leave-one-out value for it. The cell then gets a
@@ -307,12 +307,12 @@ def _format_shape(replicates: Replicates) -> str:
 
 
 def _degrees_of_freedom(a: Contrast, b: Contrast, shards: Any) -> Any:
-    """Return the Welch-Satterthwaite degrees of freedom of a sum or difference, at most the number of shards - 1."""
+    """Return the Welch-Satterthwaite degrees of freedom of a + b or a - b, limited to the number of shards minus 1."""
     return np.minimum(satterthwaite(jackknife_variance(a), a.df, jackknife_variance(b), b.df), shards - 1.0)
 
 
 def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False) -> Contrast:
-    """Return a - b, or log a - log b, with shard k left out on both sides.
+    """Return a - b, or log a - log b, over all shards, and with each shard k left out on both sides.
 
     Both sides must hash the same units to the same shards. The result is then valid for two models on the same rows,
     for overlapping users and for separate arms.
@@ -333,11 +333,11 @@ def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False)
 
 
 def divide_replicates(a: Replicates, b: Replicates) -> Contrast:
-    """Return a / b - 1 on the scale "ratio", with shard k left out on both sides, for values that need not be positive.
+    """Return a / b - 1 on the scale "ratio", with its leave-one-out values; a and b need not be positive.
 
     Let a_k and b_k be the values without shard k, and r = a / b. The delta method replaces a_k / b_k - 1 by r - 1 +
     (a_k - r * b_k) / b. A relative difference from a control b that is not clearly above 0 has no meaning, so cells
-    with such a control get a reason.
+    with such a control get a reason instead of a standard error.
     """
     reasons = find_unclear_controls(jackknife(b))
     control = np.where(has_reason(reasons), 1.0, b.value)
@@ -352,7 +352,7 @@ def divide_replicates(a: Replicates, b: Replicates) -> Contrast:
 
 
 def add_replicates(a: Replicates, b: Replicates) -> Contrast:
-    """Return log a + log b, with shard k left out on both sides.
+    """Return log a + log b, over all shards, and with each shard k left out on both sides.
 
     Together with log a - log b, this sum shows which of two ratios is closer to 1.
     """
@@ -362,8 +362,8 @@ def add_replicates(a: Replicates, b: Replicates) -> Contrast:
 def _centre(points: Floats, occupied: NDArray[np.bool_]) -> Floats:
     """Return the values of occupied shards minus their mean, and 0 for empty shards."""
     count = np.maximum(np.count_nonzero(occupied, axis=0), 1)
-    # Subtract the mean twice, because the first subtraction leaves the rounding error of the mean. Suppress warnings
-    # about cells with infinite values.
+    # Subtract the mean twice, because the rounding error of the mean remains after the first subtraction. Suppress
+    # warnings about cells with infinite values.
     with np.errstate(invalid="ignore"):
         for _ in range(2):
             kept = np.where(occupied, points, 0.0)
@@ -398,13 +398,13 @@ def jackknife(
     contrast : Contrast or Replicates
         The result of `subtract_replicates` or `build_contrast`; or the replicates of one side.
     covariates : sequence of Contrast
-        At most three differences between the same arms from before the treatment (CUPED). Use them only for randomised
+        At most three differences between the same arms from before the treatment (CUPED). Use them only for randomized
         arms, because between two models on the same rows, such a difference is not 0 on average.
     scale : str
         Scale for the replicates of one side: "logit" for areas and proportions, "log" for ratios.
     same : bool or array of shape (n,)
-        Whether both sides of a difference have the same state. Only in that case is a difference without variation
-        certain.
+        Whether both sides of a difference have the same stored data. Only then does a difference without variation
+        between shards count as certain.
 
     Returns
     -------
@@ -521,7 +521,7 @@ def solve_cholesky(matrix: Sequence[Sequence[Any]], right: Sequence[Any]) -> tup
     Parameters
     ----------
     matrix : sequence of sequences
-        The matrix. Each element is a number, or an array with the numbers of many systems.
+        The matrix. Each element is a number, or an array with one number for each of several systems.
     right : sequence
         The right-hand side, with elements of the same form.
 

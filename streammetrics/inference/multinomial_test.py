@@ -13,7 +13,7 @@ from ..numerics.elementary import exp, log
 
 __all__ = ["multinomial_p_value"]
 
-# The largest number of outcomes for which the test is exact: 1,048,575 users in two arms, or 1,446 users in three arms.
+# The largest number of outcomes for which the test is exact. It allows 1,048,575 users in two arms, or 1,446 in three.
 MAX_OUTCOMES = 1 << 20
 # Outcomes whose probabilities differ by less than this relative tolerance count as equally probable.
 TIE = 1e-7
@@ -23,7 +23,7 @@ Floats = NDArray[np.float64]
 def multinomial_p_value(counts: Sequence[float], shares: Sequence[float]) -> float:
     """Return the p-value of the arm counts `counts` under the hypothesis that `shares` are the arm probabilities.
 
-    An outcome is a list of counts by arm with the same total as `counts`. If there are at most `MAX_OUTCOMES` possible
+    An outcome is a list of arm counts with the same total as `counts`. If there are at most `MAX_OUTCOMES` possible
     outcomes, the test is the exact multinomial test. Its p-value is the total probability of all outcomes that are at
     most as probable as `counts`. Otherwise, and for counts that are not whole numbers, the test is the chi-square test.
     """
@@ -42,7 +42,7 @@ def _exact_p_value(counts: Sequence[int], shares: Sequence[float]) -> float:
     factorials = np.concatenate([[0.0], np.add.accumulate(log(np.arange(1.0, total + 1.0)))])
     logs = [float(log(np.float64(share))) for share in shares]
     # List all possible counts of users, one arm after the other. For each combination of counts in the arms so far,
-    # `left` contains the number of users that remain for the other arms. `odds` contains the logarithm of the factors
+    # `left` contains the number of users that remain for the later arms. `odds` contains the logarithm of the factors
     # that these counts contribute to the probability.
     left, odds = np.array([total]), factorials[-1:]
     for share in logs[:-1]:

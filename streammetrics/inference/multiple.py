@@ -68,8 +68,8 @@ def benjamini_hochberg(p: ArrayLike) -> Floats:
     """
     values, present = _read_p_values(p)
     ordered = values[present]
-    # Start from the largest p-value, and multiply the k-th smallest of m p-values by m / k. Each result must be at most as
-    # large as the one before it.
+    # Start from the largest p-value, and multiply the k-th smallest of m p-values by m / k. Each result must be at most
+    # as large as the one before it.
     order = np.argsort(-ordered, kind="stable")
     ranks = np.arange(ordered.size, 0, -1)
     ordered[order] = np.minimum.accumulate(np.minimum(ordered[order] * ordered.size / ranks, 1.0))

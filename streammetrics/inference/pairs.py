@@ -39,7 +39,7 @@ class Pair:
 
     @property
     def metric(self) -> Any:
-        """The metric object of side a, which defines the scale and which values are better."""
+        """The metric object of side a, which determines the scale and which values are better."""
         return self.a.metric
 
     @property
@@ -121,7 +121,7 @@ def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:
 
 
 def pair_samples(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[list[Pair], list[UnmatchedCell]]:
-    """Return a `Pair` for each common metric, and the cells (slices) that cannot be compared, with reasons."""
+    """Return a `Pair` for each metric of both sides, and the cells (slices) that cannot be compared, with reasons."""
     ours, theirs = {s.name: s for s in a}, {s.name: s for s in b}
     pairs, unmatched = [], []
     for name in dict.fromkeys([*ours, *theirs]):

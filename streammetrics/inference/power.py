@@ -2,7 +2,7 @@
 
 For a single look at the end, the usual rule holds: the detectable difference is t_(1 - alpha/2) + t_power standard errors.
 
-With repeated looks, the estimate is modelled as a Brownian motion whose drift is the true difference. A difference is
+With repeated looks, the estimate is modeled as a Brownian motion whose drift is the true difference. A difference is
 detected when the motion crosses the boundary of the always-valid interval before the planned end. The module searches
 for the drift at which the probability of crossing equals the requested power. This probability comes from the integral
 equation of the first passage time. A motion that is observed only at discrete looks crosses less often than one that is
@@ -46,7 +46,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 EVEN = (0.5, 0.5)
-# The number of grid points for the integral equation. With 64, the number of users has an error below 0.1 %.
+# The number of grid points for the integral equation. With 64, the error of the number of users is below 0.1 %.
 STEPS = 64
 HALVINGS = 40
 # Siegmund's correction: a process that is observed only at discrete looks crosses the boundary less often than one that
@@ -196,7 +196,7 @@ def read_estimate(sample: Sample, users: float | None) -> tuple[ScaledEstimate, 
 
 
 def check_range(sample: Sample, relative: float, subject: str, remedy: str) -> None:
-    """Raise InvalidInputError if a relative difference takes the value of a metric above its maximum.
+    """Raise InvalidInputError if a relative difference would take the value of a metric above its maximum.
 
     The message begins with `subject` and ends with `remedy`, an argument that the user should pass.
     """
@@ -354,7 +354,7 @@ def days_to_go(users: float, planned: float, per_day: float) -> float:
 def users_to_decide(
     estimate: ScaledEstimate, users: float, null: float = 0.0, *, planned: float | None = None, confidence: float = 0.95
 ) -> float:
-    """Return the total number of users at which the interval would exclude the null if the estimate stayed the same.
+    """Return the total number of users at which the interval would exclude `null` if the estimate stayed the same.
 
     Parameters
     ----------
@@ -372,7 +372,7 @@ def users_to_decide(
     Returns
     -------
     float
-        `users` if the interval already excludes the null; inf if the estimate equals the null or has no error.
+        `users` if the interval already excludes `null`; inf if the estimate equals `null` or has no standard error.
 
     Examples
     --------
@@ -396,7 +396,7 @@ def users_to_decide(
 
     if not covers_null(1.0):
         return users
-    # Find the smallest multiple of the current number of users at which the interval excludes the null, by doubling and
+    # Find the smallest multiple of the current number of users at which the interval excludes `null`, by doubling and
     # bisection.
     high = 2.0
     while covers_null(high):
@@ -520,9 +520,9 @@ def crossing_probability(drift: float, alpha: float, looks: int) -> tuple[float,
 
 
 def normal_tail(z: Floats) -> Floats:
-    """Return the upper tail P(Z > z) of the normal distribution for each element, with an error below 1e-12."""
-    # Below 3, use the series of the distribution function, which converges fast there. Above 3, use the continued
-    # fraction of the tail.
+    """Return the upper tail P(Z > z) of the standard normal distribution for each element; the error is below 1e-12."""
+    # For |z| below 3, use the series of the distribution function, which converges fast there. Otherwise, use the
+    # continued fraction of the tail.
     size = np.abs(z)
     density = exp(-0.5 * size * size) / ROOT_2_PI
     near = np.minimum(size, 3.0)

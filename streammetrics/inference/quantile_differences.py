@@ -36,14 +36,14 @@ LOGIT = SCALES["logit"]
 # A `QuantileSet` replaces the standard error where one stored value holds more than this share of the weight inside the
 # interval of either side. Up to this share, the standard error is at most 3 % too small.
 STEP_SHARE = 0.15
-# A bucket with several values counts as one stored value if it is this many times as heavy as both of its neighbours.
+# A bucket with several values counts as one stored value if it is over this many times as heavy as each neighbor.
 SPIKE = 4.0
 SET = "all differences of the values in both Woodruff intervals"
 NOT_ADJUSTED = f"{SET}, without covariates, which cannot adjust a quantile of few values"
 # A quantile has no interval if fewer rows than this are expected between it and the nearer end of the data.
 FEWEST_BEYOND = 5.0
-# The confidence of the intervals that decide whether a `QuantileSet` is used, and the half width of such an interval in
-# standard errors.
+# The confidence level of the intervals that decide whether a `QuantileSet` is used, and the half width of such an
+# interval in standard errors.
 USUAL = 0.95
 USUAL_DEVIATE = float(critical_value(USUAL, INF))
 
@@ -67,7 +67,7 @@ class QuantileSteps:
     up: Floats
 
     def limits(self, deviate: float) -> tuple[float, float]:
-        """Return the limits of the interval whose half width is `deviate`."""
+        """Return the limits of the quantile's interval whose half width is the normal deviate `deviate`."""
         first = int(np.argmax(self.down <= deviate))
         last = len(self.up) - 1 - int(np.argmax(self.up[::-1] <= deviate))
         return float(self.low[first]), float(self.high[last])
@@ -75,7 +75,7 @@ class QuantileSteps:
 
 @dataclass(frozen=True, eq=False)
 class QuantileSet:
-    """All differences, or relative differences, between values in side a's interval and values in side b's interval."""
+    """The set of all (relative) differences between values in the intervals of a quantile on side a and on side b."""
 
     a: QuantileSteps
     b: QuantileSteps
@@ -92,7 +92,7 @@ class QuantileSet:
         return min(max(a_low, 0.0) / b_high - 1.0, self.value), max(high, self.value)
 
     def statistic(self, null: float) -> float:
-        """Return the smallest half width at which the set contains `null`; negative if `value` is below `null`."""
+        """Return the smallest half width at which the set contains `null`, negated if `value` is below `null`."""
         if self.relative:
             above = _find_reach(self.a, self.b, lambda x: x * (1.0 + null))
             below = _find_reach(self.b, self.a, lambda x: x / (1.0 + null))
@@ -115,7 +115,7 @@ def _find_reach(upper: QuantileSteps, lower: QuantileSteps, shift: Callable[[Flo
 def insert_quantile_sets(
     pair: Pair, difference: ScaledEstimate, relative: ScaledEstimate, reasons: Reasons, *, covariates: bool = False
 ) -> tuple[ScaledEstimate, ScaledEstimate, Reasons, ScaledEstimate | None]:
-    """Return a quantile's differences, with a `QuantileSet` in cells (slices) where one stored value has much weight.
+    """Return the differences in a quantile, with a `QuantileSet` in cells where one stored value has much weight.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def insert_quantile_sets(
     difference, relative : ScaledEstimate
         a - b, and a / b - 1, with the errors of `quantile_replicates`.
     reasons : array of str or None
-        Why a cell has no interval.
+        Why each cell has no interval; None if it has one.
     covariates : bool
         Whether the differences are adjusted by covariates. A `QuantileSet` is not adjusted, and its `method` says so.
 
@@ -200,7 +200,7 @@ class _QuantileSide:
         buckets = [self.sample.buckets(i) for i in cells]
         sizes = [len(one.low) for one in buckets]
         below = [_sum_below(one.weights) for one in buckets]
-        # Compute the deviates of all cells together, because each call to the functions takes almost a millisecond.
+        # Compute the deviates of all cells together, because each of the calls below takes almost a millisecond.
         reaches = []
         for errors, sign, part in zip(self.errors, (-1.0, 1.0), (slice(1, None), slice(None, -1)), strict=True):
             points = sign * (LOGIT.point(np.concatenate([x[part] for x in below])) - LOGIT.point(self.q))
@@ -220,7 +220,7 @@ def _sum_below(weights: Floats) -> Floats:
 
 
 def _is_single(buckets: BucketWeights) -> NDArray[np.bool_]:
-    """Return a mask of the buckets that contain a single value, or are much heavier than both neighbours."""
+    """Return a mask of the buckets that contain a single value, or are much heavier than both neighbors."""
     padded = np.concatenate([[0.0], buckets.weights, [0.0]])
     single: NDArray[np.bool_] = buckets.low == buckets.high
     single |= buckets.weights > SPIKE * np.maximum(padded[:-2], padded[2:])

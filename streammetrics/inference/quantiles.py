@@ -46,7 +46,7 @@ def compute_share(below: ArrayLike, weights: ArrayLike) -> Replicates:
 
 
 def _compute_limits(q: float, share: Contrast, confidence: float) -> tuple[Any, Any, NDArray[Any]]:
-    """Return an interval around q, as wide as the confidence interval for the share on the logit scale.
+    """Return an interval around q that is, on the logit scale, as wide as the confidence interval for `share`.
 
     Returns
     -------
@@ -58,8 +58,8 @@ def _compute_limits(q: float, share: Contrast, confidence: float) -> tuple[Any, 
     add_reasons(
         reasons, not inside, lambda i: f"the {q:g}-quantile is an end of the data and has no interval; choose 0 < q < 1"
     )
-    # The interval is centred at q. The observed share below the estimate would be a worse centre, because it exceeds q by
-    # up to the weight of one bucket. The error on the logit scale is the error of the share divided by q * (1 - q).
+    # The interval is centered at q. The observed share below the estimate would be a worse center, because it exceeds q
+    # by up to the weight of one bucket. The error on the logit scale is the error of the share divided by q * (1 - q).
     known_reach = np.where(has_reason(reasons), NAN, critical_value(confidence, share.df))
     half = known_reach * np.sqrt(jackknife_variance(share)) / (q * (1.0 - q) if inside else NAN)
     centre = LOGIT.point(q)
@@ -69,7 +69,7 @@ def _compute_limits(q: float, share: Contrast, confidence: float) -> tuple[Any, 
 def quantile_interval(
     q: float, below: ArrayLike, weights: ArrayLike, quantile: Callable[[Any], Any], confidence: float = 0.95
 ) -> Interval:
-    """Return the interval for a quantile by the method of Woodruff (1952), with an error from shards of units.
+    """Return the interval for a quantile by the method of Woodruff (1952), with a standard error from shards of units.
 
     Parameters
     ----------

@@ -51,7 +51,7 @@ class SampleRatio(NamedTuple):
         Whether the e-value has reached 100 or, for a test at a single look, whether the p-value is below 0.001.
     users : dict
         Number of users in each arm: exact, or estimated from a sample. If user IDs are known, a user in more than one
-        arm counts in none of them.
+        arm is not counted in any arm.
     planned : dict
         Planned share of each arm; the shares add up to 1.
     several : float, optional
@@ -206,10 +206,10 @@ def sample_ratio_mismatch(
     """
     share, several = 1.0, None
     counted, state = (users, None) if not isinstance(users, MetricLike) else _read_exposures(users)
-    # The state has no cell for a planned arm without rows, so add such arms with 0 users.
+    # The metric contains no counts for a planned arm without rows, so add such arms with 0 users.
     empty_arms = dict.fromkeys(planned or (), 0.0) if isinstance(users, MetricLike) else {}
-    # For a sample, test the numbers of sampled users. Testing the estimated totals would overstate the evidence, because
-    # it would count each sampled user 1 / share times.
+    # For a sample, test the numbers of sampled users. Testing the estimated totals would overstate the evidence,
+    # because each sampled user would count 1 / share times.
     if sample is not None or isinstance(state, KeySample):
         known = state if sample is None else _find_user_state(sample, (KeySample,))
         assert known is not None
@@ -270,7 +270,7 @@ def _wilson_interval(share: float, users: float, z: float) -> tuple[float, float
 
 
 def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
-    """Return the number of exposed users by arm (an empty dict for a sample of users), and the state."""
+    """Return the number of exposed users by arm (an empty dict for a sample of users), and the state of the metric."""
     state = _find_user_state(users, (UnitSums, KeySample))
     if isinstance(state, KeySample):
         return {}, state
@@ -279,7 +279,7 @@ def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
 
 
 def _find_user_state(source: MetricLike, kinds: tuple[type[State], ...]) -> State:
-    """Return the first state of a class in `kinds` that is sliced by one column, the arm; raise an error if none is."""
+    """Return the first state of a class in `kinds` that is sliced by a single column, the arm, or raise an error."""
     for state in states_of(source):
         if isinstance(state, kinds) and [(a.kind, len(a.names)) for a in state.axes] == [("key", 1)]:
             return state

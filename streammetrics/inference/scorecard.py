@@ -175,7 +175,7 @@ class Scorecard(Plottable):
 
     @cached_property
     def notes(self) -> dict[Any, list[Note]]:
-        """Notes on each treatment, keyed by arm: the effect of covariates, and metrics with Simpson's paradox."""
+        """Notes on each treatment, keyed by arm: the effect of covariates, and metrics that show Simpson's paradox."""
         by = collect_slice_columns(self.arms[self.control])
         return self.build_notes(by, collect_arms(self.arms)[0] if by else {})
 
@@ -210,7 +210,7 @@ class Scorecard(Plottable):
         return BREACHED_EXIT_CODE if any(is_breached) else 0
 
     def __repr__(self) -> str:
-        """Return the verdicts, then the table."""
+        """Return the sentences of the verdicts, the notes and the table as text."""
         notes = [note.sentence for some in self.notes.values() for note in some]
         return "\n".join([*self.sentences, *notes, "", repr(self.table())])
 
@@ -566,7 +566,7 @@ def scorecard(
 
 
 def count_users(users: Any, control: Any, arm: Any) -> float | None:
-    """Return the total number of users in an arm and the control; None if `users` is None."""
+    """Return the total users of an arm and the control, given this total or a dict by arm; None if `users` is None."""
     if users is None or not isinstance(users, Mapping):
         return None if users is None else float(users)
     if missing := [a for a in (control, arm) if a not in users]:

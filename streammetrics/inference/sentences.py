@@ -54,7 +54,7 @@ class NamedComparison(NamedTuple):
 
 
 def choose_primary(comparisons: Sequence[Comparison], name: str | None = None) -> Comparison:
-    """Return the comparison that decides, which is the comparison of the metric `name`.
+    """Return the comparison that decides: the comparison of the metric `name`.
 
     Without a name, it is the comparison of the first metric that defines which values are better. If no metric does,
     it is the first comparison.
@@ -122,7 +122,7 @@ def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), 
 
 
 def _list_names(names: Sequence[str]) -> str:
-    """Return the names of metrics as text; a long list is cut to the first few names and the number of others."""
+    """Return the names of metrics as text; shorten a long list to the first few names and the number of the others."""
     if len(names) <= MAX_NAMES:
         return ", ".join(names)
     return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more metrics"

@@ -1,8 +1,8 @@
-"""Choose the number of shards for a comparison: fewer than in the states if there are few units.
+"""Choose the number of shards for a comparison: fewer than the metrics store if there are few units (such as users).
 
 With few units, most shards of an arm are empty, so a comparison over 64 shards would have no interval. Pairs of shards
 are therefore merged (folded) until 32 or 16 shards are left. The result is the same as if the units had been counted
-with this number of shards. The states keep all their shards.
+with this number of shards. The metrics themselves keep all their shards.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["fold_shards"]
 # each of two equal arms has one unit per shard, so about 63 % of its shards have rows, more than the half that an
 # interval needs.
 UNITS_PER_SHARD = 2.0
-# With half as many shards, Student's t would have 7 degrees of freedom instead of 15, and intervals would be 11 %
-# wider.
+# The smallest number of shards after halving. With half as many, Student's t would have 7 degrees of freedom instead
+# of 15, and intervals would be 11 % wider.
 FEWEST_SHARDS = 16
 
 
 def fold_shards(sides: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
     """Return the samples of all sides of a comparison, with fewer shards if there are few units.
 
-    The number of units is estimated from the shards that have rows in any side, metric or cell (such as a slice). This
-    estimate alone decides how many shards remain, so the number is the same for all samples with the same units.
+    The number of units is estimated from the shards that have rows in any metric or cell (such as a slice) of any side.
+    This estimate alone decides how many shards remain, so the number is the same for all samples with the same units.
 
     Parameters
     ----------
@@ -43,8 +43,8 @@ def fold_shards(sides: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
     for shards in (s.shards for side in sides for s in side if s.shards is not None):
         unit, count, _ = shards.plan
         known = occupied.setdefault((unit, count), np.zeros(count, bool))
-        # Once every shard is known to have rows, the other samples need no check. In most comparisons, the first sample
-        # already has rows in every shard.
+        # Once every shard is known to have rows, the remaining samples need no check. In most comparisons, the first
+        # sample already has rows in every shard.
         if not known.all():
             known |= (shards.weights > 0.0).any(axis=1)
     units = [unit for unit, _ in occupied]

@@ -27,16 +27,16 @@ __all__ = ["MOST_USERS", "add_user_shares", "difference_limits", "limit_users"]
 
 Floats = NDArray[np.float64]
 RATE = "ctr"
-# With more events, the bounds on the number of users with an event are too far apart to be useful.
+# The maximum number of events: with more, the bounds on the number of users with an event are too wide to be useful.
 MOST_EVENTS = 10_000
-# With more users in an arm, their number may be an estimate from a sample, for which there is no exact interval.
+# The maximum number of users in an arm: a larger number may be an estimate from a sample, without an exact interval.
 MOST_USERS = 1 << 19
-# Each step of the bisection halves the error of a share.
+# The number of bisection steps; each step halves the error of a share.
 STEPS = 60
 
 
 def add_user_shares(differences: MetricDifferences, users: Sequence[float], confidence: float) -> MetricDifferences:
-    """Return the differences; where a rate has no interval, the reason also compares the shares of users with an event.
+    """Return the differences; if a rate has no interval, the reason also compares the shares of users with an event.
 
     For example, if too few users clicked for an interval of the click-through rate, the exact interval for the
     difference between the shares of users who clicked is added to the reason why there is no interval.
@@ -62,7 +62,7 @@ def add_user_shares(differences: MetricDifferences, users: Sequence[float], conf
 
 
 def _describe_shares(a: Shards, b: Shards, cell: int, users: Sequence[float], confidence: float) -> str:
-    """Return a sentence with the interval for the difference between the shares of users; "" if there is none."""
+    """Return a clause with the interval for the difference in the share of users with an event; "" if there is none."""
     names = [str(np.broadcast_to(side.events_names, side.weights.shape[1:])[cell]) for side in (a, b)]
     ranges = [limit_users(side.events[:, cell], count) for side, count in zip((a, b), users, strict=True)]
     first, second = ranges

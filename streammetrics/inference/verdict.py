@@ -55,7 +55,7 @@ class MetricEffect(NamedTuple):
     name : str
         Name of the metric.
     change : ScaledEstimate or CalibrationContrasts
-        Treatment minus control; for a calibration ratio, the two contrasts.
+        Treatment minus control; for a calibration ratio, the two contrasts (log difference and log sum of the ratios).
     better : {"high", "low", "one"}
         Which values are better; "one" requires the contrasts of a calibration ratio.
     margin : float or None
@@ -86,7 +86,7 @@ class MetricEffect(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The progress of an experiment, and when it is analysed: at a planned number of users, at its end, or repeatedly.
+    """The progress of an experiment, and when it is analyzed: at a planned number of users, at its end, or repeatedly.
 
     Without `planned`, `sequential` and `final`, it is unknown whether this is the only look, so there is no decision.
 
@@ -194,7 +194,7 @@ class Verdict(NamedTuple):
     ----------
     decision : str
         "ship", "do not", "keep running", "inconclusive" (at the end), "one look" (if the settings do not say when the
-        experiment is analysed), or "withheld".
+        experiment is analyzed), or "withheld".
     sentence : str
         The decision in words, with the numbers that decide.
     primary : ComparisonReading
@@ -334,7 +334,7 @@ def interpret_effect(
     confidence : float
         Nominal coverage of the interval.
     guardrails : int, optional
-        If the metric is a guardrail, the total number of guardrails.
+        If the metric is a guardrail, the total number of guardrails; None for other metrics.
 
     Raises
     ------
@@ -393,7 +393,7 @@ def build_verdict(
     guardrails : sequence of MetricEffect
         Effects on the metrics that must not become worse than their margins.
     progress : Progress
-        The current, planned and daily numbers of users, and when the experiment is analysed.
+        The current, planned and daily numbers of users, and when the experiment is analyzed.
     confidence : float
         Nominal confidence over all treatments together.
     treatments : int
@@ -409,7 +409,7 @@ def build_verdict(
         The decision is "ship" if the primary metric is better and every guardrail is met, and "do not" if the primary
         metric is worse or a guardrail is breached. Otherwise it is "keep running", or "inconclusive" at the end. With
         `planned` alone, it is always "keep running" before the planned number of users. It is "one look" if `progress`
-        does not say when the experiment is analysed.
+        does not say when the experiment is analyzed.
 
     Raises
     ------
@@ -473,7 +473,7 @@ def _choose_decision(primary: ComparisonReading, guardrails: tuple[ComparisonRea
 def _estimate_remaining(
     effects: list[MetricEffect], progress: Progress, confidence: float
 ) -> tuple[float | None, float | None]:
-    """Return how many more users and days it takes to decide all undecided metrics, at most until the planned end.
+    """Return how many more users and days it takes to decide all undecided metrics, limited by the planned end.
 
     `effects` are the effects on the undecided metrics. Either number is None if it is unknown.
     """

@@ -30,7 +30,7 @@ class CappedOutcome(NamedTuple):
     outcome : array
         The outcome of each row. If the total of a unit exceeds the cap, its rows are scaled down to add up to the cap.
     cap : float
-        The largest total of a unit.
+        The largest total that a unit can have.
     share : float
         Among the units with a nonzero total, the share of units whose total was above the cap.
     """
@@ -89,12 +89,12 @@ def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcom
     array([20., 40.,  8.,  0., 60.])
     """
     percentage = _read_cap(cap)
-    # The checks of numbers and the hashes of text use compiled kernels, so load them first.
+    # Checking numbers and hashing text use compiled kernels, so load these kernels first.
     load_engine()
     batch = Batch({"outcome": outcome, "unit": unit})
     values = np.asarray(_read_column(batch, "outcome", Number(), "a finite number"), np.float64)
     ids = _read_column(batch, "unit", Ids(), "a key")
-    # The first 64 bits of a hash are enough: among a million units, two have the same bits with probability 3e-8.
+    # The first 64 bits of a hash are enough: among a million units, two share these bits with a probability of 3e-8.
     _, position = np.unique(ids if ids.ndim == 1 else ids[:, 0], return_inverse=True)
     totals = np.bincount(position, values)
     nonzero = totals[totals != 0.0]
@@ -132,7 +132,7 @@ def _read_column(batch: Batch, name: str, kind: Kind, expected: str) -> Array:
 
 
 def _find_percentile(totals: Floats, share: Fraction) -> float:
-    """Return the smallest total such that at least this share of all totals is less than or equal to it."""
+    """Return the smallest total such that at least `share` (such as 99 %) of all totals are no larger."""
     found = float(totals[np.argsort(totals)[math.ceil(share * len(totals)) - 1]]) if len(totals) else 0.0
     if found <= 0.0:
         raise InvalidInputError(

@@ -34,12 +34,12 @@ _NEW_CHECKPOINT_HINT = "use another file for the checkpoint, or delete this file
 
 
 class CountedParts(NamedTuple):
-    """What one thread has counted so far.
+    """The counts of one thread so far.
 
     Parameters
     ----------
     states : tuple of State
-        The states of the metrics, which never change.
+        The states of the metrics; they are never modified.
     part_numbers : tuple of int
         The numbers of the parts of the log that the states cover.
     rows : int
@@ -52,7 +52,7 @@ class CountedParts(NamedTuple):
 
 
 class CountingThread(Protocol):
-    """A thread that counts parts of a log, and offers snapshots of its counts for a checkpoint."""
+    """A thread that counts the rows in parts of a log, and provides snapshots of its counts for a checkpoint."""
 
     snapshot: CountedParts | None
 
@@ -61,7 +61,7 @@ class CountingThread(Protocol):
 
 
 class CheckpointFile:
-    """Reads and writes the checkpoint file of one pass over a log.
+    """The checkpoint file of one pass over a log, with methods to load and write it.
 
     A pass loads the file at the start, updates it at intervals, and writes it once more at the end.
 
@@ -74,7 +74,7 @@ class CheckpointFile:
     parts : sequence of LogPart
         The parts of the log, which are counted separately.
     options : sequence of str
-        The columns that are read, and the settings that affect the result. A checkpoint with other options is refused.
+        The columns that are read, and the settings that affect the result. A checkpoint with other options is rejected.
     """
 
     def __init__(self, path: PathLike, log: Log, parts: Sequence[LogPart], options: Sequence[str]) -> None:
@@ -148,7 +148,7 @@ class CheckpointFile:
     # -- Writing while parts are counted --------------------------------------------------------------------------------
 
     def is_due(self) -> bool:
-        """Whether the next checkpoint is due."""
+        """Return whether the next checkpoint is due."""
         return time.monotonic() >= self._next_write
 
     @contextmanager
@@ -162,7 +162,7 @@ class CheckpointFile:
                 self._overhead += time.monotonic() - began
 
     def write(self, workers: Sequence[CountingThread]) -> None:
-        """Write a checkpoint if a thread has a new snapshot, and schedule the next one."""
+        """Write a checkpoint if a thread has a new snapshot, and schedule the next checkpoint."""
         # A thread replaces its snapshot but never changes it. Therefore, if all snapshots are the same objects as
         # before, there is nothing to write.
         snapshots = [worker.snapshot for worker in workers]

@@ -52,14 +52,14 @@ TypeGuess = tuple[pa.DataType, str]
 
 
 class ColumnUses(NamedTuple):
-    """The purposes for which a pass reads columns.
+    """The purposes for which a pass over a log reads its columns.
 
     In text files, and in folder names such as `day=2024-05-01`, the use of a column decides its type.
 
     Parameters
     ----------
     keys : collection of str
-        Columns that slice or group rows. A column that is only a key is read as text, exactly as spelled.
+        Columns by which rows are sliced or grouped. A column that is only a key is read as text, exactly as spelled.
     values : collection of str
         Columns that metrics read. If such a column is also a key, numbers and booleans keep their type.
     integers : collection of str
@@ -82,7 +82,7 @@ class ColumnUses(NamedTuple):
     times: Collection[str] = ()
 
     def is_only_key(self, name: str) -> bool:
-        """Whether a column is a key and nothing else, so that its spelling must be kept."""
+        """Return whether a column is a key and nothing else, so that its spelling must be kept."""
         return name in self.keys and name not in self.values
 
 
@@ -172,7 +172,7 @@ def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, u
 
 
 def _choose_type(guess: pa.DataType, name: str, uses: ColumnUses, typed: bool) -> pa.DataType:
-    """Return the type to read a column as, given the type inferred from the first rows of a file.
+    """Return the type that a column is read as, given the type inferred from the first rows of a file.
 
     `typed` says whether the format distinguishes numbers from text. If it does, numbers cannot be read as text.
     """
@@ -212,7 +212,7 @@ def cast_column(column: pa.Array, kind: pa.DataType, name: str, position: tuple[
     position : tuple of str and int
         The file, and the row number of the first value within the file.
     hint : str
-        The end of the error message. It says how to read such values.
+        The end of the error message, which says how to read values that cannot be converted.
 
     Raises
     ------

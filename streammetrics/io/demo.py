@@ -39,7 +39,7 @@ class DemoTruth:
         Expected click-through rate of each variant.
     calibration : mapping of str to float
         The expected sum of the predictions, divided by the expected sum of the labels, for `pctr_a`, `pctr_b` and
-        `pcvr`. For `pcvr`, only clicks are summed. With `negative_rate`, the predictions are the corrected scores.
+        `pcvr`. For `pcvr`, only clicks are summed. If negatives were sampled, the scores are corrected for this.
     auc : mapping of str to float
         Expected AUC of `pctr_a`, of `pctr_b`, and of the true probabilities ("perfect"), with an error of about 1e-5.
     negative_rate : float

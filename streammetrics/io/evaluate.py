@@ -47,7 +47,7 @@ __all__ = [
 
 OVERALL = "overall"
 WATCH_SECONDS = 0.1
-# How long to wait for threads after an interrupt: long enough to count a batch, but not to compile a kernel.
+# The time in seconds to wait for threads after an interrupt: enough to count a batch, but not to compile a kernel.
 STOP_SECONDS = 2.0
 
 
@@ -92,7 +92,7 @@ class EvaluatedLog:
 
     @property
     def bundle(self) -> Any:
-        """All results in one object, without the users by arm.
+        """All results in one object, except the distinct users of each arm.
 
         Without slices and windows, this is `overall`. Otherwise, it is a `Bundle` with names such as "by 1h of ts".
         """
@@ -133,7 +133,7 @@ def evaluate(
     log : Log
         The log.
     metrics : MetricCollection or Sharded
-        The metrics to compute; this object stays empty. Weights are read only if a task names their column.
+        The metrics to compute; this object itself is not updated. Weights are read only if a task names their column.
     by : iterable of str or sequence of str
         Slices: each item is one column, or several columns whose values are crossed.
     arm : str, optional
@@ -237,8 +237,9 @@ def _count_parts(
     """Count all parts; return the metrics and the number of rows.
 
     Ranking metrics need all rows of a query together. If the rows of a query turn out not to be adjacent, a second pass
-    sorts them. `size` is the size of the log in bytes, or None if the log can be read only once or has no fixed order.
-    If it is None, the rows are sorted by query in the first pass. `watch` is called repeatedly with the progress.
+    sorts them. `query` names the columns that identify a query, or is None if the metrics need no queries. `size` is
+    the size of the log in bytes, or None if the log can be read only once or has no fixed order. If `size` is None, the
+    rows are sorted by query in the first pass. `watch` is called repeatedly with the progress.
     """
     if query is not None and size is None:
         return _sort_and_count(QueryPartitions(query, parts, count_partitions(None)), metrics, threads, watch)
@@ -331,7 +332,7 @@ def _find_numeric_columns(metrics: MetricCollection | Sharded) -> set[str]:
 
 
 def _find_id_columns(metrics: MetricCollection | Sharded) -> list[str]:
-    """Return the columns of groups, queries and units, which are read like slicing keys."""
+    """Return the columns that contain the IDs of groups, queries and units. They are read like slicing keys."""
     reads = definition_of(metrics).reads
     columns = [b.column(n.role) for state, b, *_ in reads for n in state.needs() if isinstance(n.kind, Ids)]
     columns += [read.binding.unit.column for read in reads if read.binding.unit is not None]
@@ -339,7 +340,7 @@ def _find_id_columns(metrics: MetricCollection | Sharded) -> list[str]:
 
 
 def _count_edge_queries(pieces: list[LogPiece], total: MetricCollection) -> None:
-    """Count the first and the last query of every part. The rows of these queries may continue in other parts."""
+    """Add the first and the last query of every part, whose rows may be spread over several parts, to `total`."""
     try:
         if pieces:
             total.update(concat_pieces(pieces))
@@ -390,7 +391,8 @@ class _PartQueue:
 class _Worker(threading.Thread):
     """Base class for threads that process the parts of a queue.
 
-    After an error, `error` is that error, and `part` is the number of the part that caused it; otherwise, `error` is None.
+    After an error, `error` is that error, and `part` is the number of the part that caused it. Otherwise, `error` is
+    None.
     """
 
     job: _PartQueue
@@ -473,7 +475,7 @@ class _CountWorker(_Worker):
             self.snapshot = CountedParts(states_of(self.metrics), tuple(self.counted), self.rows)
 
     def _pieces(self, number: int, part: LogPart | QueryPartition) -> Iterator[LogPiece | SortedRows]:
-        """Split a part into pieces, each counted by one `update`. With `queries`, pieces contain whole queries."""
+        """Split a part into pieces, each counted by one `update`. If `queries` is set, pieces contain whole queries."""
         if isinstance(part, QueryPartition):
             yield from part.read_pieces()
         elif self.queries is not None:
@@ -524,7 +526,7 @@ def _run_workers(job: _PartQueue, workers: Sequence[_Worker], watch: Watch) -> i
 
 
 def _raise_first_error(workers: Sequence[_Worker]) -> None:
-    """If threads had errors, raise the one that comes first in log order."""
+    """If any threads failed, raise the error of the part that comes first in the log."""
     for worker in sorted(workers, key=lambda w: w.part):
         if worker.error is not None:
             raise worker.error

@@ -21,8 +21,8 @@ from streammetrics.statistics.groups.spill import SpillFile
 
 __all__ = ["QueryPartition", "QueryPartitions", "SortedRows", "count_partitions"]
 
-# The size of a partition, in bytes of the log. In memory, a partition takes several times as many bytes, because the
-# log is compressed.
+# The size of a partition, measured in bytes of the log files. In memory, a partition takes up several times as many
+# bytes, because the log is compressed.
 PARTITION_BYTES = 16 << 20
 MAX_PARTITIONS = 256
 POSITION_COLUMN = "streammetrics: position of the row"
@@ -33,7 +33,7 @@ HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def count_partitions(size: int | None) -> int:
-    """Return the number of partitions for a log of this many bytes; None means an unknown size."""
+    """Return the number of partitions for a log of `size` bytes, or of unknown size if `size` is None."""
     return MAX_PARTITIONS if size is None else min(max(size // PARTITION_BYTES, 1), MAX_PARTITIONS)
 
 
@@ -97,8 +97,8 @@ class PartitionStream(io.RawIOBase):
 class QueryPartitions:
     """Partitions of the rows of a log, on disk. All rows of a query are in the same partition.
 
-    The files are in the folder for temporary files (TMPDIR) and contain the columns that are counted. The files have no
-    names, so they disappear when the process ends, however it ends.
+    The files are in the folder for temporary files (TMPDIR) and contain the columns that the metrics read. The files
+    have no names, so they disappear when the process ends, however it ends.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class QueryPartitions:
         self._streams: dict[tuple[int, Any], tuple[PartitionStream, Any]] = {}
 
     def add_part(self, number: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Append the rows of a part to their partitions. Several threads can call this method at the same time."""
+        """Append the rows of part `number` to their partitions. Several threads can call this method at once."""
         row = 0
         for batch in batches:
             ids = compute_query_ids(batch, self.column)

@@ -71,7 +71,7 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFi
 def _real_path(source: LogFile) -> str:
     """Return the path of a file with symbolic links resolved, to find files that are named twice.
 
-    Remote files and tables have no links, so their name is returned.
+    Remote files and tables have no links, so their names are returned unchanged.
     """
     return source.file if is_url(source.file) or source.table else os.path.realpath(source.file)
 
@@ -122,7 +122,7 @@ class Log:
         values of such a column are text if it is only a slicing key; otherwise, they become integers if possible. URLs
         of files, folders and patterns, such as `"s3://bucket/log/*.parquet"`, are read by fsspec, with the credentials
         and endpoints that it finds (see its documentation). A folder with a `_delta_log` is a Delta table, and
-        `"delta:s3://bucket/table"` names a remote one. `"iceberg:catalog/namespace.table"` or
+        `"delta:s3://bucket/table"` names a remote Delta table. `"iceberg:catalog/namespace.table"` or
         `"iceberg:path/v3.metadata.json"` names an Iceberg table, and `"sql:select ..."` a DuckDB query. A single thread
         reads the table or the result of the query. A table is read at the version that was current when the log was
         opened; a query is run again for each pass.
@@ -130,7 +130,7 @@ class Log:
         The separator of values in text files, one or more characters; by default a tab for `.tsv` and a comma for
         `.csv`. With `delimiter` or `names`, files with any other suffix, such as `.dat`, are text files.
     nulls : sequence of str
-        Spellings of null in text files, if they are not quoted.
+        Values that are read as null in text files unless they are quoted.
     types : mapping of str to str or pyarrow.DataType, optional
         Types of columns: "string", "int", "float", "bool", "date", "timestamp", or an Arrow alias, such as "uint64". A
         type applies to every file, whatever its format. By default, columns of Parquet, Arrow and JSON files keep their
@@ -304,9 +304,10 @@ class Log:
         ]
 
     def find_comparison_types(self, columns: Sequence[str], uses: ColumnUses) -> dict[str, pa.DataType]:
-        """For columns that are read as text to keep their spelling, return the types that filters use to compare them.
+        """Return the types in which filters compare columns that are read as text only to keep the spelling of values.
 
-        For example, a slicing column `hour` is read as text, but `hour>12` compares numbers. Other columns are left out.
+        For example, a slicing column `hour` is read as text, but `hour>12` compares numbers. The result leaves out all
+        other columns.
         """
         stored = {name for facts in self._facts for name in facts.types}
         folders = [n for n in columns if n in self._key_values and n not in stored and uses.is_only_key(n)]
@@ -377,7 +378,7 @@ class Log:
         return self._build_constant(i, name, ColumnUses()).type if dtype is None else dtype
 
     def _has_integers(self, name: str) -> bool:
-        """Whether all values of a partition key are integers."""
+        """Return whether all values of a partition key, except nulls, are integers."""
         texts = [text for text in self._key_values[name].values() if text is not None]
         return bool(texts) and all(map(is_integer, texts))
 
@@ -425,7 +426,7 @@ class Log:
         return pa.DictionaryArray.from_arrays(index, values)
 
     def _stores_integers(self, name: str) -> bool:
-        """Return whether any file has an integer column of this name. Always False for text files."""
+        """Return whether any file stores integers in a column of this name. The result is False for text files."""
         return not self._is_text and any(pa.types.is_integer(one.types.get(name, pa.null())) for one in self._facts)
 
     def _typed_readers(self, requested: Sequence[str], uses: ColumnUses) -> list[FileReader]:
@@ -447,7 +448,7 @@ class Log:
                 )
 
     def suggest_delimiter(self, i: int = 0) -> str:
-        """Return a hint for an error message if file `i` seems to use a delimiter other than the one it is read with.
+        """Return a hint for an error message if file `i` seems to be read with the wrong delimiter.
 
         That is the case if the header is read as one column whose name contains a common delimiter. Otherwise, return
         an empty string.

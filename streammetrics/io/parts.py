@@ -24,7 +24,7 @@ class LogPart:
     Attributes
     ----------
     file : str
-        The file of the part.
+        Path of the file that contains the part.
     first_row : int
         Number of the first row of the part within the file, counted from 0 and without the header of a text file.
     rows : int or None
@@ -32,7 +32,7 @@ class LogPart:
     bytes : int
         Size of the part in the file, in bytes.
     read_bytes : int
-        How many of these bytes `batches` has read so far, for a progress bar.
+        Number of bytes of the part that `batches` has read so far, for a progress bar.
     """
 
     _reader: FileReader
@@ -47,7 +47,7 @@ class LogPart:
     _length_column: str
     # The column types that the user specified.
     _types: Mapping[str, pa.DataType] = field(default_factory=dict)
-    # Columns whose strings are parsed as times, because they define windows.
+    # Columns whose strings are parsed as times, because the columns define windows.
     _time_columns: frozenset[str] = frozenset()
     # Columns whose strings are parsed as numbers, because metrics need numbers.
     _number_columns: frozenset[str] = frozenset()
@@ -56,7 +56,7 @@ class LogPart:
 
     @property
     def file(self) -> str:
-        """The file of the part."""
+        """Path of the file that contains the part."""
         return self._reader.file
 
     @property
@@ -117,8 +117,8 @@ class LogPart:
             selected = batch
             if self._constants or batch.schema.names != names:
                 selected = pa.RecordBatch.from_arrays([self._select_column(batch, name) for name in names], names=names)
-            # In a damaged file, dictionary codes and offsets may be out of range. Arrow does not check them when it reads,
-            # and would crash the process when it uses them.
+            # In a damaged file, dictionary codes and offsets may be out of range. Arrow does not check them when it
+            # reads the file, and would crash the process when it uses them.
             for column in selected.columns:
                 _validate(column)
             selected = self._convert_types(selected, first_row)
@@ -179,7 +179,7 @@ def _round_decimals(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBa
 
 
 def _repeat_constant(constant: pa.Array, rows: int) -> pa.Array:
-    """Return an array that repeats a value without copying it: a dictionary-encoded array, or an array of nulls."""
+    """Repeat a constant `rows` times without copying it, as a dictionary-encoded array or an array of nulls."""
     if not pa.types.is_dictionary(constant.type):
         return pa.nulls(rows, constant.type)
     indices = pa.nulls(rows, pa.int32()) if constant.null_count else pa.array(np.zeros(rows, np.int32))

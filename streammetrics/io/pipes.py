@@ -75,7 +75,7 @@ class Pipe:
 
 
 class PipeReader(io.RawIOBase):
-    """A reader of a pipe with its own position.
+    """A reader with its own position in a pipe.
 
     Parameters
     ----------

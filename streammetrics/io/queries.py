@@ -64,7 +64,7 @@ class QuerySplitter:
         self._runs: dict[int, list[Ints]] = {}
 
     def split_part(self, number: int, part: LogPart, batches: Iterator[pa.RecordBatch]) -> Iterator[LogPiece]:
-        """Yield the complete queries of part `number`, a batch at a time.
+        """Yield the rows of the complete queries in part `number`, at most one piece per batch.
 
         If a query occurs again after other queries, stop and set `is_scattered`.
         """
@@ -105,7 +105,7 @@ class QuerySplitter:
             ends.append(LogPiece(pa.Table.from_batches(pending), part.file, first_row))
 
     def has_scattered_query(self) -> bool:
-        """Whether the rows of at least one query in the log are not adjacent."""
+        """Return whether the rows of at least one query in the log are not adjacent."""
         runs = [run for _, several in sorted(self._runs.items()) for run in several]
         # The ID of a string consists of two integers, and the ID of a number is one integer. IDs of different lengths
         # are never equal, so look for duplicates among IDs of the same length.
@@ -131,5 +131,5 @@ def concat_pieces(pieces: list[LogPiece]) -> pa.Table:
 
 
 def _has_duplicates(ids: Ints) -> bool:
-    """Whether any ID occurs more than once."""
+    """Return whether any ID occurs more than once."""
     return len(np.unique(ids, axis=0) if ids.shape[1] > 1 else np.unique(ids[:, 0])) < len(ids)

@@ -17,8 +17,8 @@ from streammetrics.io.sources import LogError
 __all__ = ["QuoteCheck"]
 
 _QUOTE, _NEWLINE, _RETURN = b'"'[0], b"\n"[0], b"\r"[0]
-# The content of a quoted cell and its closing mark. The possessive quantifiers make sure that a doubled mark, which stands
-# for a quotation mark in the content, never ends the cell.
+# The content of a quoted cell and its closing mark. The possessive quantifiers make sure that a doubled mark, which
+# represents a quotation mark in the content, never ends the cell.
 _CONTENT = re.compile(rb'[^"]*+(?:""[^"]*+)*+"')
 _FIRST_ROWS = 100
 _FIRST_BYTES = 1 << 16
@@ -50,15 +50,15 @@ class _QuotedCells(NamedTuple):
 class QuoteCheck:
     """Check a text file while Arrow reads it, and raise an error if a cell seems to be quoted by mistake.
 
-    A quoted cell may contain line breaks. A cell of several lines is an error if text follows its closing mark, or if each
-    of its lines is a valid row.
+    A quoted cell may contain line breaks. A cell of several lines causes an error if text follows its closing mark, or
+    if each of its lines is a valid row.
 
     Parameters
     ----------
     file : str
         Path of the file.
     delimiter : str
-        The separator of values, one character.
+        The separator of values, a single character.
     """
 
     def __init__(self, file: str, delimiter: str) -> None:
@@ -94,7 +94,7 @@ class QuoteCheck:
     def _check_rows(self, data: bytes, last: bool) -> int:
         """Check all complete rows in `data`; return the position of the first incomplete row.
 
-        `last` says whether `data` reaches to the end of the file.
+        `last` says whether `data` extends to the end of the file.
         """
         values = np.frombuffer(data, np.uint8)
         if self._are_single_lines(values) and not last:
@@ -118,7 +118,7 @@ class QuoteCheck:
         return safe
 
     def _are_single_lines(self, values: NDArray[np.uint8]) -> bool:
-        """Whether every quotation mark opens or closes a cell or is doubled, and no quoted cell contains a line break.
+        """Return whether all quotation marks open or close a cell or are doubled, and no quoted cell has a line break.
 
         This check is faster than finding the cells.
         """
@@ -146,8 +146,8 @@ class QuoteCheck:
         doubled = np.flatnonzero(opens[1:] == closes[:-1] + 1)
         first, final = np.delete(opens, doubled + 1), np.delete(closes, doubled)
         unclosed = len(values)
-        # If the number of marks is odd, the last mark opens a cell, or it is the second half of a doubled mark in the last
-        # cell. In either case, the last quoted cell does not end in this block.
+        # If the number of marks is odd, the last mark opens a cell, or it is the second half of a doubled mark in the
+        # last cell. In either case, the last quoted cell does not end in this block.
         if len(marks) > complete:
             unclosed = int(marks[-1])
             if len(final) and int(final[-1]) + 1 == unclosed:
@@ -161,7 +161,7 @@ class QuoteCheck:
     def _scan_cells(self, data: bytes, values: NDArray[np.uint8], last: bool) -> _QuotedCells:
         """Scan a block cell by cell and return the quoted cells. Quotation marks may occur anywhere in the block.
 
-        `values` are the bytes of `data` as an array, and `last` says whether `data` reaches to the end of the file.
+        `values` are the bytes of `data` as an array, and `last` says whether `data` extends to the end of the file.
         """
         marks = np.flatnonzero(values == _QUOTE)
         before = np.concatenate([[_NEWLINE], values])[marks]
@@ -181,11 +181,11 @@ class QuoteCheck:
         return _build_cells(spans, len(data))
 
     def _are_rows(self, data: bytes, opening: int, closing: int, begins: bool) -> bool:
-        """Whether all lines that a quoted cell spans would be valid rows if its marks were ordinary characters.
+        """Return whether all lines that a quoted cell spans would be valid rows if its marks were ordinary characters.
 
-        A valid row has the right number of columns and contains numbers in numeric columns. `begins` says whether the
-        closing mark is at the start of a cell, as if it were an opening mark. If it is, and a delimiter or line break
-        follows the opening mark, the numbers are not checked.
+        A valid row has the right number of columns and contains numbers in numeric columns. `begins` says whether a
+        delimiter or line break precedes the closing mark, as if it were an opening mark. If so, and if a delimiter or
+        line break follows the opening mark, the numbers are not checked.
         """
         start, end = data.rfind(b"\n", 0, opening) + 1, data.find(b"\n", closing)
         lines = data[start : len(data) if end < 0 else end].split(b"\n")

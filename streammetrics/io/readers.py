@@ -41,7 +41,7 @@ BATCH_ROWS = 1 << 17
 _SPAN_ROWS = 1 << 17
 
 # Without a buffer, Arrow loads a whole column of a row group at once. For a row group of ten million rows, this takes
-# 180 MB rather than 112 MB. It also takes twice the time, because the pages to decode are no longer in the CPU cache.
+# 180 MB rather than 112 MB. It also takes twice as long, because the pages to decode are no longer in the CPU cache.
 _BUFFER_BYTES = 1 << 18
 
 _REWRITE_HINT = "rewrite the file or correct its suffix"
@@ -87,21 +87,24 @@ class FileSpan:
 
 @dataclass(frozen=True)
 class FileFacts:
-    """What is known about a file before its rows are read: columns, types, number of rows, and its `FileSpan` ranges."""
+    """Facts about a file, known before its rows are read: columns, types, number of rows, and its `FileSpan` ranges."""
 
     schema: pa.Schema
     # The column names. They are stored here because the schema decodes its names on every access.
     names: tuple[str, ...]
     rows: int | None
     spans: tuple[FileSpan, ...]
-    # Maps each column name, and the path of each struct field (such as "prediction.score"), to its type.
+    # The type of each column, by name, and of each struct field, by path (such as "prediction.score").
     types: Mapping[str, pa.DataType]
-    # For each column name that occurs more than once, how often it occurs.
+    # The number of occurrences of each column name that occurs more than once.
     repeated: Mapping[str, int]
 
     @classmethod
     def from_schema(cls, schema: pa.Schema, rows: int | None, spans: tuple[FileSpan, ...]) -> FileFacts:
-        """Build `FileFacts` from a schema without its metadata. Raise an error if a column name is not UTF-8."""
+        """Build `FileFacts` from a schema, without the schema's metadata.
+
+        Raise an error if a column name is not UTF-8.
+        """
         names = tuple(schema.names)
         types = dict(_list_fields("", schema)) | dict(zip(names, schema.types, strict=True))
         repeated = {name: n for name, n in Counter(names).items() if n > 1}
@@ -123,7 +126,7 @@ def _list_fields(above: str, fields: Iterable[pa.Field]) -> Iterator[tuple[str, 
 class FileReader(Protocol):
     """The common interface of the readers of all formats. A reader reads one file.
 
-    `reads_paths` says whether the reader can read one field of a struct without the others.
+    `reads_paths` says whether the reader can read one field of a struct without the other fields.
     """
 
     reads_paths: ClassVar[bool]
@@ -221,12 +224,12 @@ def _can_be_encoded(dtype: pa.DataType) -> bool:
 
 
 def is_text(dtype: pa.DataType) -> bool:
-    """Whether a type is text, dictionary-encoded or not."""
+    """Return whether a type is a string type, dictionary-encoded or not."""
     return "string" in str(dtype.value_type if pa.types.is_dictionary(dtype) else dtype)
 
 
 def _group_units(unit_rows: Sequence[int], size: int) -> tuple[FileSpan, ...]:
-    """Combine adjacent row groups or record batches into ranges that are large enough to occupy a thread.
+    """Combine adjacent row groups or record batches into ranges that are large enough to keep a thread busy.
 
     `unit_rows` contains the number of rows in each row group or record batch, and `size` is the file size in bytes.
     Ranges without rows are left out.
@@ -278,9 +281,9 @@ class ParquetReader:
 @contextmanager
 def _open_parquet(file: str, **options: object) -> Iterator[tuple[pq.ParquetFile, int]]:
     """Open a Parquet file, and yield it with its size in bytes."""
-    # With pre_buffer, Arrow reads ahead and keeps all column chunks in memory: 565 MB for a file of 478 MB if the consumer
-    # is slow. With memory_map, the pages of the file count as resident memory. The file is opened here rather than by
-    # Arrow, because Arrow mistakes some paths for URIs.
+    # With pre_buffer, Arrow reads ahead and keeps all column chunks in memory: 565 MB for a file of 478 MB if the
+    # consumer is slow. With memory_map, the pages of the file count as resident memory. The file is opened here rather
+    # than by Arrow, because Arrow mistakes some paths for URIs.
     with (
         open_file(file, ranges=True) as raw,
         pq.ParquetFile(
@@ -300,14 +303,14 @@ def _open_parquet(file: str, **options: object) -> Iterator[tuple[pq.ParquetFile
 def _read_footer(file: str, _stamp: str) -> pq.FileMetaData:
     """Return the footer of a Parquet file. The footer is cached, and read again if `_stamp` has changed.
 
-    The cache has few entries, because the footer of a file with many columns takes megabytes.
+    The cache has few entries, because the footer of a file with many columns takes up megabytes of memory.
     """
     with _open_parquet(file) as (parquet, _):
         return parquet.metadata
 
 
 def _has_small_dictionary(metadata: pq.FileMetaData, groups: range, name: str) -> bool:
-    """Whether a text column is dictionary-encoded in all pages, so that it is faster to read its codes than its strings.
+    """Return whether a text column is dictionary-encoded in all pages, so that its codes are faster to read.
 
     Arrow reads a dictionary-encoded column 14 times faster if it keeps the codes. But if a column has many distinct
     strings, such as user IDs, Parquet writers abandon the dictionary after some pages. Arrow would then build a

@@ -28,7 +28,7 @@ class RemoteFile(NamedTuple):
 
 
 def is_url(path: str) -> bool:
-    """Whether a path is a URL, such as `s3://bucket/log`."""
+    """Return whether a path is a URL, such as `s3://bucket/log`."""
     return _URL.match(path) is not None
 
 
@@ -81,7 +81,7 @@ def open_file(file: str, *, ranges: bool = False) -> pa.NativeFile:
         A path, or a URL.
     ranges : bool
         Whether the caller reads large ranges, such as whole columns of a row group. Remote files are then read without
-        read-ahead, which would be useless.
+        read-ahead, because it would be useless.
     """
     if not is_url(file):
         return pa.OSFile(file)

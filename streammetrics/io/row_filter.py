@@ -99,9 +99,10 @@ class Condition:
     def _holds_for_integers(self, values: pa.Array, number: Decimal) -> pa.Array:
         """Return whether the condition holds for each value of a column of integers, decimals or times.
 
-        Such values are multiples of a unit: 1 for integers, 0.01 for decimals with two places, or the resolution of times.
-        `number` is the value to compare with, in that unit. If it is not an integer, the function compares with the
-        next lower integer and adapts the operator: x >= 2.5 is the same as x > 2, and x < 2.5 is the same as x <= 2.
+        Such values are multiples of a unit: 1 for integers, 0.01 for decimals with two decimal places, or the
+        resolution of times. `number` is the value to compare with, in that unit. If it is not an integer, the function
+        compares with the next lower integer and adapts the operator: x >= 2.5 is the same as x > 2, and x < 2.5 is the
+        same as x <= 2.
         """
         kind, (least, most) = values.type, _value_range(values.type)
         below = number if number.is_nan() else number.to_integral_value(ROUND_FLOOR)
@@ -142,7 +143,7 @@ class Condition:
         return number.scaleb(kind.scale, _EXACT) if pa.types.is_decimal(kind) else number
 
     def _parse_scalar(self, kind: pa.DataType) -> pa.Scalar:
-        """Return the value as an Arrow scalar of this type; for float types of any width, the scalar is a float64."""
+        """Return the value as an Arrow scalar of type `kind`; for float types of any width, the scalar is a float64."""
         text = self.value
         if pa.types.is_boolean(kind):
             return pa.scalar(_BOOLEANS[text.lower()])
@@ -224,7 +225,7 @@ class Filter:
             ) from None
 
     def check(self, schema: pa.Schema) -> None:
-        """Raise LogError if a value cannot be compared with its column."""
+        """Raise LogError if the value of a condition cannot be compared with the column of that condition."""
         types = dict(self.kinds)
         kinds = [(n, types.get(n, schema.field(n).type)) for n in self.columns if n in schema.names]
         if len(kinds) == len(self.columns):
@@ -281,7 +282,7 @@ def suggest_text_comparison(column: str) -> str:
 
 
 def _parse_decimal(text: str) -> Decimal | None:
-    """Parse a number; return None for any other string."""
+    """Parse a string as a number; return None if it is not a number."""
     try:
         return Decimal(text)
     except ArithmeticError:
@@ -303,7 +304,7 @@ def _value_range(kind: pa.DataType) -> tuple[int, int]:
 
 def _parse_microseconds(text: str) -> Decimal:
     """Parse a time as microseconds since 1970. A time without a time zone is in UTC."""
-    # Python's datetime has only six decimals of a second. Remove further digits before parsing and add them afterwards.
+    # Python's `datetime` keeps only six decimal places of a second. Remove further digits, and add them after parsing.
     extra_digits = re.search(r"(?<=[.,]\d{6})\d+", text)
     moment = datetime.datetime.fromisoformat(text.replace(extra_digits[0], "", 1) if extra_digits else text)
     elapsed = (moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)) - _EPOCH

@@ -89,7 +89,7 @@ class Impressions:
     weight: Floats
 
     def table(self, midnight: np.datetime64) -> pa.Table:
-        """Return the impressions as log rows on the day that starts at `midnight`."""
+        """Return the impressions as rows of a log, with times on the day that starts at `midnight`."""
         context = self.context
         columns = {
             "ts": midnight.astype("datetime64[ms]") + np.floor(context.hour * _HOUR_MS).astype("timedelta64[ms]"),
@@ -108,17 +108,17 @@ class Impressions:
 
 @dataclass(frozen=True)
 class SimulatedWorld:
-    """The parameters of the simulation, drawn once from a seed, such as the effects of users and items on clicks."""
+    """The parameters of the simulation, such as the effects of users and items on clicks, drawn once from a seed."""
 
     seed: int
     users: int
-    # The effects of users, in a table of fixed size indexed by a hash of the user ID.
+    # The effects of users on clicks, in a table of fixed size indexed by a hash of the user ID.
     user_effects: Floats
     item_effects: Floats
     # The effects of items on conversions.
     item_values: Floats
     base_logit: float
-    # The standard deviation of the true logit.
+    # The standard deviation of the true logits, estimated from a pilot sample.
     logit_spread: float
     shifts: Mapping[str, float]
 
@@ -163,7 +163,7 @@ class SimulatedWorld:
             + self.item_effects[item]
             + _COUNTRY_EFFECTS[country]
             + _DEVICE_EFFECTS[device]
-            # Most clicks are in the evening.
+            # The click probability is highest in the evening.
             + 0.2 * np.cos((hour - 20) * (np.pi / 12))
             + _LIFT * variant
         )
@@ -190,9 +190,9 @@ class SimulatedWorld:
 def _simulate_score_logit(rng: np.random.Generator, logit: Floats, spread: float, noise: float, base: float) -> Floats:
     """Return the logits that a model predicts.
 
-    The model sees the true logits with added noise. It predicts the posterior mean of the true logit, which lies between
-    the noisy logit and the base logit (`base`). `spread` and `noise` are the standard deviations of the true logits and
-    the noise.
+    The model sees the true logits with added noise. It predicts the posterior mean of the true logit, which lies
+    between the noisy logit and the base logit (`base`). `spread` and `noise` are the standard deviations of the true
+    logits and of the noise.
     """
     noisy_logit = logit - base + rng.normal(0, noise, len(logit))
     return base + noisy_logit * (spread**2 / (spread**2 + noise**2))

@@ -1,4 +1,4 @@
-"""How a pass over a log splits its rows by arm, slice and window, and counts the users of each arm."""
+"""Plan how a pass over a log splits the rows by arm, slice and window, and counts the users of each arm."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class WindowOptions(NamedTuple):
 
 
 def slice_name(by: Iterable[str]) -> str:
-    """Return the name of a result sliced by these columns, such as "by country,device"."""
+    """Return the name of a result that is sliced by the columns `by`, such as "by country,device"."""
     return f"by {','.join(by)}"
 
 
 @dataclass(frozen=True)
 class SlicePlan:
-    """How a pass splits the rows of a log: by arm, then by slice, then by window.
+    """A plan for splitting the rows of a log in a pass: by arm, then by slice, then by window.
 
     Parameters
     ----------
@@ -68,9 +68,9 @@ class SlicePlan:
 
         `fixed_keys` contains the slices to keep, for each combination whose slices were chosen before the pass.
         """
-        # The metrics over all rows are the exact sum of those per slice. So if there are slices, the metrics over all
-        # rows are not counted separately. Slicing by all columns at once and merging at the end would not be faster,
-        # because there would be more slices and thus more CPU cache misses.
+        # The metrics over all rows are the exact sum of the metrics per slice, so they are not counted separately if
+        # there are slices. Slicing by all columns at once and merging at the end would not be faster, because there
+        # would be more slices and thus more CPU cache misses.
         if not self.column_sets:
             return empty_copy(metrics)
         limits: dict[Any, Any] = {names: {"limit": self.limit} for names in self.slice_columns}
@@ -86,8 +86,8 @@ class SlicePlan:
     def read_fixed_keys(self, total: Any) -> dict[Any, Sequence[Any]]:
         """Return the slices to count when an interrupted pass is resumed, for each combination of slicing columns.
 
-        They are read from `total`, the metrics in the checkpoint of the pass. A combination is left out if the pass did
-        not start with a fixed selection of slices.
+        The slices are read from `total`, the metrics in the checkpoint of the pass. A combination is left out if the
+        pass did not start with a fixed selection of slices.
         """
         keys_by_columns: dict[Any, Sequence[Any]] = {}
         first = len(self.column_sets) - len(self.slice_columns)

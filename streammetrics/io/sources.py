@@ -56,15 +56,16 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class LogError(StreamMetricsError, ValueError):
-    """Raised if a log cannot be read, for example because there are no files, a file is broken, or a column is missing."""
+    """Raised if a log cannot be read, for example because no file exists, a file is broken, or a column is missing."""
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """What is known about a file or table before it is opened, such as its format, size and partition keys."""
+    """Facts about a file or table, known before it is opened, such as its format, size and partition keys."""
 
     file: str
-    # "parquet", "orc", "avro", "text" (CSV and TSV), "json", "ipc" (Arrow), or the engine of a table, such as "delta".
+    # The format: "parquet", "orc", "avro", "text" (CSV and TSV), "json", "ipc" (Arrow IPC), or the engine of a table,
+    # such as "delta".
     format: str
     compression: str | None
     delimiter: str
@@ -86,7 +87,7 @@ def collect_key_values(sources: Sequence[LogFile]) -> dict[str, dict[str, str | 
 
 
 def is_integer(text: str) -> bool:
-    """Whether a string is an integer of at most 18 digits, which always fits into an int64."""
+    """Return whether a string is an integer of at most 18 digits, which always fits into an int64."""
     return _INTEGER.fullmatch(text) is not None
 
 
@@ -120,8 +121,8 @@ def _list_folder(folder: str) -> list[str]:
 def _walk_folder(folder: str, above: frozenset[str]) -> Iterator[str]:
     """Yield all files in a folder and its subfolders, except hidden ones.
 
-    Symbolic links to folders are followed; otherwise, rows would be missing without notice. `above` contains the real
-    paths of the folders that contain this one.
+    Symbolic links to folders are followed; otherwise, rows would be silently missing. `above` contains the real paths
+    of the folders that contain `folder`.
     """
     real = os.path.realpath(folder)
     # A symbolic link to a parent folder would lead to endless recursion.
@@ -146,7 +147,7 @@ def _walk_folder(folder: str, above: frozenset[str]) -> Iterator[str]:
 
 
 def _list_matches(pattern: str) -> list[str]:
-    """Return the files that match a pattern, and all files in folders that match it."""
+    """Return the files that match a pattern, and all files in folders that match the pattern."""
     parts = pattern.split(os.sep)
     first_magic = next(i for i, part in enumerate(parts) if glob.has_magic(part))
     matches = [
@@ -164,12 +165,12 @@ def _list_matches(pattern: str) -> list[str]:
 
 
 def is_delta_table(path: str) -> bool:
-    """Whether a folder is a Delta table. Not all of its files are current; the transaction log lists those that are."""
+    """Return whether a folder is a Delta table. Only the files listed in its transaction log are current."""
     return os.path.isdir(os.path.join(path, "_delta_log"))
 
 
 def is_hidden(name: str) -> bool:
-    """Whether Spark and Hive skip a file or folder with this name, such as `.crc`, `_SUCCESS` or `_temporary`.
+    """Return whether Spark and Hive skip a file or folder with this name, such as `.crc`, `_SUCCESS` or `_temporary`.
 
     Partitions such as `_day=3` are not skipped.
     """
@@ -210,7 +211,7 @@ def make_log_file(file: str, size: int | None = None, stamp: str = "", *, as_tex
 
 
 def _parse_hive_keys(file: str) -> dict[str, str | None]:
-    """Return the partition keys in all folder names of a path, including the part that the user specified."""
+    """Return the partition keys in all folder names of a path, even in names that the user specified."""
     keys: dict[str, str | None] = {}
     for part in os.path.dirname(file).split(os.sep):
         name, equals, text = part.partition("=")

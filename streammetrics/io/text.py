@@ -47,7 +47,7 @@ _MISSING = ("NA", "N/A", "#N/A", "#NA", "<NA>", "None", "NaN", "nan", "n/a", "-"
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How text files (CSV and TSV) are parsed.
+    """Options for parsing text files (CSV and TSV).
 
     Parameters
     ----------
@@ -214,7 +214,7 @@ def resolve_types(
     columns : sequence of str
         The columns to read.
     uses : ColumnUses
-        What the columns are used for, which determines their types.
+        How the columns are used, which determines their types.
     folders : mapping of str to pyarrow.DataType
         The types of columns that some files do not store but have as partition keys in their paths.
     """
@@ -227,9 +227,9 @@ def resolve_types(
     }
     typed_readers = []
     for reader, one in zip(readers, facts, strict=True):
-        # Arrow can read JSON numbers only as numbers. JSON columns are therefore first read with their type in the
-        # file, and `LogPart` converts them to the type that the user specified. Strings that look like times are read
-        # as text, so that they keep their spelling.
+        # Arrow can read JSON numbers only as numbers. JSON columns are therefore first read with the type inferred from
+        # the file, and `LogPart` converts them to the type that the user specified. Strings that look like times are
+        # read as text, so that they keep their spelling.
         stored = {n: pa.string() if pa.types.is_timestamp(t) else t for n, t in one.types.items()}
         named_types = {
             n: stored[n] if typed and n in stored else _as_key_type(t, n in uses.keys) for n, t in user_types.items()

@@ -18,7 +18,7 @@ from streammetrics.io.row_filter import Filter, convert_flags
 
 __all__ = ["MAX_KEYS", "find_largest_keys"]
 
-# The largest number of slices that are counted for a set of columns. Each slice takes about 50 bytes of memory.
+# The maximum number of slices that are counted for a set of columns. Each slice takes about 50 bytes of memory.
 MAX_KEYS = 1 << 22
 _ROWS = "streammetrics: rows"
 # Each batch yields a table of counts. When there are more tables than this, they are summed into one.
@@ -56,7 +56,7 @@ def find_largest_keys(
     any_of : sequence of str
         Names of filters or columns: a row counts if at least one of them is 1. By default, all rows count.
     uses : ColumnUses, optional
-        How the main pass uses columns, so that keys have the same types.
+        How the main pass uses columns, so that keys have the same types in both passes.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def find_largest_keys(
 
 
 def _count_part(part: LogPart, sets: Sequence[Names], any_of: Sequence[str]) -> dict[Names, list[pa.Table] | None]:
-    """Count the rows of every key in a part of a log.
+    """Count the rows of each key in a part of a log.
 
     For each set of columns, the result contains tables of row counts by key. A key may occur in several tables, so the
     caller adds up its counts. The value is None if the set has too many keys or a column that cannot be a key.
@@ -132,7 +132,7 @@ def _sum_by_key(table: pa.Table, names: Names) -> pa.Table:
 
 
 def _round_times(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert times to microseconds, because Python's `datetime` has no higher resolution; return other columns as is."""
+    """Convert times to microseconds, the resolution of Python's `datetime`; return columns of other types unchanged."""
     kind = column.type
     return column.cast(pa.timestamp("us", kind.tz), safe=False) if pa.types.is_timestamp(kind) else column
 

@@ -1,6 +1,6 @@
-"""Read TREC runs and relevance judgements, and convert them to rows for ranking metrics.
+"""Read TREC runs and relevance judgments, and convert them to rows for ranking metrics.
 
-A run contains a line `query Q0 document rank score tag` for each returned document. Judgements (qrels) consist of lines
+A run contains a line `query Q0 document rank score tag` for each returned document. Judgments (qrels) consist of lines
 `query 0 document grade`. The rank is ignored: as in trec_eval, documents are ranked by descending score, and documents
 with equal scores by descending name.
 """
@@ -39,7 +39,7 @@ def read_run(path: str | Path) -> dict[str, dict[str, float]]:
 
 
 def read_qrels(path: str | Path) -> dict[str, dict[str, float]]:
-    """Read judgements, and return the document grades for each query.
+    """Read relevance judgments, and return the document grades for each query.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def _read_lines(path: Path) -> Iterator[tuple[int, str]]:
 def trec_rows(
     qrels: Qrels | str | Path, run: Run | str | Path, *, complete: bool = False
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Return a run and its judgements as columns for the `update` method of ranking metrics.
+    """Return a run and its relevance judgments as columns for the `update` method of ranking metrics.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def trec_rows(
 
     Notes
     -----
-    The conventions are those of trec_eval: queries without judgements are dropped; documents without a judgement, or with
+    The conventions are those of trec_eval: queries without judgments are dropped; documents without a judgment, or with
     a negative grade, are not relevant; judged documents that are not returned count for recall and the ideal ranking;
     scores are float32. With `ties="document"`, metrics break ties as trec_eval does.
 

@@ -52,8 +52,8 @@ def user_folder() -> Path | None:
 def temporary_folder() -> Path | None:
     """Return the cache folder inside the system's folder for temporary files, such as /tmp.
 
-    All processes of a user without a home share it. The result is None if the folder cannot be created, or if other
-    users can write to it or replace it.
+    All processes of a user without a home directory share this folder. The result is None if the folder cannot be
+    created, or if other users can write to it or replace it.
     """
     base = Path(tempfile.gettempdir())
     folder = base / f"streammetrics-kernels-{os.geteuid()}"

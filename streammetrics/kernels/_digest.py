@@ -31,7 +31,7 @@ STEPS: dict[Any, tuple[Callable[..., Any], ...]] = {}
 
 
 class UnfollowedError(TypeError):
-    """Raised if a kernel uses a value that cannot be part of its digest. A change of the value would go unnoticed."""
+    """Raised if a kernel uses a value that cannot be part of its digest, so changes of the value would be missed."""
 
 
 def kernel_digest(function: FunctionType, options: dict[str, Any], signature: object = None) -> str:
@@ -61,7 +61,7 @@ def kernel_digest(function: FunctionType, options: dict[str, Any], signature: ob
 
 @functools.cache
 def describe_environment() -> str:
-    """Return a string that describes what all kernels depend on: versions, numba settings and the processor."""
+    """Return a string that describes the environment of all kernels: versions, numba settings and the processor."""
     settings = {
         name: value
         for name, value in vars(numba.config).items()
@@ -86,7 +86,7 @@ def describe_environment() -> str:
 
 
 class DigestBuilder:
-    """Hashes one kernel and everything that its code depends on, such as the functions and constants that it uses."""
+    """Builder of a hash of one kernel and of everything that its code depends on, such as functions and constants."""
 
     def __init__(self, kernel: str) -> None:
         self.hash = hashlib.sha256()
@@ -94,7 +94,7 @@ class DigestBuilder:
         self._numbers: dict[Any, int] = {}
 
     def add(self, *facts: object) -> None:
-        """Add the `repr` of values to the hash. It must be the same in every process."""
+        """Add the `repr` of values, which must be the same in every process, to the hash."""
         self.hash.update(repr(facts).encode())
 
     def add_function(self, function: FunctionType) -> None:
@@ -142,7 +142,7 @@ class DigestBuilder:
         self.add(sorted((name, getattr(value, "__qualname__", repr(value))) for name, value in options.items()))
 
     def add_value(self, name: str, value: Any) -> None:
-        """Add a value that the compiled code may contain, such as a constant; `name` says where it comes from."""
+        """Add a value that the compiled code may contain, such as a constant; `name` describes its origin."""
         if isinstance(value, (NoneType, bool, int, float, complex, str, bytes, EllipsisType)):
             self.add(name, type(value).__name__, value)
         elif isinstance(value, (tuple, frozenset)):
@@ -204,6 +204,6 @@ def _is_library(module: str) -> bool:
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the global names and attributes in the code of a function and of its inner functions."""
+    """Return the names of globals and attributes in the code of a function and of its inner functions."""
     inner = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
     return set(code.co_names).union(*map(_names, inner))

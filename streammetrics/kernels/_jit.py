@@ -61,7 +61,7 @@ _waits_for_others = True
 # The maximum time to wait while another process compiles a kernel, in seconds: several times the compilation time of
 # the slowest kernel.
 WAIT_SECONDS = 120.0
-# The compilation time in this process, in seconds, after which the command line prints a message.
+# The total compilation time of this process, in seconds, after which the command line prints a message.
 SLOW_SECONDS = 1.0
 
 _seconds = 0.0  # the total compilation time of this process so far
@@ -202,7 +202,7 @@ class Kernel:
 
     def _compile_locked(self, signature: tuple[Any, ...]) -> None:
         with _COMPILING:
-            # Another thread may have compiled the kernel since the last check.
+            # Another thread may have compiled the kernel since this thread checked.
             if signature in self.dispatcher.overloads:
                 return
             # A cached kernel loads quickly, so it needs no lock against other processes.
@@ -216,7 +216,7 @@ class Kernel:
     def _process_lock(self) -> Iterator[None]:
         """Lock this kernel, so that other processes wait and load it from the cache rather than compile it too.
 
-        The wait is limited, because the process that has the lock may be suspended by Ctrl-Z or a debugger.
+        The wait is limited, because the process that holds the lock may be suspended by Ctrl-Z or a debugger.
         """
         file = self._lock_file()
         if file is None:
@@ -276,10 +276,10 @@ class Kernel:
 
 
 def _is_locked_elsewhere(file: int) -> bool:
-    """Try to acquire the lock on an open file, and return whether another process has it."""
+    """Try to acquire the lock on an open file, and return whether another process already holds it."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    # The lock cannot be acquired, because another process has it.
+    # The lock cannot be acquired, because another process holds it.
     except BlockingIOError:
         return True
     except OSError:  # some file systems have no locks

@@ -115,7 +115,7 @@ def _add_limbs(_: Any, numbers: Any, at: Any, high: Any, low: Any) -> Any:
 
 
 scratch: Any = intrinsic(prefer_literal=True)(_scratch)
-"""scratch(shape, dtype): return an uninitialised array on the stack of the kernel, as working memory.
+"""scratch(shape, dtype): return an uninitialized array on the stack of the kernel, as working memory.
 
 The shape must be constant, because the size of the stack is fixed at compile time. The array is aligned to 64 bytes.
 """

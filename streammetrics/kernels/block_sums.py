@@ -1,15 +1,15 @@
 """Exact sums over a block of scored rows: sums of a term, such as log-loss, by label, and the sum of its squares.
 
 Sums are fixed-point numbers that consist of two integers ("limbs"): high * 2**-20 + low * 2**-60. Adding a large
-constant (a "magic number") to a float rounds it, so that the low bits of the result form an integer. Integer sums do not
-depend on the order of rows.
+constant (a "magic number") to a float rounds it, so that the low bits of the result form an integer. Sums of integers
+do not depend on the order of rows.
 
 A square is rounded once, to a multiple of 2**-52 (score, squared error) or 2**-41 (log-loss). The squares in a block
 are summed in one int64, and only this block sum is added to the two limbs. Sums of squares cover rows of both labels,
 because no confidence interval needs them by label. A sum of squares that reaches CEILING stays there: it is saturated.
 
 In all functions, `y` holds the labels of a block, `positives` is the number of positives among them, and `loss` says
-whether the term is log-loss. A constant such as HIGH_BITS holds the bits of a magic number, read as an integer.
+whether the term is log-loss. A constant such as HIGH_BITS holds the bits of a magic number, interpreted as an integer.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ CHUNKS = u8(68)
 # A sum of squares consists of two integers ("limbs"). If it is too large for them (2**41 or more), the first limb is
 # set to CEILING, which means that the exact sum is unknown.
 CEILING = i8(1 << 61)
-# Adding ONE to a square below 1 rounds the square to a multiple of 2**-52, the last bit of the sum. Adding LOSS to a
-# square below 2**11 rounds it to a multiple of 2**-41.
+# Adding ONE to a square below 1 rounds the square to a multiple of 2**-52, the value of the last bit of the result.
+# Adding LOSS to a square below 2**11 rounds it to a multiple of 2**-41.
 ONE, LOSS = 1.0, 2.0**11
 ONE_BITS, LOSS_BITS = i8(0x3FF0000000000000), i8(0x40A0000000000000)
 # For an integer in units of 2**-52, this mask selects the lowest 32 bits. They represent values below 2**-20, which
@@ -44,7 +44,7 @@ FINE_BITS, FINE_LOSS_BITS = i8(0x3FF8000000000000), i8(0x40A8000000000000)
 
 @inline
 def add_saturating(numbers: Any, at: Any, high: Any, low: Any) -> None:
-    """Add `high` and `low` to the two integers of the sum at index `at`. A sum that reaches CEILING stays there."""
+    """Add `high` and `low` to the two integers of the sum at index `at` of `numbers`, which saturates at CEILING."""
     add_fixed(numbers, at, high, low)
     if numbers[at] >= CEILING:
         numbers[at], numbers[at + u8(1)] = CEILING, 0
@@ -84,7 +84,7 @@ def add_number(numbers: Any, at: Any, v: Any) -> None:
 
 @inline
 def add_square(numbers: Any, at: Any, q: Any, loss: Any) -> None:
-    """Round a square q to a multiple of 2**-41 (if `loss` is true) or 2**-52, and add it to the sum at index `at`."""
+    """Round a square q to a multiple of 2**-41 (if `loss`) or 2**-52; add it to the sum at index `at` of `numbers`."""
     if q >= LARGE:
         add_saturating(numbers, at, large_limb(q), i8(0))
     else:
@@ -134,7 +134,7 @@ def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
     """Return the sums of the values v in a block over negatives and over positives, each as two limbs.
 
     The limbs of a sum are integers in units of 2**-20 and 2**-60. The second limb may be 2**40 or more; the caller
-    propagates the carry.
+    propagates the carry. `y` contains the labels, of which `positives` are positive.
     """
     h, l, h1, l1 = i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -146,9 +146,9 @@ def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
 def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any) -> Any:
     """Return the sums of the values v over negatives and over positives (by label y), and the sum of all squares.
 
-    Each of the first two sums has two limbs (see `sum_by_class`). Each square is rounded by adding the constant
-    `magic`, whose bits are `magic_bits`. The last bit of this constant has the value 2**-52 or 2**-41, which is the
-    unit of the sum of squares.
+    Of the labels, `positives` are positive. Each of the first two sums has two limbs (see `sum_by_class`). Each square
+    is rounded by adding the constant `magic`, whose bits are `magic_bits`. The last bit of this constant has the value
+    2**-52 or 2**-41, which is the unit of the sum of squares.
     """
     h, l, h1, l1, q = i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -174,7 +174,7 @@ def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
     n = i8(s.shape[0])
     h1 -= positives * ONE_BITS
     h -= n * ONE_BITS + h1
-    # Split the sums, in units of 2**-52, into a limb in units of 2**-20 and one in units of 2**-60.
+    # Split each sum, in units of 2**-52, into a limb in units of 2**-20 and a limb in units of 2**-60.
     return h >> i8(32), (h & UNITS) << i8(8), h1 >> i8(32), (h1 & UNITS) << i8(8), q - n * ONE_BITS
 
 
@@ -182,8 +182,8 @@ def sum_coarse_scores(y: Any, s: Any, positives: Any) -> Any:
 def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
     """Return the sum of the numbers v, which are squares below 2**31, as two integers.
 
-    The unit of the first is 2**-20. The unit of the second is the value of the last bit of the constant `magic`, which
-    is added to round the squares. `magic_bits` are the bits of this constant.
+    The unit of the first integer is 2**-20. The unit of the second is the value of the last bit of the constant
+    `magic`, which is added to round the squares. `magic_bits` are the bits of this constant.
     """
     h, l = i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -198,7 +198,8 @@ def sum_squares(v: Any, magic: Any, magic_bits: Any) -> Any:
 def sum_weights(y: Any, w: Any, positives: Any, out: Any) -> Any:
     """Write the sums of w and w**2 over a block of rows, by label, to `out`. Each sum consists of two limbs.
 
-    Squares of 2**31 or more are left out. Return whether there are any.
+    Squares of 2**31 or more are left out. Return whether there are any. `y` contains the labels of the rows, of which
+    `positives` are positive.
     """
     h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(w.shape[0]):
@@ -218,7 +219,8 @@ def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits:
     """Write the sums of x = v * w and x * w, by label, and the sum of x**2 to `out`. Each sum consists of two limbs.
 
     Return whether any of these products is 2**31 or more. If so, the sums are wrong. The unit of the second limb of the
-    last sum is the value of the last bit of the constant `magic`, which is added to round the squares.
+    last sum is the value of the last bit of the constant `magic`, which is added to round the squares. `y` contains the
+    labels, of which `positives` are positive.
     """
     h, l, h1, l1, g, k, g1, k1, large = i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     a, b = i8(0), i8(0)
@@ -242,8 +244,8 @@ def sum_products(y: Any, v: Any, w: Any, positives: Any, magic: Any, magic_bits:
 def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
     """Add values v of 2**31 or more to an exact sum of unlimited range, and set these values to 0.
 
-    The exact sum is the superaccumulator at index `at` of `large`. A sum of squares cannot hold the square of such a
-    value, so squares[square] is set to CEILING.
+    The exact sum is the superaccumulator at index `at` of `large`. A sum of squares cannot represent the square of such
+    a value, so the sum at index `square` of `squares` is set to CEILING.
     """
     for j in range(v.shape[0]):
         if v[j] >= LARGE:
@@ -257,7 +259,8 @@ def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
 def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
     """Add the squares v, however large, to the sum at index `at` of `numbers`, which saturates at CEILING.
 
-    Squares of 2**31 or more are added one by one, and set to 0 in `v`.
+    Squares of 2**31 or more are added one by one, and set to 0 in `v`. `loss` says whether the values that were squared
+    are log-losses, whose squares are rounded to multiples of 2**-41 rather than 2**-52.
     """
     if is_any_from(v, LARGE):
         for j in range(v.shape[0]):
@@ -274,9 +277,10 @@ def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
 
 @outline
 def add_term(y: Any, x: Any, positives: Any, loss: Any, v: Any, t: Any, sums: Any, large: Any, squares: Any) -> None:
-    """Add the values x of one term (such as log-loss) over a block of rows, and their squares, to the sums of term t.
+    """Add the values x of term number t over a block of rows to `sums` (by label), and their squares to `squares`.
 
-    Values of 2**31 or more are added to `large`, and set to 0 in `x`. `v` is working memory.
+    Values of 2**31 or more are added to `large`, and set to 0 in `x`. `y` contains the labels, of which `positives` are
+    positive. `loss` says whether the term is log-loss. `v` is working memory.
     """
     if is_any_from(x, LARGE):
         move_large(x, large, t * CHUNKS, squares, u8(2) * t)
@@ -290,7 +294,10 @@ def add_term(y: Any, x: Any, positives: Any, loss: Any, v: Any, t: Any, sums: An
 
 @outline
 def add_weights(y: Any, w: Any, positives: Any, parts: Any, excess: Any, w2: Any) -> None:
-    """Add the sums of w - 1 and w**2 over a block, by label, to `excess` and `w2`; `parts` is working memory."""
+    """Add the sums of w - 1 over a block, by label, to `excess`, and those of w**2 to `w2`.
+
+    `y` contains the labels, of which `positives` are positive. `parts` is working memory.
+    """
     large = sum_weights(y, w, positives, parts)
     add_fixed(excess, u8(0), parts[0] - ((i8(w.shape[0]) - positives) << i8(20)), parts[1])
     add_fixed(excess, u8(2), parts[2] - (positives << i8(20)), parts[3])
@@ -307,14 +314,15 @@ def add_weighted_term(
     y: Any, v: Any, w: Any, positives: Any, loss: Any, t: Any,
     parts: Any, sums: Any, large: Any, squares: Any, w2x: Any,
 ) -> None:  # fmt: skip
-    """Add the weighted values w * v of one term (such as log-loss) over a block of rows to the sums of term t.
+    """Add the weighted values w * v of term number t over a block of rows to `sums`, by label.
 
     Weighted values of 2**31 or more are added to `large`. For standard errors, w**2 * v is added to `w2x`, and
-    (w * v)**2 to `squares`. `parts` is working memory.
+    (w * v)**2 to `squares`. `y` contains the labels, of which `positives` are positive. `loss` says whether the term is
+    log-loss. `parts` is working memory.
     """
     magic, magic_bits = (FINE_LOSS, FINE_LOSS_BITS) if loss else (FINE, FINE_BITS)
-    # In the rare case that there are products of 2**31 or more, add their rows one by one, and sum the rest of the
-    # block again.
+    # In the rare case that there are products of 2**31 or more, add their rows one by one, and sum the other rows of
+    # the block again.
     if sum_products(y, v, w, positives, magic, magic_bits, parts):
         move_large_products(y, v, w, loss, t, sums, large, squares, w2x)
         sum_products(y, v, w, positives, magic, magic_bits, parts)
@@ -331,7 +339,7 @@ def move_large_products(
 ) -> None:  # fmt: skip
     """Add, one by one, the rows that have a product of 2**31 or more, and set their values v to 0.
 
-    The products are v * w, v * w**2 and (v * w)**2; see `add_weighted_term` for the sums.
+    The products are v * w, v * w**2 and (v * w)**2; see `add_weighted_term` for the sums and the other parameters.
     """
     for j in range(v.shape[0]):
         x, to = v[j] * w[j], u8(4) * t + u8(2) * u8(y[j])
@@ -362,7 +370,7 @@ def may_clip_block(eps: Any, s: Any) -> Any:
 def split_block(v: Any, high: Any, low: Any) -> None:
     """Split each number v, which must be below 2**31, into two integers (limbs): high * 2**-20 + low * 2**-60.
 
-    This loop is separate from the loop that sums the integers, so that the compiler can vectorise it.
+    This loop is separate from the loop that sums the integers, so that the compiler can vectorize it.
     """
     for j in range(v.shape[0]):
         high[j], low[j] = split_limbs(v[j])
@@ -370,7 +378,10 @@ def split_block(v: Any, high: Any, low: Any) -> None:
 
 @outline
 def split_squares(q: Any, loss: Any, high: Any, low: Any) -> None:
-    """Round squares q below 2**31 to multiples of 2**-41 (if `loss`) or 2**-52, and split each into two integers."""
+    """Round squares q below 2**31 to multiples of 2**-41 (if `loss`) or 2**-52, and split each into two integers.
+
+    The integers (limbs) are written to `high` and `low`. `loss` says whether the squares are squares of log-losses.
+    """
     for j in range(q.shape[0]):
         t = q[j] + HIGH
         rest = q[j] - (t - HIGH)
@@ -397,10 +408,10 @@ def count_square_units(v: Any, loss: Any, units: Any) -> None:
 
 @outline
 def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, units: Any) -> None:
-    """Add those squares of log-losses v that are 2**11 or more to the sums of their cells, and set their `units` to 0.
+    """Add squares of log-losses v that are 2**11 or more to the sums `squares`, and set their `units` to 0.
 
     `units` holds the squares as integers, computed by `count_square_units`, which cannot represent such large squares.
-    `here` holds the cell of each row. A cell has `n_terms` terms, of which log-loss is number t.
+    `here` holds the cell (such as a slice) of each row. A cell has `n_terms` terms, of which log-loss is number t.
     """
     for j in range(v.shape[0]):
         q = v[j] * v[j]
@@ -413,8 +424,8 @@ def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, uni
 def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares: Any) -> None:
     """Add values v of term t that are 2**31 or more to the exact sums `large` of their cells, and set the values to 0.
 
-    `here` holds the cell of each row, and a cell has `n_terms` terms. The sums of squares of term t in these cells are set
-    to CEILING.
+    `here` holds the cell (such as a slice) of each row, and a cell has `n_terms` terms. In the cells of these values,
+    the sums of squares of term t are set to CEILING.
     """
     for j in range(v.shape[0]):
         if v[j] >= LARGE:
@@ -427,7 +438,7 @@ def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares
 
 @outline
 def move_heavy_rows(v: Any, to: Any, numbers: Any) -> None:
-    """Add products v of 2**31 or more to saturating sums, and set these products to 0.
+    """Add products v of 2**31 or more to the saturating sums in `numbers`, and set these products to 0.
 
     The product v[j] belongs to sum number to[j], whose two limbs start at index 2 * to[j] of `numbers`.
     """

@@ -26,7 +26,10 @@ CACHED_SLOTS = 1 << 17
 
 @inline
 def find_cell_slot(parent: Any, code: Any, table: Any, parents: Any, codes: Any) -> Any:
-    """Return the slot of `table` that holds the cell of a parent and a code, or the free slot to insert it in."""
+    """Return the slot of `table` that holds the cell of a parent and a code, or the free slot for a new cell.
+
+    `parents` and `codes` hold the parent and the code of each cell.
+    """
     # Multiplicative (Fibonacci) hashing: the upper bits of the product depend on all bits of the code and the parent.
     mask = u8(table.shape[0] - 1)
     h = ((u8(code) ^ (u8(parent) << u8(40))) * u8(0x9E3779B97F4A7C15)) >> u8(32)
@@ -92,10 +95,10 @@ def find_cells_by_id(
 ) -> Any:  # fmt: skip
     """Write the cell of each row and add new cells, like `find_cells`, for keys that are 64-bit or 128-bit IDs.
 
-    The words of an ID are in `first` and `second`; if IDs have one word, `second` is empty. `codes` holds two words per
-    cell. If there are many cells, most accesses miss the CPU cache. A large table is therefore accessed in three steps
-    for each block of rows: prefetch the slots of the table, prefetch the IDs of the cells in these slots, and compare
-    the IDs.
+    The 64-bit words of an ID are in `first` and `second`; if IDs have one word, `second` is empty. `codes` holds two
+    words per cell. If there are many cells, most accesses miss the CPU cache. A large table is therefore accessed in
+    three steps for each block of rows: prefetch the slots of the table, prefetch the IDs of the cells in these slots,
+    and compare the IDs.
     """
     mask = u8(table.shape[0] - 1)
     is_lone, one_word = row_parents.shape[0] == 0, second.shape[0] == 0
@@ -173,7 +176,10 @@ def find_shard(first: Any, second: Any, i: Any, one_word: Any, salt: Any, shards
 
 @kernel(out=("out",))
 def find_unit_shards(first: Any, second: Any, salt: Any, shards: Any, out: Any) -> Any:
-    """Write the shard of each unit, given the words of its ID and a salt; `second` is empty if IDs have one word."""
+    """Write the shard of each unit to `out`, from 0 to `shards` - 1, as determined by a hash of its ID and a salt.
+
+    The 64-bit words of the IDs are in `first` and `second`; if IDs have one word, `second` is empty.
+    """
     one_word = second.shape[0] == 0
     for i in range(first.shape[0]):
         out[i] = i8(find_shard(first, second, i, one_word, salt, shards))
@@ -182,16 +188,17 @@ def find_unit_shards(first: Any, second: Any, salt: Any, shards: Any, out: Any) 
 
 @kernel(out=("out",))
 def find_shard_cells(unit: Any, salt: Any, cells: Any, out: Any) -> Any:
-    """Write the cell of each unit's shard; `cells` holds the cell of each shard, or -1 if the shard has none yet.
+    """Write the cell of each unit's shard to `out`. A shard is a group of units, chosen by a hash of the unit ID.
 
-    Return 1 if the shard of a unit has no cell, else 0.
+    `unit` holds the ID of each unit, and `cells` the cell of each shard, or -1 if the shard has none yet. Return 1 if
+    the shard of a unit has no cell, else 0.
     """
     shard, least, none = scratch(BLOCK, u8), i8(0), unit[:0]
     for a in range(0, unit.shape[0], BLOCK):
         n = min(BLOCK, unit.shape[0] - a)
         prefetch(unit, a + AHEAD, n)
         here, to = unit[a : a + n], out[a : a + n]
-        # Three loops rather than one allow the compiler to vectorise the first one (hashes) and the last one (minimum).
+        # Three loops rather than one allow the compiler to vectorize the first one (hashes) and the last one (minimum).
         for j in range(n):
             shard[j] = find_shard(here, none, j, True, salt, cells.shape[0])
         for j in range(n):

@@ -37,7 +37,7 @@ def has_bad_pair(y: Any, s: Any) -> Any:
 
 @inline
 def has_bad_weight(mass: Any, w: Any) -> Any:
-    """Return whether any weight is out of range, or the total weight is so large that sums could overflow.
+    """Return whether any weight is out of range or the total weight is so large that sums could overflow.
 
     If the weights are valid, add them to the total weight in mass[0]. If a weight may have bits below 2**-60, which the
     sums would round away, also set mass[1] to 1.
@@ -52,8 +52,8 @@ def has_bad_weight(mass: Any, w: Any) -> Any:
         prefetch(w, a + BLOCK, LONG)
         for j in range(ww.shape[0]):
             bits = f8(ww[j] + 0.0).view(i8)  # adding 0.0 turns -0.0 into 0.0
-            # The sign bit of this number is set unless the weight is 0. A weight of 0 is valid, although it is out of
-            # range.
+            # The sign bit of `is_nonzero` is set unless the weight is 0. A weight of 0 is valid, although it is below
+            # SMALLEST.
             is_nonzero = ~(bits - i8(1))
             wrong |= bits | (((bits - least) | (most - bits)) & is_nonzero)
             small |= (bits - exact) & is_nonzero
@@ -123,10 +123,11 @@ def find_bad_weighted_pair(y: Any, s: Any, w: Any, mass: Any) -> Any:
 def mark_rounded_weights(w: Any, at: Any, terms: Any, mass: Any, flags: Any) -> Any:
     """Set a flag for each cell with a weight that is not a multiple of 2**-60, because sums round such a weight.
 
-    `at` contains the cell of each row; if it is empty, the state has one cell. If `terms` is true, the state also sums
-    products w * x. The flag is then set for any weight below 2**-8, because rounding w * x to a multiple of 2**-60
-    loses more bits than rounding it to float64. If mass[1] is 0, `has_bad_weight` found no weight below 2**-8, and no
-    flag is set: every float64 of at least 2**-8 is a multiple of 2**-60.
+    `at` contains the cell (such as a slice) of each row; if it is empty, the state has one cell. If `terms` is true,
+    the state also sums products w * x of a weight and a term. In that case, the flag is set for any weight below 2**-8,
+    because rounding w * x to a multiple of 2**-60 loses more bits than rounding it to float64. If mass[1] is 0,
+    `has_bad_weight` found no weight below 2**-8, and no flag is set: every float64 of at least 2**-8 is a multiple of
+    2**-60.
     """
     is_lone = at.shape[0] == 0
     if mass[1] == 0.0 or (is_lone and flags[0]):

@@ -37,14 +37,14 @@ def find_bad_class(t: Any, width: Any) -> Any:
 def count_class_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, excess: Any) -> Any:
     """Count rows by true and predicted class.
 
-    `t` holds the true class of each row, `p` the predicted class, `at` the cell, and `width` is the number of classes.
-    If `at` is empty, there is one cell, and classes are checked first: if a class is invalid, return 1 and count
-    nothing. `counts` is a flat array of counts by cell, true class and predicted class. `excess` holds the sum of w - 1
-    for each count.
+    For each row, `t` holds the true class, `p` the predicted class and `at` the cell (such as a slice). There are
+    `width` classes. If `at` is empty, there is one cell, and classes are checked first: if a class is invalid, return 1
+    and count nothing. `counts` is a flat array of counts by cell, true class and predicted class. For each count,
+    `excess` holds the sum of w - 1, where w is the weight of a row.
     """
     n, lone, top = t.shape[0], at.shape[0] == 0, u8(width)
     if lone:
-        # Check all classes before counting, so that the check loops vectorise and no counts have to be undone.
+        # Check all classes before counting, so that the check loops vectorize and no counts have to be undone.
         if has_bad_class(t, top) or has_bad_class(p, top):
             return 1
         for j in range(n):
@@ -62,9 +62,9 @@ def count_class_pairs(t: Any, p: Any, w: Any, at: Any, width: Any, counts: Any, 
 def count_top_classes(t: Any, s: Any, w: Any, at: Any, width: Any, counts: Any, excess: Any) -> Any:
     """Count rows by true and predicted class, like `count_class_pairs`, given the score of every class.
 
-    The predicted class is the class with the highest score (the first one in a tie). Scores are checked during the
-    search for the highest score, so they are read only once. If a score is invalid, undo the counts of earlier blocks
-    and return 1.
+    A row of `s` holds the score of each class. The predicted class is the class with the highest score (the first one
+    in a tie). Scores are checked during the search for the highest score, so they are read only once. If a score is
+    invalid, undo the counts of earlier blocks and return 1.
     """
     lone, top = at.shape[0] == 0, u8(width)
     if lone and has_bad_class(t, top):
@@ -92,7 +92,7 @@ def count_top_classes(t: Any, s: Any, w: Any, at: Any, width: Any, counts: Any, 
 
 @kernel(out=("counts", "excess"))
 def count_cells(at: Any, w: Any, counts: Any, excess: Any) -> Any:
-    """Count the rows in each cell, and add the weight of each row minus 1 to the `excess` of its cell."""
+    """Count the rows in each cell (such as a slice), and add each row's weight minus 1 to the `excess` of its cell."""
     for j in range(at.shape[0]):
         counts[u8(at[j])] += 1
     for j in range(w.shape[0]):

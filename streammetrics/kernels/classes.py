@@ -1,4 +1,4 @@
-"""Kernels for rows with several classes or labels: the predicted class, and losses and ranks of the true class."""
+"""Compute terms of multiclass and multilabel rows, such as the predicted class, log-loss and ranking loss."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
 # A row with LONG or more scores is searched for its highest score in spans of SPAN scores.
 LONG, SPAN = 32, 512
-# The codes of the terms that `compute_class_terms` can compute.
+# The codes of the terms that `compute_class_terms` can compute. TOP is 1 if the true class is among the top k, else 0.
 LOG_LOSS, BRIER, TOP = 0, 1, 2
 
 
 @kernel(out=("sums",))
 def sum_rows(s: Any, sums: Any) -> Any:
-    """Write the sum of each row's scores, added from left to right."""
+    """Write the sum of each row's scores, added from left to right, to `sums`."""
     for j in range(s.shape[0]):
         total = 0.0
         for k in range(s.shape[1]):
@@ -32,7 +32,7 @@ def sum_rows(s: Any, sums: Any) -> Any:
 
 @kernel(out=("odds",))
 def compute_log_odds(s: Any, odds: Any) -> Any:
-    """Write log(p / (1 - p)) for each class of each row, where p is the softmax probability.
+    """Write the log odds of each class in each row: log(p / (1 - p)), where p is the softmax probability.
 
     Log odds have the same order as probabilities but remain distinct where probabilities are rounded to 0 or 1.
     """
@@ -64,10 +64,10 @@ def compute_log_odds(s: Any, odds: Any) -> Any:
 def find_highest_of_many(row: Any) -> Any:
     """Return the class with the highest score (the first one in a tie) in a long row, or -1 if a score is not finite.
 
-    One loop finds the span that contains the highest score, and another loop finds the score in this span; both
-    vectorise. The first loop compares the bits of scores as integers. As signed integers, the bits of positive numbers
-    sort like the numbers, and those of negative numbers in reverse order. As unsigned integers, the bits of negative
-    numbers are larger than those of positive numbers.
+    One loop finds the span of scores that contains the highest score, and another loop finds the score in this span;
+    both vectorize. The first loop compares the bits of scores as integers. As signed integers, the bits of positive
+    numbers sort like the numbers, and those of negative numbers in reverse order. As unsigned integers, the bits of
+    negative numbers are larger than those of positive numbers.
     """
     top, at, bad = row[0], 0, False
     for a in range(0, row.shape[0], SPAN):
@@ -123,10 +123,10 @@ def sum_other_exps(row: Any, best: Any) -> Any:
 
 @kernel(out=("right", "confidence"))
 def find_top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) -> Any:
-    """For each row, write whether the predicted class (with the highest score) is right, and its probability.
+    """For each row, write whether the predicted class is correct, and the probability of this class.
 
-    `t` holds the true class of each row, and a row of `s` the score of each class. If `logit` is true, scores are
-    logits, and the probability is their softmax.
+    The predicted class is the class with the highest score. `t` holds the true class of each row, and a row of `s` the
+    score of each class. If `logit` is true, scores are logits, and the probability is their softmax.
     """
     for j in range(s.shape[0]):
         best = find_highest(s[j])
@@ -139,7 +139,8 @@ def find_top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) ->
 def log_loss(row: Any, t: Any, logit: Any, eps: Any) -> Any:
     """Return the negative logarithm of the probability of the true class `t`.
 
-    If `logit` is true, scores are logits. Otherwise, they are probabilities, which are clipped to [eps, 1 - eps].
+    `row` holds the score of each class. If `logit` is true, scores are logits. Otherwise, they are probabilities, which
+    are clipped to [eps, 1 - eps].
     """
     if logit:
         best = find_highest(row)
@@ -167,9 +168,9 @@ def brier(row: Any, t: Any, logit: Any) -> Any:
 
 @inline
 def count_classes_ahead(row: Any, t: Any) -> Any:
-    """Count the classes that rank above the true class t: with a higher score, or an equal score and a lower number."""
+    """Count the classes above the true class t: those with a higher score, or an equal score and a lower index."""
     own, before, lower, higher = row[t], i4(0), row[:t], row[t:]
-    # Two loops without a condition on the class number take less time than one loop with such a condition. Without the
+    # Two loops without a condition on the class index take less time than one loop with such a condition. Without the
     # conversions to int32, numba would sum in int64.
     for k in range(lower.shape[0]):
         before = i4(before + i4(lower[k] >= own))
@@ -183,7 +184,7 @@ def compute_class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: An
     """Write the requested terms of each row: log-loss, Brier score, or whether the true class is among the top k.
 
     `t` holds the true class of each row, `terms` the codes of the terms, and `ks` the k of each term. If `logit` is
-    true, scores are logits.
+    true, the scores `s` are logits. Otherwise, they are probabilities, clipped to [eps, 1 - eps] for log-loss.
     """
     for j in range(s.shape[0]):
         for i in range(terms.shape[0]):
@@ -249,7 +250,7 @@ def compute_label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) ->
 
 @kernel(out=("values",))
 def mark_exact_matches(y: Any, s: Any, threshold: Any, values: Any) -> Any:
-    """Write 1 for each row whose labels are all predicted correctly (a label is predicted if s >= threshold), else 0."""
+    """For each row, write 1 if all labels are predicted correctly (a label is predicted if s >= threshold), else 0."""
     for j in range(s.shape[0]):
         right = True
         for k in range(s.shape[1]):

@@ -1,8 +1,8 @@
-"""Group the scored rows of many cells by cell and, usually only when the rows are read, sort and merge them.
+"""Group rows with scores by cell (such as a slice), and sort and merge the rows of each cell.
 
-A row is encoded as two words: the low word holds its exact score and label, and the high word its cell (see module
-`exact_rows`). A run is a range of low words with the same high word. A cell receives rows from many batches, so its
-runs are spread over several arrays until they are merged.
+Usually, rows are sorted only when they are read. A row is encoded as two integers ("words"): the low word holds its
+exact score and label, and the high word its cell (see module `exact_rows`). A run is a range of low words with the same
+high word. A cell receives rows from many batches, so its runs are spread over several arrays until they are merged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ i8, u4, u8 = np.int64, np.uint32, np.uint64
 def count_high_words(high: Any, used: Any, counts: Any) -> Any:
     """Count how often each high word occurs from index used[1] to used[0] of a buffer, and set used[1] to used[0].
 
-    used[0] is the length of the buffer, and the high words before index used[1] have already been counted.
+    The high word of a row holds its cell (such as a slice). used[0] is the length of the buffer, and the high words
+    before index used[1] have already been counted.
     """
     for i in range(used[1], used[0]):
         counts[u8(high[u8(i)])] += 1
@@ -31,7 +32,7 @@ def count_high_words(high: Any, used: Any, counts: Any) -> Any:
 
 @kernel(out=("starts", "out", "out_weights"))
 def scatter_codes(high: Any, low: Any, weights: Any, starts: Any, out: Any, out_weights: Any) -> Any:
-    """Write the low words, and their weights if there are any, sorted by their high words.
+    """Write the low words of codes to `out`, and any weights to `out_weights`, both sorted by high word.
 
     `starts` holds the position in `out` of the first code with each high word. The function increases these positions.
     """
@@ -61,7 +62,7 @@ def move_runs(values: Any, first: Any, last: Any, order: Any, to: Any, out: Any)
 
 @kernel(out=("low", "weights"))
 def sort_short_runs(low: Any, weights: Any, ends: Any, longest: Any) -> Any:
-    """Sort each run of at most `longest` codes, and any weights with it, in place by insertion sort.
+    """Sort each run of at most `longest` codes, along with any weights, in place by insertion sort.
 
     Run k ends before ends[k], where run k + 1 begins.
     """
@@ -92,7 +93,7 @@ def unite_runs(
     Run k of the result has the high word k and merges two ranges:
 
     - The entries old[first[h]:last[h]], where h = order[k] is their old high word. `rows` holds their row counts.
-      `excess` holds their sums of w - 1, or is empty.
+      `excess` holds their sums of w - 1 (weight minus 1), or is empty.
     - The codes of single rows in `fresh`, from ends[k - 1] (from 0 if k is 0) to ends[k]. `weights` holds their
       weights, or is empty.
 

@@ -1,4 +1,4 @@
-"""Convert columns to the dtypes that kernels read. Invalid values are converted to other invalid values, such as NaN."""
+"""Convert columns to the dtypes that kernels accept. Invalid values become other invalid values, such as NaN."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def convert_half_floats(halves: Any, out: Any) -> Any:
 
 @kernel(out=("matches", "others"))
 def split_by_flag(flags: Any, matches: Any, others: Any) -> Any:
-    """Write the indices of rows with flag 1 to `matches` and the rest to `others`. Return the number of matches."""
+    """Write the indices of rows with flag 1 to `matches`, and those of all other rows to `others`.
+
+    Return the number of matches.
+    """
     m = u8(0)
     for i in range(flags.shape[0]):
         # Write every row to both arrays, and advance only one index. A branch would be mispredicted for random flags.

@@ -17,7 +17,7 @@ BLOCK = 2048
 
 @outline
 def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
-    """Count rows by cell, threshold, label and decision. `count_decisions` describes the parameters."""
+    """Count rows by cell, threshold, label and decision. See `count_decisions` for the parameters."""
     n, n_thresholds, lone = s.shape[0], thresholds.shape[0], at.shape[0] == 0
     if (
         lone and w.shape[0] == 0 and has_bad_value(True, y, s)
@@ -29,7 +29,7 @@ def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any,
         for t in range(n_thresholds):
             threshold = thresholds[t]
             if lone:
-                # Separate 32-bit counters for each block allow the compiler to vectorise the loop. Three sums determine
+                # Separate 32-bit counters for each block allow the compiler to vectorize the loop. Three sums determine
                 # the four counts in a confusion matrix.
                 positive, decided, both = u4(0), u4(0), u4(0)
                 for j in range(m):
@@ -58,9 +58,10 @@ def add_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any,
 def count_decisions(y: Any, s: Any, w: Any, at: Any, thresholds: Any, counts: Any, excess: Any) -> Any:
     """Count rows by cell, threshold, label and decision. A decision is positive if s >= threshold.
 
-    `counts` is a flat array with four counters for each cell and threshold. `excess` holds the sum of w - 1 for each
-    counter. Without weights, `w` is empty; with one cell, `at` is empty. In the case of one cell and no weights, rows
-    are also checked: if a label or score is invalid, return 1 and count nothing.
+    `counts` is a flat array with four counters for each cell (such as a slice) and threshold. `excess` holds the sum of
+    w - 1 (weight minus 1) for each counter. `at` holds the cell of each row. Without weights, `w` is empty; with one
+    cell, `at` is empty. In the case of one cell and no weights, rows are also checked: if a label or score is invalid,
+    return 1 and count nothing.
     """
     return add_decisions(y, s, w, at, thresholds, counts, excess)
 

@@ -83,9 +83,9 @@ def count_pairs(worth: Any, end: Any, n: Any, length: Any, one: Any, other: Any,
     group of tied documents that starts at index `a` ends before index end[a]. The other documents were not returned and
     rank below the first n.
 
-    Both counts are written to `counts` three times: for pairs of returned documents, for pairs with at least one
-    returned document, and for all pairs. A pair of documents that were not returned counts as wrong. `one` and `other`
-    are working memory. On return, worth[n:length] is sorted in descending order.
+    Both counts are written to the array `counts` three times: for pairs of returned documents, for pairs with at least
+    one returned document, and for all pairs. A pair of documents that were not returned counts as wrong. `one` and
+    `other` are working memory. On return, worth[n:length] is sorted in descending order.
     """
     wrong = count_rising_pairs(worth, n, one, other) + count_tied_pairs(worth, end, n) / 2.0
     counts[0] = count_unequal_pairs(one, i8(0), n)

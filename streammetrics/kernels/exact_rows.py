@@ -1,4 +1,4 @@
-"""Count rows by exact score, without buckets, for cells with few rows.
+"""Count rows by exact score, without buckets, in cells (such as slices) with few rows.
 
 Each row is encoded as two integers. The low word holds 63 bits of the score and, as its last bit, the label. The high
 word holds the cell, the index of the label (if rows have several labels), and the first bit of the score (if scores can
@@ -29,8 +29,8 @@ def encode_score(x: Any, real: Any) -> Any:
     """
     word = f8(x + 0.0).view(u8)
     if real:
-        # As integers, negative numbers sort in reverse order, so invert all of their bits. Set the first bit of positive
-        # numbers, so that they sort above negative ones.
+        # As integers, negative numbers sort in reverse order, so invert all of their bits. Set the first bit of
+        # positive numbers, so that they sort above negative numbers.
         return ~word if word >> u8(63) else word | TOP
     return word
 
@@ -39,7 +39,7 @@ def encode_score(x: Any, real: Any) -> Any:
 def decode_score(key: Any, high: Any, real: Any) -> Any:
     """Decode a score from `key`, which holds the lower 63 bits of its encoding.
 
-    If `real` is true (scores can be negative), the first bit of the encoding is the last bit of the high word.
+    If `real` is true (scores can be negative), the first bit of the encoding is the last bit of `high`.
     """
     if real:
         word = key | (u8(high & u4(1)) << u8(63))
@@ -53,9 +53,9 @@ def buffer_lone_rows(
 ) -> Any:  # fmt: skip
     """Append the rows of a state with one cell to the buffer. If a value is invalid, append nothing and return 1.
 
-    If `real` is true, scores are real numbers; otherwise, they are probabilities. `high`, `low` and `weights` are the
-    buffer, and used[0] is its length. `folded` is not used; it is a parameter because all kernels that append to the
-    buffer are passed the same arrays.
+    A cell is a part of the data, such as a slice. If `real` is true, scores are real numbers; otherwise, they are
+    probabilities. `high`, `low` and `weights` are the buffer, and used[0] is its length. `folded` is not used; it is a
+    parameter because all kernels that append to the buffer are passed the same arrays.
     """
     m, n = u8(used[0]), u8(s.shape[0])
     # Write and check rows in one pass. If a row is invalid, the length of the buffer is not increased, so the rows just
@@ -88,7 +88,7 @@ def buffer_lone_rows(
 def buffer_rows_multilabel(
     width: Any, y: Any, s: Any, w: Any, real: Any, folded: Any, high: Any, low: Any, weights: Any, used: Any
 ) -> Any:  # fmt: skip
-    """Append valid rows with `width` labels to the buffer (see `buffer_lone_rows`), one label after the other."""
+    """Append valid rows with `width` labels to the buffer (see `buffer_lone_rows`), one label after another."""
     n = s.shape[0] // width
     for i in range(width):
         m, own = u8(used[0]), slice_label_weights(w, i, n)
@@ -110,7 +110,7 @@ def buffer_rows(
 ) -> None:
     """Append n valid rows, which start at row `a`, to the buffer `high`, `low` and `weights` of length used[0].
 
-    `at` holds the cell of each row. If `real` is true, scores can be negative.
+    `at` holds the cell (such as a slice) of each row. If `real` is true, scores can be negative.
     """
     m = u8(used[0])
     for j in range(n):
@@ -124,7 +124,7 @@ def buffer_rows(
 
 @kernel(out=("starts", "out"))
 def scatter_low_words(high: Any, low: Any, starts: Any, out: Any) -> Any:
-    """Write the low words to `out`, sorted by their high words.
+    """Write the low words of codes to `out`, sorted by their high words.
 
     `starts` holds the position in `out` of the first code with each high word. The function increases these positions.
     """
@@ -148,7 +148,7 @@ def count_few_codes(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> 
         counts[k] = u4(0)
     for i in range(low.shape[0]):
         x, h = low[i], high[i] if high.shape[0] else u4(0)
-        # Multiplicative hashing: the upper 11 bits of the product depend on all bits of the code.
+        # This is multiplicative hashing: the upper 11 bits of the product depend on all bits of the code.
         k = ((x ^ (u8(h) << u8(32))) * MULTIPLIER >> u8(53)) & (size - u8(1))
         while counts[k] and (lows[k] != x or highs[k] != h):
             k = (k + u8(1)) & (size - u8(1))
@@ -220,7 +220,7 @@ def insert_sorted(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  #
 
 @kernel(out=("out",))
 def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
-    """Count the rows and pairs of each cell, for AUC.
+    """Write the numbers of rows and pairs in each cell (such as a slice), from which AUC is computed.
 
     The four counts of a cell are negatives, positives, twice the concordant pairs (a tie counts one half) and tied
     pairs. The codes of a cell start at `starts` and are sorted; their last bit is the label. A cell can have up to
@@ -233,7 +233,7 @@ def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
             x, n = u8(low[u8(i)]), i8(counts[u8(i)])
             positive = i8(x & u8(1))
             # Codes with the same score differ only in the last bit, the label. A positive is tied only with negatives
-            # whose code directly precedes its own. `here` is the number of these negatives.
+            # whose code directly precedes its own. `here` is the number of such negatives.
             here = here if x == last + u8(1) else i8(0)
             twice += positive * n * (i8(2) * negatives - here)
             ties += positive * n * here
@@ -251,9 +251,10 @@ def count_pair_wins_without(
 ) -> Any:  # fmt: skip
     """Count the rows and pairs in each group of cells: with all of its cells, and then without each cell in turn.
 
-    Three counts are computed for AUC: negatives, positives, and twice the concordant pairs (a tie counts one half). A
-    group is, for example, a slice, and its cells are shards. `firsts` holds the first cell of each group. `places`
-    holds the place of each count, which is twice its bucket plus its label.
+    A group is, for example, a slice, and its cells are shards. The three counts, from which AUC is computed, are
+    negatives, positives, and twice the concordant pairs (a tie counts one half). Those of whole groups are written to
+    `total`, and those without each cell to `rest`. `firsts` holds the index of the first cell of each group. `places`
+    holds the place of each count, which is twice its score bucket plus its label.
 
     Let U(a, b) be the number of concordant pairs of a positive in a and a negative in b. Leaving cell k out of the
     whole group T needs no second pass over the other cells: U(T - k, T - k) = U(T, T) - U(k, T) - U(T, k) + U(k, k).

@@ -2,7 +2,7 @@
 
 A sum is a superaccumulator: an array of 68 integers ("chunks"), each of which holds 32 bits of one long fixed-point
 number. Adding and subtracting a large constant (a "magic number") rounds a float, so that its leading bits become an
-integer. Doing so twice gives 100 bits of every number in a block as two integers, in loops that vectorise. Numbers with
+integer. Doing so twice gives 100 bits of every number in a block as two integers, in loops that vectorize. Numbers with
 bits below these 100 are rare; their lower bits are added one number at a time.
 """
 
@@ -149,10 +149,11 @@ def magic_bits(e: Any) -> Any:
 
 @inline
 def split_number(x: Any, magic1: Any, magic2: Any) -> Any:
-    """Split a number into two integers, each of which includes the bits of a magic number, and a remainder.
+    """Split a number into two integers, each of which includes the bits of a large constant, and a remainder.
 
-    Adding magic1 rounds the number to a multiple of the value of the last bit of magic1; the bits of the result are the
-    first integer. Adding magic2 to the rounding error gives the second integer in the same way.
+    The constants magic1 and magic2 are called magic numbers. Adding magic1 rounds the number to a multiple of the value
+    of the last bit of magic1; the bits of the result are the first integer. Adding magic2 to the rounding error gives
+    the second integer in the same way.
     """
     t = x + magic1
     rest = x - (t - magic1)
@@ -204,7 +205,8 @@ def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at
 def add_bounded_block(v: Any, e: Any, numbers: Any, at: Any) -> None:
     """Add up to 1,024 numbers whose biased exponents are at most e. The caller propagates carries.
 
-    The absolute values of all numbers must be below 2**1000, so that the magic numbers fit into a float64.
+    The absolute values of all numbers must be below 2**1000, so that the magic numbers (the large constants that
+    `split_number` adds to each number) fit into a float64.
     """
     bits1, bits2 = magic_bits(e)
     magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)
@@ -257,8 +259,9 @@ def halves_product_error(product: Any, a_high: Any, a_low: Any, b_high: Any, b_l
 def split_product(x: Any, x_high: Any, x_low: Any, y: Any, y_high: Any, y_low: Any, magics: Any) -> Any:
     """Split a product into three integers, each of which includes the bits of magic numbers, and two remainders.
 
-    The exact product is the sum of its rounded value and a rounding error, which is smaller by a factor of at least
-    2**53. The value is split with magic1 and magic2, and the error with magic2 and magic3.
+    `magics` holds three magic numbers, which are large constants (see `split_number`). The exact product is the sum of
+    its rounded value and a rounding error, which is smaller by a factor of at least 2**53. The value is split with
+    magic1 and magic2, and the error with magic2 and magic3.
     """
     magic1, magic2, magic3 = magics
     product = x * y

@@ -43,7 +43,7 @@ FALL_OUT, IRRELEVANT, RELATIVE, FBETA, SET_AP, JUDGED, PLACES, MEAN_PLACE, ANY_G
 FIRST, MEAN_GAIN, SURPRISE, IDCG, IDCG_EXP, PAIRS, RIGHT, OPA, ANY_PAIR, Q, IPREC, ELEVEN, BPREF, INF_AP = range(9, 23)
 R_PRECISION, GAIN_OVER_COST, HITS_BY_MISSES, NDCG_OF_HITS, NDCG_OF_LEVELS, LATE_NDCG, SMOOTHED_AP = range(23, 30)
 
-# The cut-off k that stands for the whole ranking. It exceeds the length of any ranking.
+# The value of the cut-off k that represents the whole ranking. It exceeds the length of any ranking.
 ALL = 1 << 40
 
 
@@ -107,12 +107,12 @@ def first_relevant_place(hit: Any, end: Any, n: Any) -> Any:
 def count_measure(
     code: Any, k: Any, p: Any, n: Any, R: Any, irrelevant: Any, hit: Any, judged: Any, sums: Any, info: Any, end: Any
 ) -> Any:
-    """Return the measure with this code, which must depend only on counts of documents or sums over documents.
+    """Return a measure that depends only on counts of documents or sums over documents.
 
-    k is the cut-off, n the number of returned documents, and p the parameter of the measure. The query has R relevant
-    documents and `irrelevant` other documents. For each group of documents with tied scores, `hit` and `judged` hold
-    the numbers of relevant and judged documents. `sums` holds the sum of gains, and `info` the sum of self-information
-    (-log2 of the share of users who know a document).
+    `code` is the measure, k its cut-off, p its parameter, and n the number of returned documents. The query has R
+    relevant documents and `irrelevant` other documents. For each group of documents with tied scores, `hit` and
+    `judged` hold the numbers of relevant and judged documents. `sums` holds the sum of gains, and `info` the sum of
+    self-information (-log2 of the share of users who know a document).
     """
     m = min(k, n)
     if code == IRRELEVANT:
@@ -165,11 +165,12 @@ def position_measure(
     code: Any, k: Any, p: Any, n: Any, R: Any, N: Any, worth: Any, level: Any, un: Any, hit: Any, sums: Any, end: Any,
     best: Any, n_best: Any,
 ) -> Any:  # fmt: skip
-    """Return the measure with this code, which is computed rank by rank (module `position_measures`).
+    """Return a measure that is computed rank by rank (see module `position_measures`).
 
-    `worth` holds the gains in rank order, and `best` those in the ideal order. A document is relevant if its gain is at
-    least `level`. `un` marks unjudged documents. k is the cut-off, n the number of returned documents, and p the
-    parameter of the measure. R is the number of relevant documents, and N the number of documents judged irrelevant.
+    `code` is the measure, k its cut-off, p its parameter, and n the number of returned documents. `worth` holds the
+    gains in rank order, and `best` those in the ideal order. A document is relevant if its gain is at least `level`.
+    `un` marks unjudged documents. R is the number of relevant documents, and N the number of documents judged
+    irrelevant.
     """
     if R == 0:
         return 0.0
@@ -183,7 +184,8 @@ def position_measure(
         return min(bpref(worth, level, un, n, R, N) / R, 1.0)
     if code == INF_AP:
         return min(inferred_precision(worth, level, un, n) / R, 1.0)
-    # R-precision at the rank p * R. Adding 0.9 before the conversion to an integer rounds as trec_eval does.
+    # The remaining measure is R-precision at the rank p * R. Adding 0.9 before the conversion to an integer rounds this
+    # rank as trec_eval does.
     cut = i8(p * R + 0.9)
     return bounded_ratio(sum_within_cutoff(hit, end, n, min(cut, n)), f8(cut))
 
@@ -193,10 +195,10 @@ def ideal_measure(
     code: Any, k: Any, n: Any, R: Any, worth: Any, level: Any, sums: Any, end: Any, best: Any, n_best: Any,
     discount: Any,
 ) -> Any:  # fmt: skip
-    """Return the measure with this code, which compares the ranking with the ideal order (module `ideal_measures`).
+    """Return a measure that compares the ranking with the ideal order (see module `ideal_measures`).
 
-    `worth` holds the gains in rank order, and `best` those in the ideal order. A document is relevant if its gain is at
-    least `level`.
+    `code` is the measure, k its cut-off, and n the number of returned documents. `worth` holds the gains in rank order,
+    and `best` those in the ideal order. A document is relevant if its gain is at least `level`.
     """
     if R == 0 or n_best == 0:
         return 0.0
@@ -219,7 +221,7 @@ def compute_extended_measures(
     level: Any, average: Any, relevant: Any, extra_gain: Any, extra_power: Any, discount: Any, codes: Any, ks: Any,
     parameters: Any, numbers: Any, places: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Write the requested measures (`codes`) of some queries (`which`).
+    """Write the requested measures (`codes`) of some queries (`which`) to `out`.
 
     `keys` has a row for each of these queries, which contains the sorted keys of its documents (see module `ranking`).
     The arguments are those of `query_sums.compute_measures`, apart from these:

@@ -1,4 +1,4 @@
-"""Compute the minimum and maximum of each cell, stored as integers that sort like the numbers."""
+"""Compute the minimum and maximum of each cell (such as a slice), stored as integers that sort like the numbers."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def update_cell(v: Any, cell: Any, low: Any, high: Any) -> None:
 def update_by_values(values: Any, low: Any, high: Any) -> None:
     """Update the minimum `low` and maximum `high` of a state with one cell, given the values of a batch.
 
-    Values are compared as integers of the same size, int32 or int64, in a loop that vectorises.
+    Values are compared as integers of the same size, int32 or int64, in a loop that vectorizes.
     """
     if values.shape[0]:
         least = most = ordered_word(values[0])
@@ -97,11 +97,12 @@ def update_by_differences(first: Any, second: Any, low: Any, high: Any) -> None:
 def update_extremes(
     first: Any, second: Any, w: Any, at: Any, width: Any, pair: Any, rows: Any, low: Any, high: Any
 ) -> Any:  # fmt: skip
-    """Update the minimum and maximum of each output in each cell, and count rows. Rows with weight 0 are ignored.
+    """Update the minimum and maximum of each output in each cell, and count rows.
 
-    The values are `first` or, if `pair` is true, |second - first|. A row has `width` values, one for each output, so
-    columns have one or two dimensions. `low` and `high` are flat arrays of cells x outputs. `rows` is empty if another
-    kernel counts rows.
+    `at` holds the cell (such as a slice) of each row; if it is empty, there is one cell. The values are `first` or, if
+    `pair` is true, |second - first|. A row has `width` values, one for each output, so columns have one or two
+    dimensions. `low` and `high` are flat arrays of cells x outputs. `rows` is empty if another kernel counts rows. The
+    values of rows with weight 0 are ignored.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, lone, weighted = ff.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0

@@ -1,7 +1,8 @@
-"""The AUC of each complete group, such as a user, and sums over groups.
+"""Compute the AUC of each complete group, such as a user, and sums over groups.
 
 A group is complete when all of its rows have been collected. Weights are integers in units of 2**-60, so that each
-result is rounded only once. Such an integer is stored as four 26-bit digits, and the product of two as eight digits.
+result is rounded only once. Such an integer is stored as four 26-bit digits, and the product of two such integers as
+eight digits.
 """
 
 from __future__ import annotations
@@ -127,8 +128,8 @@ def sum_group_wins(
             if labels[j]:
                 for k in range(4):
                     pos[k] += here[k]
-                    # Each earlier negative forms a concordant pair with this positive, and a tied one forms half a pair.
-                    # Count every pair twice, so that all numbers are integers.
+                    # This positive forms a concordant pair with each earlier negative. A negative with the same score
+                    # counts one half, so count every pair twice to get integers.
                     above[k] = i8(2) * neg[k] - tied[k]
                 carry_digits(pos)
                 carry_digits(above)
@@ -206,7 +207,8 @@ def add_groups(
 def count_leading_zeros(a: Any, b: Any, salt: Any, counts: Any) -> Any:
     """Count IDs by the number of leading zero bits in their salted hash, which determines the IDs that a sample keeps.
 
-    An ID consists of the integer a[j] and, unless `b` is empty, the integer b[j].
+    An ID consists of the integer a[j] and, unless `b` is empty, the integer b[j]. counts[z] is the number of IDs whose
+    hash begins with exactly z zero bits.
     """
     two = b.shape[0] > 0
     for j in range(a.shape[0]):

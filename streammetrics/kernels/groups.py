@@ -1,4 +1,4 @@
-"""AUC by group, such as by user: partition rows by the hash of their group, number the groups, and count pairs.
+"""Compute AUC by group, such as by user: partition rows by hash of the group, number the groups, and count pairs.
 
 Hashes only distribute groups over partitions and over the slots of hash tables. Whole IDs are compared, so two groups
 with the same hash stay separate.
@@ -39,7 +39,7 @@ def hash_id(a: Any, b: Any) -> Any:
 
 @kernel(out=("hashes",))
 def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
-    """Write the salted hash of each ID, which consists of the integers a[j] and (unless `b` is empty) b[j]."""
+    """Write the salted hash of each ID, which consists of the integers a[j] and, unless `b` is empty, b[j]."""
     two = b.shape[0] > 0
     for j in range(a.shape[0]):
         hashes[j] = hash_id(i8(u8(a[j]) ^ u8(salt)), b[j] if two else i8(0))
@@ -50,8 +50,8 @@ def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
 def accumulate_counts(counts: Any) -> None:
     """Replace the number of rows in each partition (or group), in place, with the position after its last row.
 
-    The caller fills each partition from its end, and decreases this position with every row. Finally, the position is
-    the start of the partition.
+    The caller fills each partition from its end, and decreases this position with every row. After all rows, the
+    position is the start of the partition.
     """
     for p in range(1, counts.shape[0]):
         counts[p] += counts[p - 1]
@@ -104,8 +104,8 @@ def find_partitions(ids: Any, bits: Any, where: Any, counts: Any) -> Any:
 def scatter_rows(where: Any, ids: Any, s: Any, y: Any, ends: Any, out_a: Any, out_b: Any, out_keys: Any) -> Any:
     """Copy rows into their partitions: the ID to `out_a` and `out_b`, and a key of score and label to `out_keys`.
 
-    `where` holds the partition of each row, and `ends` the position after the last row of each partition. Partitions are
-    filled from the end, so on return, `ends` contains their starts. If IDs have one integer, `out_b` is empty.
+    `where` holds the partition of each row, and `ends` the position after the last row of each partition. Partitions
+    are filled from the end, so on return, `ends` contains their starts. If IDs have one integer, `out_b` is empty.
     """
     n, width = ids.shape[0], ids.shape[1]
     for start in range(0, n, FETCH_ROWS):
@@ -127,9 +127,9 @@ def number_groups(a: Any, b: Any, bits: Any, n_known: Any, slots: Any, ids: Any,
     """Number the groups in order of appearance, write the group number of each row, and return the number of groups.
 
     An ID consists of the integer a[j] and, unless `b` is empty, the integer b[j]. `slots` is a hash table of group
-    numbers, with -1 in free slots; its length is a power of two. `ids` holds both integers of each group ID, and
-    `n_known` groups already exist. The first `bits` bits of all hashes are equal. If more than half of the slots would
-    be used, return -1.
+    numbers, with -1 in free slots; its length is a power of two. `ids` holds both integers of each group ID. Before the
+    call, `n_known` groups already have numbers. The first `bits` bits of all hashes are equal. If more than half of the
+    slots would be used, return -1.
     """
     two, mask, count = b.shape[0] > 0, u8(slots.shape[0] - 1), i4(n_known)
     room = i4(slots.shape[0] // 2)
@@ -164,7 +164,7 @@ def pack_scores(s: Any, y: Any, keys: Any) -> Any:
 
 @kernel(out=("starts", "out"))
 def sort_by_group(numbers: Any, keys: Any, starts: Any, out: Any) -> Any:
-    """Write the row keys, sorted by group number, to `out`, and the start of each group to `starts`."""
+    """Write the keys of rows, sorted by group number, to `out`, and the start of each group to `starts`."""
     for j in range(keys.shape[0]):
         starts[numbers[j]] += 1
     accumulate_counts(starts)

@@ -27,7 +27,7 @@ def rotate_left(x: Any, by: Any) -> Any:
 
 @inline
 def finalize_hash(x: Any) -> Any:
-    """Mix 64 bits with the finaliser of MurmurHash3, which maps different inputs to different outputs."""
+    """Mix 64 bits with the finalizer of MurmurHash3, which maps different inputs to different outputs."""
     x = (x ^ (x >> u8(33))) * u8(0xFF51AFD7ED558CCD)
     x = (x ^ (x >> u8(33))) * u8(0xC4CEB9FE1A85EC53)
     return x ^ (x >> u8(33))
@@ -46,7 +46,7 @@ def read_bytes(data: Any, at: Any, size: Any) -> Any:
 def read_word(data: Any, at: Any, stop: Any) -> Any:
     """Read at most eight bytes from `at` to `stop` (exclusive) as a little-endian 64-bit integer."""
     size = min(stop - at, 8)
-    # Loading eight bytes at once and clearing those from `stop` on is much faster than a loop over the bytes.
+    # Loading eight bytes at once and clearing the bytes from `stop` on is much faster than a loop over the bytes.
     return (
         load_word(data, at) & (ALL_BITS >> u8(64 - 8 * size)) if at + 8 <= data.shape[0] else read_bytes(data, at, size)
     )
@@ -54,7 +54,7 @@ def read_word(data: Any, at: Any, stop: Any) -> Any:
 
 @kernel(out=("hashes",))
 def hash_texts(data: Any, starts: Any, stops: Any, hashes: Any) -> Any:
-    """Write the 128-bit hash of each string, `data[starts[j]:stops[j]]`, as two integers."""
+    """Write the 128-bit hash of each string, `data[starts[j]:stops[j]]`, to a row of `hashes` as two integers."""
     for j in range(starts.shape[0]):
         at, stop = starts[j], stops[j]
         size = stop - at

@@ -1,12 +1,12 @@
 """Count rows by score bucket and label. AUC, average precision and KS are computed from such a histogram.
 
-A bucket consists of the leading bits of the score. The other bits are dropped, never rounded, so a higher score never
+The bucket of a score consists of its leading bits. The other bits are dropped, never rounded, so a higher score never
 has a lower bucket, and equal scores have the same bucket in float32 and float64. The place of a row is the index of its
 counter: twice its bucket plus its label. A score is called off the grid if its bucket drops bits that are not 0. A
 histogram with such scores is inexact: it gives only bounds on the metrics.
 
-Each block of rows is first converted to places, in a loop that vectorises, and then counted. Rows of a single cell are
-checked while they are counted. If a value is invalid, all counts are undone.
+Each block of rows is first converted to places, in a loop that vectorizes, and then counted. Rows of a single cell
+(such as a slice) are checked while they are counted. If a value is invalid, all counts are undone.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LARGEST = i4(0x7F7FFFFF)
 
 
 def _half_word32(z: Any) -> Any:
-    """Return the bits of the float32 z and 0, which means that no bits were dropped."""
+    """Return the bits of the float32 z, and 0 to indicate that no bits were dropped."""
     return f4(z).view(i4), i4(0)
 
 
@@ -54,7 +54,7 @@ def _half_word64(z: Any) -> Any:
 
 
 def _real_word32(z: Any) -> Any:
-    """Return the bits of the absolute value of a float32 and 0, which means that no bits were dropped."""
+    """Return the bits of the absolute value of a float32, and 0 to indicate that no bits were dropped."""
     return f4(z).view(i4) & i4(0x7FFFFFFF), i4(0)
 
 
@@ -150,7 +150,7 @@ def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place
 
 @outline
 def find_probability_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
-    """Call `find_probability_places` with the mark 0, in a separate function that is not inlined.
+    """Call `find_probability_places` with `mark` = 0, in a separate function that is not inlined.
 
     To compile faster, a kernel inlines `find_probability_places` only where speed matters, and calls this function
     elsewhere.
@@ -160,7 +160,7 @@ def find_probability_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, 
 
 @outline
 def find_real_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
-    """Call `find_real_places` with the mark 0, in a separate function that is not inlined, to speed up compilation."""
+    """Call `find_real_places` with `mark` = 0, in a separate function that is not inlined, to speed up compilation."""
     return find_real_places(y, s, a, n, bits, u4(0), place)
 
 
@@ -198,7 +198,7 @@ def count_places(place: Any, n: Any, rows: Any) -> None:
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count rows of a single cell by place (bucket and label). Scores are probabilities.
+    """Count rows of a single cell, whose scores are probabilities, by place (bucket and label).
 
     If a value is invalid, undo the counts of all earlier blocks and return 1. Buckets have `bits` bits. If any score is
     off the grid, off_grid[0] is set to 1. `excess` is not used, because rows have no weights.
@@ -249,7 +249,7 @@ def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 
 @outline
 def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> None:
-    """Count valid rows of one cell by place (bucket and label), and add w - 1 for each row to `excess`.
+    """Count valid rows of one cell by place (bucket and label), and add each row's weight minus 1 to `excess`.
 
     If any row with a weight other than 0 has a score off the grid, off_grid[0] is set to 1.
     """
@@ -275,7 +275,7 @@ def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any,
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_weighted_scores(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count valid rows of a single cell by place (bucket and label). `excess` holds the sum of w - 1 for each place."""
+    """Count valid rows of one cell by place (bucket and label), and add each row's weight minus 1 to `excess`."""
     count_weighted_rows(y, s, w, real, bits, rows, excess, off_grid)
     return 0
 
@@ -317,8 +317,9 @@ def count_scores_multilabel(
 def are_all_marked(last: Any, rows: Any, marks: Any) -> Any:
     """Return whether `marks`, which holds a flag for each cell, is set for all cells from 0 to `last`.
 
-    If so, which is usual after a few batches, the caller need not access the flag for each row. If there are more cells
-    than `rows`, checking the flags would take longer than it saves, so the result is False.
+    If so, which is usual after a few batches, the caller need not access the flag for each row. `rows` is the number of
+    rows in the batch. If there are more cells than rows, checking the flags would take longer than it saves, so the
+    result is False.
     """
     sure = last < rows
     for i in range(last + 1 if sure else 0):
@@ -332,11 +333,12 @@ def count_scores(
     folded: Any, high: Any, low: Any, weights: Any, used: Any,
     shift: Any, stride: Any, bytes_: Any, excess: Any, codes: Any, ws: Any, waiting: Any, off_grid: Any,
 ) -> Any:  # fmt: skip
-    """Count valid rows of several cells, by score bucket or by exact score.
+    """Count valid rows of several cells (such as slices), by score bucket or by exact score.
 
-    If a cell is folded, its rows are counted by bucket in the tally that consists of the arguments from `shift` to
-    `waiting` (see module `tally_codes`). Otherwise, its exact scores are appended to the buffer that consists of the
-    arguments from `high` to `used` (see module `exact_rows`). An empty `folded` means that all cells are folded.
+    If a cell is folded (counts scores in buckets), its rows are counted by bucket in the tally that consists of the
+    arguments from `shift` to `waiting` (see module `tally_codes`). Otherwise, its exact scores are appended to the
+    buffer that consists of the arguments from `high` to `used` (see module `exact_rows`). An empty `folded` means that
+    all cells are folded.
     """
     place, cell, heavy = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, f8)
     lone, weighted, last = at.shape[0] == 0, w.shape[0] != 0, i8(0)
@@ -395,10 +397,10 @@ def count_scores(
 def find_coarse_places(
     place: Any, n: Any, at: Any, a: Any, real: Any, bits: Any, down: Any, stride: Any, here: Any
 ) -> Any:
-    """Convert places (buckets and labels) to those in a histogram with `down` fewer bits per bucket.
+    """Convert places (buckets and labels) to places in a histogram with `down` fewer bits per bucket.
 
-    The result, `here`, includes the offset of the row's cell, which is `stride` times the cell number. The cells of the n
-    rows start at at[a]. Return the largest cell number.
+    The result, `here`, includes the offset of the row's cell, which is `stride` times the cell index. The cells of the
+    n rows are at[a:a + n]. Return the largest cell index.
     """
     # The bucket of a probability p above 1/2 is the mirror image of the bucket of 1 - p. If bits of 1 - p are dropped,
     # the bucket of p is therefore rounded up.
@@ -414,7 +416,7 @@ def find_coarse_places(
 
 @outline
 def mark_off_grid(y: Any, s: Any, at: Any, real: Any, bits: Any, off_grid: Any) -> None:
-    """Mark cells as inexact if they contain a score off the grid (its bucket drops bits that are not 0)."""
+    """Mark cells as inexact if they contain a score that is off the grid (its bucket drops bits that are not 0)."""
     place = scratch(BLOCK, u4)
     for a in range(0, s.shape[0], BLOCK):
         n = min(BLOCK, s.shape[0] - a)
@@ -429,8 +431,8 @@ def undo_counts(
 ) -> None:
     """Subtract the rows before `stop` from the counts in `rows` and in `low`, the byte counters of the shards.
 
-    Codes that were appended to the buffer need not be removed: the caller sets the length of the buffer only if all rows
-    are valid.
+    Codes that were appended to the buffer need not be removed: the caller sets the length of the buffer only if all
+    rows are valid.
     """
     place, here = scratch(BLOCK, u4), scratch(BLOCK, u4)
     for a in range(0, stop, BLOCK):
@@ -491,7 +493,7 @@ def count_with_shards(
 
 @inline
 def count_label_bits(width: Any) -> Any:
-    """Return how many bits a label number below `width` takes."""
+    """Return the number of bits needed to represent a label index below `width`."""
     count, rest = u4(0), u4(width - 1)
     while rest:
         count += u4(1)
@@ -507,7 +509,7 @@ def count_label_scores(
 ) -> Any:  # fmt: skip
     """Count valid rows of each label, by score bucket or by exact score, as `count_scores` does for one label.
 
-    For each score, `at` holds the cell number times `width` (the number of labels) plus the label number. The counters
+    For each score, `at` holds the cell index times `width` (the number of labels) plus the label index. The counters
     for all labels of a cell are contiguous. An empty `folded` means that all cells are folded, that is, they count
     scores by bucket.
     """
@@ -542,7 +544,10 @@ def count_label_scores(
 
 @kernel(out=("place", "is_lossy"))
 def find_buckets(high: Any, low: Any, real: Any, bits: Any, place: Any, is_lossy: Any) -> Any:
-    """Convert codes of exact scores and labels to places (bucket and label), and write whether a bucket drops bits."""
+    """Convert codes of exact scores and labels to places (bucket and label).
+
+    Write to `is_lossy` whether the bucket of a score drops bits that are not 0.
+    """
     y, s, here = scratch(BLOCK, u1), scratch(BLOCK, f8), scratch(BLOCK, u4)
     # Pass read-only views. All kernels pass read-only arrays, so numba compiles `find_places` only once for each dtype.
     yy, ss = flatten(y), flatten(s)

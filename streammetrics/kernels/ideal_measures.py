@@ -19,7 +19,7 @@ f8, i8 = np.float64, np.int64
 
 @outline
 def gain_over_cost(worth: Any, n: Any, best: Any, n_best: Any) -> Any:
-    """Return the sum over documents of gain / log2(2 + I - A), which discounts gains by the gain missed so far.
+    """Return the sum over documents of gain / log2(2 + I - A), which discounts each gain by the gain missed so far.
 
     I and A are the sums of the gains up to the document's rank in the ideal order (`best`) and in the actual order
     (`worth`), respectively. An ideal gain below 1 counts as 1.
@@ -51,7 +51,7 @@ def hits_by_misses(worth: Any, level: Any, n: Any, discount: Any) -> Any:
 def ndcg_of_hits(worth: Any, n: Any, best: Any, n_best: Any, discount: Any) -> Any:
     """Return the mean of NDCG@k over the ranks k of all documents with a gain above 0.
 
-    For a document that was not returned, the NDCG of the whole ranking counts. `worth` holds the gains of the n
+    A document that was not returned contributes the NDCG of the whole ranking. `worth` holds the gains of the n
     returned documents in rank order, and `best` the gains in the ideal order.
     """
     total, found, ideal, hits = 0.0, 0.0, 0.0, i8(0)

@@ -1,7 +1,7 @@
-"""Buffer rows of two numbers: as exact codes for cells with few rows, and as pairs of numbers for all other cells.
+"""Buffer rows of two numbers: as exact codes in cells with few rows, and as pairs of numbers in all other cells.
 
-An exact row is stored as four codes, so that equal rows can be counted: the first number, the second number, and two
-different hashes of both. Module `statistics.joint` explains their use.
+A cell is, for example, a slice. An exact row is stored as four codes, so that equal rows can be counted: the first
+number, the second number, and two different hashes of both numbers. Module `statistics.joint` explains their use.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OTHER = u8(0x9E3779B97F4A7C15)
 def look_word(look: Any, a: Any, b: Any) -> Any:
     """Return code number `look` (0 to 3) of a row with the encoded numbers a and b.
 
-    Codes 0 and 1 are the numbers themselves, and codes 2 and 3 are hashes of both.
+    Codes 0 and 1 are the numbers themselves, and codes 2 and 3 are different hashes of both numbers.
     """
     if look == 0:
         return a
@@ -43,9 +43,10 @@ def buffer_pairs(
 ) -> Any:  # fmt: skip
     """Append valid rows of the numbers x and y to one of two buffers.
 
-    Rows of folded cells, which count in buckets, are appended as pairs of numbers to the buffer that consists of the
-    arguments from `xs` to `waiting`. Rows of other cells are appended as exact codes to the buffer that consists of the
-    arguments from `high` to `used`. An empty `folded` means that all cells are folded.
+    `at` holds the cell (such as a slice) of each row. Rows of folded cells, which count rows in buckets, are appended
+    as pairs of numbers to the buffer that consists of the arguments from `xs` to `waiting`. Rows of other cells are
+    appended as exact codes to the buffer that consists of the arguments from `high` to `used`. An empty `folded` means
+    that all cells are folded.
     """
     lone, weighted, all_folded = at.shape[0] == 0, w.shape[0] != 0, folded.shape[0] == 0
     m, k = u8(used[0]), u8(waiting[0])

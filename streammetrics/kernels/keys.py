@@ -26,7 +26,7 @@ BYTE_NUMBERS = u8(0x0001020304050607)
 
 @inline
 def mix_bits(x: Any) -> Any:
-    """Mix 64 bits with the finaliser of SplitMix64, which maps different inputs to different outputs."""
+    """Mix 64 bits with the finalizer of SplitMix64, which maps different inputs to different outputs."""
     x = (x ^ (x >> u8(30))) * u8(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> u8(27))) * u8(0x94D049BB133111EB)
     return x ^ (x >> u8(31))
@@ -44,11 +44,11 @@ def find_slot(value: Any, stored: Any, slots: Any) -> Any:
 
 @kernel(out=("slots", "numbers"))
 def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, learn: Any) -> Any:
-    """Write the code of each value, and return the number of codes.
+    """Write the code of each value to `numbers`, and return the number of codes.
 
-    A value without a code gets -1 or, if `learn` is true, the next code. `stored` holds the values of the `count` codes
-    so far. `slots` is a hash table of codes, with -1 in free slots; its length is a power of two. If `learn` is true,
-    all values must be new and distinct, and the table must have enough free slots.
+    A value without a code gets -1 or, if `learn` is true, the next code. `stored` holds the values of all existing
+    codes; their number is `count`. `slots` is a hash table of codes, with -1 in free slots; its length is a power of
+    two. If `learn` is true, all values must be new and distinct, and the table must have enough free slots.
     """
     for j in range(values.shape[0]):
         at = find_slot(values[j], stored, slots)
@@ -63,12 +63,12 @@ def encode_ints(values: Any, stored: Any, count: Any, slots: Any, numbers: Any, 
 
 @inline
 def hash_text(data: Any, start: Any, stop: Any) -> Any:
-    """Return a hash of data[start:stop]. It is never saved, so a later version can change the hash function."""
+    """Return a hash of data[start:stop]. Hashes are never saved, so a later version can change the hash function."""
     size = stop - start
     if size < 8:
         return mix_bits(u8(size) ^ (read_word(data, start, stop) * FACTOR if size else u8(0)))
-    # Two hashes, each of every other word, take half the time of one hash, because the processor computes them in
-    # parallel.
+    # Compute two hashes, each of every other word. This takes half the time of a single hash of all words, because the
+    # processor computes the two hashes in parallel.
     g, h = u8(size), load_word(data, stop - 8)
     for at in range(start, stop - 15, 16):
         g = (rotate_left(g, 5) ^ load_word(data, at)) * FACTOR
@@ -83,7 +83,7 @@ def are_equal(data: Any, start: Any, stop: Any, others: Any, other: Any) -> Any:
     size = stop - start
     if size < 8:
         return size == 0 or read_word(data, start, stop) == read_word(others, other, other + size)
-    # Usually the strings are equal, so a loop that vectorises is faster than one that ends at the first difference.
+    # Usually the strings are equal, so a loop that vectorizes is faster than one that ends at the first difference.
     differ = load_word(data, stop - 8) ^ load_word(others, other + size - 8)
     for k in range(0, size - 8, 8):
         differ |= load_word(data, start + k) ^ load_word(others, other + k)
@@ -95,7 +95,7 @@ def encode_texts(
     data: Any, starts: Any, stops: Any, stored: Any, stored_starts: Any, stored_stops: Any, count: Any, slots: Any,
     numbers: Any, learn: Any,
 ) -> Any:  # fmt: skip
-    """Write the code of each string, `data[starts[j]:stops[j]]`, and return the number of codes.
+    """Write the code of each string, `data[starts[j]:stops[j]]`, to `numbers`, and return the number of codes.
 
     A string without a code gets -1 or, if `learn` is true, the next code. The string of code i is the part of `stored`
     from `stored_starts[i]` to `stored_stops[i]`; for a new code, these are set to the bounds of the string in `data`.
@@ -155,8 +155,8 @@ def write_texts(texts: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
                 continue
             if c > LAST_POINT or FIRST_SURROGATE <= c <= LAST_SURROGATE:
                 return 1
-            # In UTF-8, the first byte of a character says how many bytes follow. Each of these holds six bits of the
-            # code point.
+            # In UTF-8, the first byte of a character indicates how many bytes follow. Each of the following bytes holds
+            # six bits of the code point.
             more = i8(1) + i8(c >= u8(0x800)) + i8(c >= u8(0x10000))
             data[end] = u1((u8(0xF00) >> u8(more + 1)) & u8(0xFF)) | u1(c >> u8(6 * more))
             for m in range(more):
@@ -168,7 +168,7 @@ def write_texts(texts: Any, is_unicode: Any, data: Any, offsets: Any) -> Any:
 
 @kernel(out=("starts", "stops"))
 def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
-    """Write where each string begins and ends in `data`, which contains strings separated by zero bytes.
+    """Find where each string begins and ends in `data`, which contains strings separated by zero bytes.
 
     Return the number of strings, or -1 if there are more strings than `starts` has elements.
     """
@@ -181,8 +181,8 @@ def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
         zeros = ~(((word & LOW_BITS) + LOW_BITS) | word | LOW_BITS)
         while zeros:
             # Find the position k of the byte that contains the lowest set bit of `zeros`. Move this bit to the lowest
-            # position in its byte and multiply by BYTE_NUMBERS. The highest byte of the product is the index of the
-            # byte (0 to 7).
+            # position in its byte and multiply by BYTE_NUMBERS. The highest byte of the product is the index (0 to 7)
+            # of the byte in the word.
             k = at + i8((((zeros & (~zeros + u8(1))) >> u8(7)) * BYTE_NUMBERS) >> u8(56))
             if k >= size:
                 break
@@ -197,7 +197,7 @@ def find_joined_texts(data: Any, starts: Any, stops: Any) -> Any:
 
 @kernel(out=("starts", "stops"))
 def find_view_bounds(sizes: Any, first: Any, step: Any, starts: Any, stops: Any) -> Any:
-    """Write where the string in each Arrow string view begins and ends. Return the size of the longest string.
+    """Find where the string in each Arrow string view begins and ends. Return the size of the longest string.
 
     Each row of `sizes` is a view, and its first column is the size of the string. A view contains its string only if
     the string is short, so the caller must check the returned size. The string of the first view begins at `first`, and

@@ -90,7 +90,7 @@ def log_cosh(d: Any) -> Any:
 
 @outline
 def fill_rare_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
-    """Write one of the less common terms for every row in a block. k is its parameter, such as an exponent.
+    """Write a less common term for every row in a block. k is the parameter of the term, such as an exponent.
 
     y holds the targets and p the predictions. Three terms are 1 or 0: HIT is 1 if the target and the prediction are
     both at least k, EITHER is 1 if at least one of them is, and BELOW is 1 if the target is at most the prediction.
@@ -189,7 +189,7 @@ def fill_other_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> None:
 
 @outline
 def fill_squared_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
-    """Write the square of a term for every row in a block. Return the biased exponent of the largest value."""
+    """Write the square of a term for every row in a block. Return the biased exponent of the largest square."""
     fill_term(term - SQUARE, k, y, p, out)
     top = i8(0)
     for j in range(out.shape[0]):
@@ -202,7 +202,7 @@ def fill_squared_term(term: Any, k: Any, y: Any, p: Any, out: Any) -> Any:
 
 @outline
 def gather_column(values: Any, first: Any, width: Any, c: Any, out: Any) -> None:
-    """Copy column c of a block of rows that starts at row `first`, as float64. Each row has `width` values."""
+    """Copy column c of a block, which starts at row `first`, to `out` as float64. Each row has `width` values."""
     if width == 1:
         block = values[first : first + out.shape[0]]
         for j in range(out.shape[0]):

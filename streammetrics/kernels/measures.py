@@ -26,7 +26,7 @@ HIT, MRR, AP_MIN, AP_RELEVANT, AP_HITS, ERR, RBP = range(11, 18)
 # These measures can exceed 1. All others are between 0 and 1.
 UNBOUNDED = (CG, DCG, CG_EXP, DCG_EXP, HITS, RELEVANT)
 
-# The cut-off k that stands for the whole ranking. It exceeds the length of any ranking.
+# The value of the cut-off k that represents the whole ranking. It exceeds the length of any ranking.
 ALL = 1 << 40
 
 probability_of_no_hit = outline(ties.probability_of_no_hit)
@@ -39,7 +39,7 @@ mean_reciprocal_stop = outline(ties.mean_reciprocal_stop)
 @inline
 def count_before(place: Any, c: Any, m: Any) -> Any:
     """Return how many of c documents are at the first m ranks. `place` holds their ranks, counted from 0, in order."""
-    # Search from the end, because most documents with a gain are usually within the cut-off.
+    # Search from the end, because most documents with a gain above 0 are usually within the cut-off.
     while c > 0 and place[c - 1] >= m:
         c -= 1
     return c
@@ -121,7 +121,7 @@ def rank_biased_precision(rel: Any, place: Any, c: Any, persistence: Any) -> Any
 
 @inline
 def bounded_ratio(a: Any, b: Any) -> Any:
-    """Return a / b, but at most 1, or 0 if b is 0."""
+    """Return the smaller of a / b and 1, or 0 if b is 0."""
     return min(a / b, 1.0) if b > 0 else 0.0
 
 
@@ -132,7 +132,7 @@ def linear_measure(
     """Return a measure, such as DCG or precision, for which the gains of tied documents can be replaced by their mean.
 
     `code` is the measure, k its cut-off, n the number of returned documents, and `everything` the number of relevant
-    documents.
+    documents. The docstring of this module describes the other parameters.
     """
     if code == RELEVANT:
         return f8(everything)

@@ -15,14 +15,14 @@ from ._jit import inline
 
 @inline
 def slice_label(array: Any, i: Any, width: Any) -> Any:
-    """Return the part of a flat array that belongs to label i of `width` labels. It is empty if the array is."""
+    """Return the part of a flat array that belongs to label i of `width` labels. It is empty if the array is empty."""
     size = array.shape[0] // width
     return array[i * size : (i + 1) * size]
 
 
 @inline
 def slice_label_weights(w: Any, i: Any, rows: Any) -> Any:
-    """Return the weights of the `rows` rows of label i.
+    """Return the weights for label i, given the number of rows.
 
     `w` holds one weight per label and row, or one per row, which all labels share. It is empty if there are no weights.
     """

@@ -40,8 +40,9 @@ def q_measure(hit: Any, sums: Any, end: Any, n: Any, m: Any, beta: Any, best: An
                 ideal += best[i]
             if r > 0:
                 so_far = 1.0 + (i - a) * before
-                # The expected numerator of the blended ratio. If the document at this rank is relevant, the numerator is
-                # the number of relevant documents up to this rank plus beta times their gains; otherwise it counts as 0.
+                # `found` is the expected numerator of the blended ratio. If the document at this rank is relevant, the
+                # numerator is the number of relevant documents up to this rank plus beta times their gains; otherwise,
+                # it counts as 0.
                 found = (r / s) * (hits + so_far + beta * gained) + beta * (G / s) * so_far
                 total += found / (i + 1.0 + beta * ideal)
         hits += r
@@ -81,9 +82,9 @@ def eleven_points(worth: Any, level: Any, n: Any, R: Any) -> Any:
 def bpref(worth: Any, level: Any, un: Any, n: Any, R: Any, N: Any) -> Any:
     """Return the sum over relevant documents of 1 - min(a, R) / min(N, R), the numerator of bpref.
 
-    Here, R is the number of relevant documents, N the number of documents judged irrelevant, and a the number of these
-    that rank above the relevant document. `worth` holds gains in rank order; a document is relevant if its gain is at
-    least `level`. `un` is 0 for judged documents.
+    Here, R is the number of relevant documents, N the number of documents judged irrelevant, and a the number of the
+    latter that rank above the relevant document. `worth` holds gains in rank order; a document is relevant if its gain
+    is at least `level`. `un` is 0 for judged documents.
     """
     total, above = 0.0, i8(0)
     for i in range(n):

@@ -1,7 +1,7 @@
 """Compute all measures of each query, and sum the measures and their squares over queries.
 
-A query is one row of uint64 keys, one key for each document. A key consists of 32 bits for the score, 24 bits for the
-index of the document in the query, and 8 bits for its grade. Sorting the keys yields the ranking (see
+A query is represented by one row of uint64 keys, one key for each document. A key consists of 32 bits for the score, 24
+bits for the index of the document in the query, and 8 bits for its grade. Sorting the keys yields the ranking (see
 `ranking.pack_keys`).
 """
 
@@ -51,14 +51,14 @@ def compute_measures(
     average: Any, relevant: Any, extra_gain: Any, extra_power: Any, discount: Any, codes: Any, ks: Any, parameters: Any,
     numbers: Any, places: Any, facts: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Write the requested measures of some queries (`which`), whose rows of keys are sorted.
+    """Write the requested measures of some queries (`which`), whose rows of keys are sorted, to `out`.
 
-    Measures are specified by `codes`, cut-offs `ks` and `parameters`, and are written to `out`. The other arguments:
+    Measures are specified by `codes`, cut-offs `ks` and `parameters`. The other arguments:
 
-    - If `small` is true, grades are small integers, and `values` holds the gain of each grade. Otherwise, it holds the
-      gain of each row. `powers` holds the corresponding 2**g - 1 for each gain g; it may be empty. A document is
-      relevant if its gain is at least `level`.
-    - `average` says whether measures are averaged over the orders of tied documents.
+    - If `small` is true, grades are small integers, and `values` holds the gain of each grade. Otherwise, `values`
+      holds the gain of each row. `powers` holds the corresponding 2**g - 1 for each gain g; it may be empty. A document
+      is relevant if its gain is at least `level`.
+    - `average` indicates whether measures are averaged over the orders of tied documents.
     - `relevant`, unless it is empty, holds the number of relevant documents for each query. This number includes
       documents without a row, whose gain is `extra_gain`; `extra_power` is 2**extra_gain - 1.
     - `discount` holds the discount for each rank.
@@ -87,7 +87,7 @@ def compute_measures(
             n -= 1
         has_ties = i8(0)
         for i in range(n - 1):
-            # Look for ties among the upper halves of scores, in a loop without branches.
+            # Check for ties among the upper halves of scores, in a loop without branches.
             has_ties |= i8(((row[i] ^ row[i + 1]) >> u8(32)) == u8(0))
         # Scores with equal upper halves may differ in the lower half, so sort them by the full score.
         if halves and has_ties:
@@ -156,11 +156,12 @@ def add_queries(
 ) -> Any:  # fmt: skip
     """Add the measures of each query to the sums of its cell.
 
-    `values` holds the measures of each query, and `facts` its five numbers from `compute_measures`. `at` holds the cell
-    of each document and `w` the weight of each query; both may be empty. For a measure x between 0 and 1, w * x is
-    added to `sums`, and (w * x)**2 to `squares`. For a measure that can exceed 1 (`unbounded`), both are added to
-    `large` and `large_squares`. For standard errors, `w2` and `w2x` hold the sums of w**2 and w**2 * x, or are empty
-    while all weights are 1. `more` holds the sum of w**2 * x - w * x for measures that can exceed 1.
+    `values` holds the measures of each query, and `facts` the five numbers that `compute_measures` wrote for it. `at`
+    holds the cell (such as a slice) of each document and `w` the weight of each query; both may be empty. For a measure
+    x between 0 and 1, w * x is added to `sums`, and (w * x)**2 to `squares`. For a measure that can exceed 1
+    (`unbounded`), they are added to `large` and `large_squares` instead. For standard errors, `w2` and `w2x` hold the
+    sums of w**2 and w**2 * x, or are empty while all weights are 1. `more` holds the sum of w**2 * x - w * x for
+    measures that can exceed 1.
     """
     n_terms = unbounded.shape[0]
     heavy, lone = w2.shape[0] > 0, at.shape[0] == 0
@@ -186,7 +187,7 @@ def add_queries(
                     add_exact(more, cell * CHUNKS, v * weight)
                     add_exact(more, cell * CHUNKS, -v)
                 # With several cells, propagate carries after each addition, but only in the changed sums. With one
-                # cell, it is enough to do so at the end.
+                # cell, it is enough to propagate them at the end.
                 if not lone:
                     carry(large, cell * CHUNKS)
                     carry(large_squares, cell * CHUNKS)

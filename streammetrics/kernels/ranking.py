@@ -1,9 +1,10 @@
 """Sort the documents of each query by score, and find the ideal order and the groups of tied documents.
 
-A query is one row of uint64 keys, one key for each document. From the highest bit, a key has 32 bits that sort by
-descending score, 24 bits for the document's index in the query, and 8 bits for its grade. numpy sorts the keys, so
-documents with equal scores stay in row order. For float64 scores, keys contain only the upper half of the bits, and
-`sort_by_full_score` completes the sort. Documents that were judged but not returned come last, followed by padding.
+A query is represented by one row of uint64 keys, one key for each document. From the highest bit, a key has 32 bits
+that sort by descending score, 24 bits for the document's index in the query, and 8 bits for its grade. numpy sorts the
+keys, so documents with equal scores stay in row order. For float64 scores, keys contain only the upper half of the
+bits, and `sort_by_full_score` completes the sort. Documents that were judged but not returned come last, followed by
+padding.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ PLACE = u8(0xFFFFFF)
 
 
 def _falling_key32(z: Any) -> Any:
-    """Return a 32-bit integer that is smaller for a higher float32 score."""
+    """Encode a float32 score as a 32-bit integer that is smaller for a higher score."""
     b = f4(z + f4(0.0)).view(i4)  # -0.0 becomes 0.0
     return u8(u4(b ^ (~(b >> i4(31)) & i4(0x7FFFFFFF))))
 
 
 def _falling_key64(z: Any) -> Any:
-    """Return the upper 32 bits of a 64-bit integer that is smaller for a higher float64 score."""
+    """Encode a float64 score as a 64-bit integer that is smaller for a higher score, and return its upper 32 bits."""
     b = f8(z + 0.0).view(i8)
     return u8(b ^ (~(b >> i8(63)) & i8(0x7FFFFFFFFFFFFFFF))) >> u8(32)
 
@@ -44,8 +45,8 @@ average_group = outline(ties.average_group)
 def pack_keys(grades: Any, s: Any, returned: Any, which: Any, starts: Any, keys: Any) -> None:
     """Write one row of `keys` for each of the queries `which`: the keys of its documents.
 
-    `starts` holds the first document of each query. `grades` holds the grade of each document if grades are small
-    integers; otherwise it is empty. `returned` is 0 for documents that were not returned; it is empty if all
+    `starts` holds the index of the first document of each query. `grades` holds the grade of each document if grades
+    are small integers; otherwise it is empty. `returned` is 0 for documents that were not returned; it is empty if all
     documents were returned.
     """
     for j in range(which.shape[0]):
@@ -105,15 +106,15 @@ def sort_by_full_score(row: Any, n: Any, score: Any) -> None:
 
 @inline
 def find_gains(row: Any, length: Any, small: Any, values: Any, place: Any, gain: Any) -> Any:
-    """Find the documents with a gain above 0: write their ranks (from 0) and their gains, and return how many there are.
+    """Find the documents with a gain above 0: write their ranks (from 0) and their gains, and return their number.
 
     `row` holds the sorted keys of the query. If `small` is true, grades are small integers, and the gain is the grade.
     Otherwise, `values` holds the gain of each document.
     """
     c = i8(0)
     if small:
-        # Write every document, but advance the index only if it has a gain. This avoids a branch that is often
-        # mispredicted.
+        # Write the rank of every document, but advance the index only if the document has a gain above 0. This avoids a
+        # branch that is often mispredicted.
         for i in range(length):
             place[c] = i
             c += i8((row[i] & u8(255)) != u8(0))
@@ -134,7 +135,7 @@ def build_ideal_order(
     """Write as many gains as fit in `best`, in the ideal (descending) order, and return their number.
 
     There are n documents with a `gain` above 0, and `extra` more documents with the gain `extra_gain`. If `small` is
-    true, gains are small integers, which are sorted by counting. `pool` and `count` are working memory.
+    true, gains are small integers, which are sorted by counting sort. `pool` and `count` are working memory.
     """
     room, m = best.shape[0], i8(0)
     if small:
@@ -169,7 +170,7 @@ def build_ideal_order(
 @outline
 def scatter_worth(worth: Any, place: Any, c: Any, n: Any) -> None:
     """Move the gains of c documents within `worth` to the indices of their ranks, and set all other elements to 0."""
-    # Start with the last gain, because gains move only to higher indices.
+    # Start with the last gain, because gains move only to higher indices and must not overwrite other gains.
     j = c - 1
     for i in range(n - 1, -1, -1):
         if j >= 0 and place[j] == i:

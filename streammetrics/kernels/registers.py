@@ -16,7 +16,7 @@ from .hashes import finalize_hash
 
 f8, i8, u1, u8 = np.float64, np.int64, np.uint8, np.uint64
 
-# Rows are hashed in blocks of this size, in a loop that vectorises. Their registers are then updated one by one.
+# Rows are hashed in blocks of this size, in a loop that vectorizes. Their registers are then updated one by one.
 BLOCK = 256
 # Never change the salt. With a different salt, registers would differ and could not be merged with saved ones.
 SALT = u8(0x5D1A3C7E9B2F4861)
@@ -51,8 +51,8 @@ def leading_run(rest: Any, precision: Any) -> Any:
 def update_registers(words: Any, at: Any, precision: Any, rows: Any, registers: Any) -> Any:
     """Update the register for the key of each row, and count rows.
 
-    `words` is a matrix with one or two integers (the key) in each row. `registers` is a flat array with 2**precision
-    registers for each cell.
+    `words` is a matrix with one or two integers (the key) in each row. `at` holds the cell (such as a slice) of each
+    row; if it is empty, there is one cell. `registers` is a flat array with 2**precision registers for each cell.
     """
     n, width, known = words.shape[0], words.shape[1], at.shape[0] > 0
     hashes, runs = scratch((BLOCK,), u8), scratch((BLOCK,), u1)
@@ -67,7 +67,7 @@ def update_registers(words: Any, at: Any, precision: Any, rows: Any, registers: 
         for k in range(1, width):
             for j in range(count):
                 hashes[j] = finalize_hash(hashes[j] + u8(words[start + j, k]))
-        # This loop vectorises, but it requires a 1 among the upper 53 bits, which nearly every hash has. If any hash
+        # This loop vectorizes, but it requires a 1 among the upper 53 bits, which nearly every hash has. If any hash
         # has none, the whole block is computed again below.
         long = i8(0)
         for j in range(count):

@@ -1,9 +1,9 @@
 """Sum weights, loss terms, column products and values over rows, without rounding.
 
 Every sum is a superaccumulator: an array of 68 integers, each of which holds 32 bits of one long number (see
-`exact_sums`). With one cell, rows are added block by block; with several cells, they are added one by one. If there are
-more sums than rows, carries are propagated after each row, because propagating them in all sums at the end would take
-longer.
+`exact_sums`). With one cell, rows are added block by block; with several cells (such as slices), one by one. If there
+are more sums than rows, carries are propagated after each row, because propagating them in all sums at the end would
+take longer.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from .loss_terms import RELATIVE, SIGNED_RELATIVE, SQUARE, fill_squared_term, fi
 
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
-# Columns of a block in `sum_products`. WEIGHT holds weights, BOTH holds a product, and the next column its rounding
-# error. SPARE is working memory. COLUMNS is the number of columns.
+# The indices of columns of a block in `sum_products`. Column WEIGHT holds weights, column BOTH a product, and the next
+# column its rounding error. Column SPARE and the next are working memory. COLUMNS is the number of columns.
 WEIGHT, BOTH, SPARE, COLUMNS = 6, 7, 9, 11
 # With at most this many sums, rows are checked while they are added. The sums are copied beforehand, which is fast for
 # a few sums, and are restored if a row is invalid.
 MOST_CHECKED = 16
 CHECKED_CHUNKS = MOST_CHECKED * 68
-# The number of rows in a block. It is not a power of two, because then all columns of a block would compete for the
-# same sets of the CPU cache.
+# The number of rows in a block. If it were a power of two, all columns of a block would compete for the same sets of
+# the CPU cache.
 PART = 384
 # The factor by which values are multiplied before their fourth power is computed. Without it, products with weights
 # could have bits below 2**-1074, the smallest positive float64 number.
@@ -73,7 +73,7 @@ def carry_from(numbers: Any, at: Any, first: Any) -> None:
 
 @outline
 def add_to_cells(v: Any, here: Any, stride: Any, offset: Any, numbers: Any, often: Any) -> None:
-    """Add every number in v to a superaccumulator of its cell.
+    """Add every number in v to a superaccumulator of its cell (such as a slice).
 
     `here` holds the cell of each number. A cell has `stride` superaccumulators, of which the one at index `offset` is
     used. If `often` is true, carries are propagated after each addition; otherwise, the caller propagates them.
@@ -97,7 +97,7 @@ def is_carry_due(a: Any, n: Any) -> Any:
 
 @outline
 def count_rows(n: Any, w: Any, at: Any, rows: Any, excess: Any) -> None:
-    """Count n rows by cell, and add w - 1 for each row to the superaccumulators `excess`."""
+    """Count n rows by cell (such as a slice), and add each row's weight minus 1 to the superaccumulators `excess`."""
     lone = at.shape[0] == 0
     if lone:
         rows[0] += n
@@ -135,9 +135,9 @@ def sum_losses(
 ) -> Any:  # fmt: skip
     """Add the requested loss terms of every row and output to the sums of its cell, and count rows.
 
-    `y` and `p` are targets and predictions; a row has `width` values, one for each output. `terms` are the codes of the
-    terms, and `parameters` their parameters. `sums` and `skipped` (the number of rows whose relative error is undefined)
-    are flat arrays of cells x terms x outputs.
+    `at` holds the cell (such as a slice) of each row. `y` and `p` are targets and predictions; a row has `width`
+    values, one for each output. `terms` are the codes of the terms, and `parameters` their parameters. `sums` and
+    `skipped` (the number of rows whose relative error is undefined) are flat arrays of cells x terms x outputs.
 
     If `limits` is not empty, which requires one cell, one output and few terms, values are checked while they are
     added. The two rows of `limits` are the bounds for targets and predictions (see `gather_in_range`). If a value is
@@ -197,11 +197,12 @@ def sum_products(
     These rows are sorted by term. If the second column is -1, there is no second factor. The columns are:
 
     - 0 is `first`, and 1 is `second`.
-    - 2 is `first` times SCALE. Its square is column 3 (rounded) plus column 4 (the rounding error), and column 5 is twice
-      column 4. With these columns, third and fourth powers are summed exactly.
+    - 2 is `first` times SCALE. Its square is column 3 (rounded) plus column 4 (the rounding error), and column 5 is
+      twice column 4. With these columns, third and fourth powers are summed exactly.
 
-    A row of data has `width` values, one for each output. `sums` is a flat array of cells x terms x outputs. If `limits`
-    is not empty, values are checked while they are added, as in `sum_losses`.
+    `at` holds the cell (such as a slice) of each row. A row of data has `width` values, one for each output. `sums` is
+    a flat array of cells x terms x outputs. If `limits` is not empty, values are checked while they are added, as in
+    `sum_losses`.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, count = ff.shape[0] // width, products.shape[0]
@@ -234,7 +235,8 @@ def sum_products(
                 return 1
             if powers:
                 fill_powers(block, sizes, m)
-            # Prefetch the next block while adding this one. Each iteration prefetches an equal share of the next block.
+            # Prefetch the next block while adding this block. Each iteration prefetches an equal share of the next
+            # block.
             for t in range(count):
                 prefetch(ff, (a + PART) * width + t * share, share)
                 prefetch(ss, (a + PART) * width + t * share, share)
@@ -281,7 +283,7 @@ def load_column(values: Any, a: Any, width: Any, c: Any, block: Any, sizes: Any,
 
 @outline
 def split_column(block: Any, sizes: Any, q: Any, m: Any) -> None:
-    """Split the numbers in column q of a block of m rows into halves, and store their exponents as `load_column` does."""
+    """Split the numbers in column q of a block of m rows into halves, and store exponents as `load_column` does."""
     v = block[0, q, :m]
     sizes[0, q], sizes[1, q] = split_halves(v, block[0, q], block[1, q], block[2, q], 0.0, np.inf)
 
@@ -345,9 +347,9 @@ def add_column_products(
 ) -> None:  # fmt: skip
     """Multiply two columns of a block of m rows, and add each product to the sum of its cell.
 
-    `at` holds the cell of each row, starting at index `a` for this block; if it is empty, there is one cell. A cell has
-    `stride` sums, of which the one at index `cell` is used. `sizes` holds the largest and smallest exponents of each
-    column.
+    `at` holds the cell (such as a slice) of each row, starting at index `a` for this block; if it is empty, there is
+    one cell. A cell has `stride` sums, of which the one at index `cell` is used. `sizes` holds the largest and smallest
+    exponents of each column.
     """
     if at.shape[0] == 0:
         # Compute an upper bound on the exponents of products from the largest exponents of the two columns.
@@ -363,8 +365,8 @@ def add_column_products(
 def add_values(v: Any, at: Any, a: Any, stride: Any, cell: Any, numbers: Any, often: Any) -> None:
     """Add the numbers v, one for each row in a block, to the sums of their cells.
 
-    `at` holds the cell of each row, starting at index `a` for this block; if it is empty, there is one cell. A cell has
-    `stride` sums, of which the one at index `cell` is used.
+    `at` holds the cell (such as a slice) of each row, starting at index `a` for this block; if it is empty, there is
+    one cell. A cell has `stride` sums, of which the one at index `cell` is used.
     """
     if at.shape[0]:
         add_to_cells(v, at[a : a + v.shape[0]], stride, cell, numbers, often)
@@ -374,7 +376,7 @@ def add_values(v: Any, at: Any, a: Any, stride: Any, cell: Any, numbers: Any, of
 
 @outline
 def multiply_in_place(v: Any, factor: Any, error: Any) -> None:
-    """Multiply the numbers v by factors, in place, and write the exact rounding errors to `error` (Dekker's algorithm)."""
+    """Multiply v by `factor`, in place, and write the exact rounding errors to `error` (Dekker's algorithm)."""
     for j in range(v.shape[0]):
         product = v[j] * factor[j]
         error[j] = product_error(v[j], factor[j], product)
@@ -399,9 +401,9 @@ def sum_values(
     """Count rows, and add the `width` values x of each row and the terms for standard errors to the sums of its cell.
 
     `sums` holds the sums of w * x without rounding. For standard errors, `squares` holds the sums of (w * x)**2,
-    `more_w2` those of w**2 - 1, and `more_w2x` those of w**2 * x - w * x; each number is rounded to 26 bits before it
-    is added. The last two are 0 if all weights are 1. `more_w2` holds one sum per cell, and the other arrays are flat
-    arrays of cells x width.
+    `more_w2` those of w**2 - 1, and `more_w2x` those of w**2 * x - w * x; in these three sums, each number is rounded
+    to 26 bits before it is added. If all weights are 1, `more_w2` and `more_w2x` are 0. `more_w2` holds one sum per
+    cell, and the other arrays are flat arrays of cells x width.
     """
     n, lone, weighted = values.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0
     often, seldom = not lone and n * 68 < sums.shape[0], not lone and n * 68 < more_w2.shape[0]
@@ -410,7 +412,7 @@ def sum_values(
     for a in range(0, n, BLOCK):
         m = min(BLOCK, n - a)
         xx, vv, ee = x[:m], v[:m], error[:m]
-        # Prefetch the next block while adding this one.
+        # Prefetch the next block while adding this block.
         prefetch(values, (a + BLOCK) * width, m * width)
         for j in range(m if weighted else 0):
             # Compute w**2 - 1 as (w - 1) * (w + 1) to avoid cancellation for weights close to 1.

@@ -38,7 +38,7 @@ def find_bin(p: Any, n: Any) -> Any:
 def add_to_bins(
     y: Any, s: Any, w: Any, at: Any, logit: Any, n_bins: Any, rows: Any, excess: Any, sums: Any
 ) -> Any:  # fmt: skip
-    """Count each row in its bin, and add its score to the sum for the bin. `count_bins` describes the parameters."""
+    """Count each row in its bin, and add its score to the sum for the bin. See `count_bins` for the parameters."""
     n, width = f8(n_bins), u8(n_bins)
     weighted, apart, summed = w.shape[0] != 0, at.shape[0] != 0, sums.shape[0] != 0
     if (not apart) and (not weighted) and has_bad_value(logit, y, s):
@@ -49,7 +49,7 @@ def add_to_bins(
         ss = s[a : a + m]
         for j in range(m):
             probabilities[j] = f8(ss[j])
-        # Apply the sigmoid in a separate loop, which vectorises.
+        # Apply the sigmoid in a separate loop, which vectorizes.
         for j in range(m if logit else 0):
             probabilities[j] = sigmoid(probabilities[j])
         yy, ww, here = y[a : a + m], w[a : a + m], at[a : a + m]
@@ -76,10 +76,10 @@ def count_bins(
 ) -> Any:  # fmt: skip
     """Count each row in the bin of its score, and add the score to the sum for the bin.
 
-    If `logit` is true, scores are logits, and their sigmoid is used. `rows` and `excess` (sums of w - 1) are flat
-    arrays of cells x labels x bins. `sums` is a flat array of cells x bins, or empty if no sums are needed. Without
-    weights, `w` is empty; with one cell, `at` is empty. In the case of one cell and no weights, rows are also checked:
-    if a label or score is invalid, return 1 and count nothing.
+    If `logit` is true, scores are logits, and their sigmoid is used. `at` holds the cell (such as a slice) of each row.
+    `rows` and `excess` (sums of weight minus 1) are flat arrays of cells x labels x bins. `sums` is a flat array
+    of cells x bins, or empty if no sums are needed. Without weights, `w` is empty; with one cell, `at` is empty. In the
+    case of one cell and no weights, rows are also checked: if a label or score is invalid, return 1 and count nothing.
     """
     return add_to_bins(y, s, w, at, logit, n_bins, rows, excess, sums)
 

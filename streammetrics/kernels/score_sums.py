@@ -1,7 +1,7 @@
-"""Exact sums, over scored rows, of terms such as log-loss and of the squares that standard errors need.
+"""Compute exact sums over rows: of terms such as log-loss, and of the squares from which standard errors are computed.
 
-There are kernels for one cell, for rows with several labels, and for many cells, each with and without weights. Module
-`block_sums` sums a block of rows.
+There are kernels for one cell, for rows with several labels, and for many cells (such as slices), each with and without
+weights. Module `block_sums` sums a block of rows.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ from .score_terms import (
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 LANES = 4
-# If there are few cells, consecutive rows are added to separate sets of sums ("lanes"), so that an addition need not
-# wait for the previous one. Lanes are used if they have at most this many numbers in total. More numbers would not stay
-# in the cache, and with so many cells, consecutive rows are rarely in the same cell.
+# If there are few cells (such as slices), consecutive rows are added to separate sets of sums ("lanes"), so that an
+# addition need not wait for the previous one. Lanes are used if they have at most this many numbers in total. More
+# numbers would not stay in the cache, and with so many cells, consecutive rows are rarely in the same cell.
 LANE_CELLS = 4096
 # The largest number of counters that stay in the cache. If there are more, the counters for the next rows are
 # prefetched.
@@ -72,8 +72,8 @@ FLUSH_PARTS = 18
 
 @outline
 def add_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
-    """Count rows by cell and label. `count_labels` describes the parameters."""
-    # With one cell, the number of positives is the sum of the labels, which a vectorised loop computes.
+    """Count rows by cell (such as a slice) and label. See `count_labels` for the parameters."""
+    # With one cell, the number of positives is the sum of the labels, which a vectorized loop computes.
     if at.shape[0] == 0:
         positives, bad = count_positives(y)
         if bad:
@@ -91,7 +91,7 @@ def add_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
 
 @kernel(out=("rows", "excess"))
 def count_labels(y: Any, w: Any, at: Any, rows: Any, excess: Any) -> Any:
-    """Count rows by cell and label (0 or 1), and add their weights minus 1 to `excess`.
+    """Count rows by cell (such as a slice) and label (0 or 1), and add each row's weight minus 1 to `excess`.
 
     With one cell, labels are also checked: if a label is invalid, return 1 and count nothing.
     """
@@ -111,7 +111,7 @@ def count_labels_multilabel(width: Any, y: Any, w: Any, at: Any, rows: Any, exce
 
 @outline
 def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any) -> Any:
-    """Add the terms of unweighted rows in one cell. `sum_scores` describes the parameters."""
+    """Add the terms (such as log-loss) of unweighted rows in one cell. See `sum_scores` for the parameters."""
     n_terms, n = terms.shape[0], s.shape[0]
     k, f, out = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8)
     total, square, counts, hits = scratch(12, i8), scratch(6, i8), scratch(2, i8), scratch(MOST, i8)
@@ -124,7 +124,7 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
         yy, ss = y[a : a + m], s[a : a + m]
         positives, bad = count_positives(yy)
         least, most = score_extremes(ss)
-        # The extremes of the bits usually show that all scores are valid. Check every score only if they do not.
+        # Usually, the extremes show that all scores are valid. Check every score only if they do not.
         if bad or (may_be_bad(most) and has_bad_score(False, ss)):
             return 1
         counts[1] += positives
@@ -162,7 +162,7 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def add_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add terms of any size for unweighted rows in one cell. `sum_unbounded` describes the parameters."""
+    """Add terms of any size for unweighted rows in one cell. See `sum_unbounded` for the parameters."""
     if has_bad_value(logit, y, s):  # check all rows first: large terms are added immediately and cannot be undone
         return 1
     k, f, out, v = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
@@ -188,7 +188,7 @@ def add_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the weighted terms of rows in one cell. `sum_weighted` describes the parameters."""
+    """Add the weighted terms of rows in one cell. See `sum_weighted` for the parameters."""
     k, f, out, parts = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(10, i8)
     for a in range(0, y.shape[0], BLOCK):
         m = min(BLOCK, y.shape[0] - a)
@@ -212,9 +212,10 @@ def add_weighted(
 def sum_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any) -> Any:
     """Add the terms (such as log-loss) of unweighted rows in one cell, and count the rows.
 
-    `terms` holds the codes of the terms: SCORE, LOG_LOSS or BRIER. Scores are probabilities, which are clipped to
-    [eps, 1 - eps] for log-loss; no log-loss may exceed 45. `sums` holds the sum of each term by label, `squares` the
-    sums of squares, and `clipped` the number of clipped rows. If a value is invalid, add nothing and return 1.
+    `terms` holds the codes of the terms: SCORE, LOG_LOSS or BRIER. Scores are probabilities. For log-loss, they are
+    clipped to [eps, 1 - eps]; the log-loss of a row must not exceed 45. `sums` holds the sum of each term by label,
+    `squares` the sums of squares, and `clipped` the number of clipped rows. If a value is invalid, add nothing and
+    return 1.
     """
     return add_scores(y, s, terms, eps, rows, sums, squares, clipped)
 
@@ -307,7 +308,7 @@ def flush_lanes(lanes: Any, cells: Any, terms: Any, rows: Any, sums: Any, square
     n_terms = terms.shape[0]
     width = 1 + 3 * n_terms
     for k in range(2 * LANES * cells):
-        # i is twice the cell plus the label.
+        # The index i is twice the cell index plus the label.
         i, lane = k % (2 * cells), k * width
         rows[i] += lanes[lane]
         for t in range(n_terms):
@@ -319,7 +320,7 @@ def flush_lanes(lanes: Any, cells: Any, terms: Any, rows: Any, sums: Any, square
 
 @inline
 def prefetch_cells(here: Any, n_terms: Any, rows: Any, sums: Any, squares: Any) -> None:
-    """Prefetch the counters and sums of the cells `here`, unless all counters fit into the cache."""
+    """Prefetch the counters and sums of the cells `here` in a block of rows, unless all counters fit into the cache."""
     if rows.shape[0] > CACHED_NUMBERS:
         for j in range(here.shape[0]):
             prefetch(rows, u8(2) * u8(here[j]), 1)
@@ -334,10 +335,10 @@ def sum_cells(
 ) -> Any:  # fmt: skip
     """Add the terms (such as log-loss) of unweighted rows to the sums of their cells.
 
-    The caller has checked all values. `at` holds the cell of each row. Sums are stored in flat arrays, cell by cell.
-    Values of 2**31 or more are added to `large`, which is empty if no term can be that large. If there are few cells,
-    consecutive rows are added to four separate sets of sums ("lanes"), because an addition to the same address would
-    have to wait for the previous one.
+    The caller has checked all values. `at` holds the cell (such as a slice) of each row. Sums are stored in flat
+    arrays, cell by cell. Values of 2**31 or more are added to `large`, which is empty if no term can be that large. If
+    there are few cells, consecutive rows are added to four separate sets of sums ("lanes"), because an addition to the
+    same address would have to wait for the previous one.
     """
     n_terms, n, cells = terms.shape[0], y.shape[0], rows.shape[0] // 2
     width = 1 + 3 * n_terms
@@ -399,10 +400,10 @@ def sum_cells(
 def flush_weighted_lanes(
     lanes: Any, cells: Any, n_terms: Any, rows: Any, excess: Any, sums: Any, squares: Any, w2: Any, w2x: Any
 ) -> None:
-    """Add the lanes (partial sums over weighted rows, see `flush_lanes`) to the sums and counts, and set them to 0."""
+    """Add the lanes (partial sums over weighted rows, see `flush_lanes`) to sums and counts, and reset the lanes."""
     width = 5 + 6 * n_terms
     for k in range(2 * LANES * cells):
-        # i is twice the cell plus the label.
+        # The index i is twice the cell index plus the label.
         i, lane = k % (2 * cells), k * width
         count = lanes[lane]
         rows[i] += count
@@ -426,7 +427,7 @@ def sum_weighted_cells(
     """Add weighted terms to the sums of their cells. The caller has checked all values.
 
     For a term x and a weight w, the sums of w * x, (w * x)**2, w**2 and w**2 * x are added to `sums`, `squares`, `w2`
-    and `w2x`, respectively. `at` holds the cell of each row.
+    and `w2x`, respectively. `at` holds the cell (such as a slice) of each row.
     """
     n_terms, n, cells = terms.shape[0], y.shape[0], rows.shape[0] // 2
     width = 5 + 6 * n_terms

@@ -1,10 +1,10 @@
-"""Compute the terms of scored rows (score, log-loss, squared error), check scores, and add numbers to fixed-point sums.
+"""Compute terms of rows (score, log-loss, squared error), check scores, and add numbers to fixed-point sums.
 
-A term is computed once per row in float64, in loops that vectorise. It is added to a sum as a multiple of 2**-60,
+A term is computed once per row in float64, in loops that vectorize. It is added to a sum as a multiple of 2**-60,
 stored as two integers ("limbs"): high * 2**-20 + low * 2**-60. To get such an integer, a large constant (a "magic
 number") is added to a float: the sum is rounded so that its low bits are the integer. Integer sums do not depend on the
-order of rows. A term of 2**31 or more, from a large weight or an extreme logit, is added to an exact sum of unlimited
-range (see `exact_sums`).
+order of rows. A term of 2**31 or more, such as that of an extreme logit or a large weight, is added to an exact sum of
+unlimited range (see `exact_sums`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BLOCK = 3 * PART
 # Rows are prefetched this many rows ahead.
 AHEAD = 5 * PART
 SCORE, LOG_LOSS, BRIER = 0, 1, 2
-# A call computes at most MOST terms.
+# A kernel call computes at most MOST terms.
 MOST = 3
 # A term of this value or more is too large for a fixed-point sum.
 LARGE = 2.0**31
@@ -114,7 +114,7 @@ def is_clipped(eps: Any, y: Any, s: Any) -> Any:
 
 @inline
 def may_clip(eps: Any, least: Any, most: Any) -> Any:
-    """Return whether any probability may have to be clipped to [eps, 1 - eps], given the lowest and highest scores.
+    """Return whether any probability may need to be clipped to [eps, 1 - eps], given the lowest and highest scores.
 
     The probability of the outcome is monotonic in the score, so the two extremes are enough.
     """
@@ -175,7 +175,7 @@ def replace_by_squared_errors(y: Any, out: Any) -> None:
 
 @inline
 def fill_term(term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any, f: Any, out: Any) -> None:
-    """Write one term (score, log-loss or squared error) for some rows.
+    """Write one term (score, log-loss or squared error) for some rows to `out`.
 
     If `logit` is true, scores are logits. Otherwise, they are probabilities, which are clipped to [eps, 1 - eps] for
     log-loss if `clip` is true. `k` and `f` are working memory.
@@ -238,7 +238,7 @@ def has_bad_score(logit: Any, s: Any) -> Any:
             bad |= i4(not (abs(s[j]) < np.inf))
     else:
         for j in range(s.shape[0]):
-            # Negate the comparisons so that NaN, for which both are false, is invalid.
+            # Negate the comparisons so that NaN, for which both comparisons are false, is invalid.
             bad |= i4(not (s[j] >= 0)) | i4(not (s[j] <= 1))
     return bad != 0
 

@@ -1,8 +1,8 @@
-"""Exact sums over rows whose target is a number between 0 and 1 (a soft label), for the terms in `score_sums`.
+"""Exact sums of per-row terms, such as log-loss, over rows whose target is a number from 0 to 1 (a soft label).
 
 The log-loss of target t is t * L(1) + (1 - t) * L(0), where L(y) is the loss for the label y. A target of 0 or 1
-therefore gives the same terms as the label 0 or 1, bit for bit. If there is one cell, rows are added block by block;
-otherwise, they are added one by one.
+therefore gives the same terms as the label 0 or 1 in `score_sums`, bit for bit. If there is only one cell (such as a
+slice), rows are added block by block; otherwise, they are added one by one.
 """
 
 from __future__ import annotations
@@ -50,10 +50,11 @@ TARGET = 3
 def fill_soft_term(
     term: Any, logit: Any, eps: Any, clip: Any, y: Any, s: Any, labels: Any, k: Any, f: Any, other: Any, out: Any
 ) -> None:  # fmt: skip
-    """Write one term (target, score, log-loss or squared error) for some rows with targets y from 0 to 1.
+    """Write one term (target, score, log-loss or squared error) to `out` for rows with targets y (0 to 1) and scores s.
 
-    `labels` holds a row of ones and a row of zeros: the labels for which log-loss is computed. If `clip` is true,
-    probabilities are clipped for log-loss. `k`, `f` and `other` are working memory.
+    `labels` holds a row of ones and a row of zeros: the labels for which log-loss is computed. If `logit` is true,
+    scores are logits. Otherwise, they are probabilities, which are clipped to [eps, 1 - eps] for log-loss if `clip` is
+    true. `k`, `f` and `other` are working memory.
     """
     n = s.shape[0]
     if term == TARGET:
@@ -76,7 +77,10 @@ def fill_soft_term(
 
 @inline
 def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
-    """Add `high` and `low` to the sum at index `at`. If `stops` is true, a sum that reaches CEILING stays there."""
+    """Add a number with the limbs `high` and `low` to the fixed-point sum at index `at` of `numbers`.
+
+    If `stops` is true, a sum that reaches CEILING stays there.
+    """
     if stops:
         add_saturating(numbers, at, high, low)
     else:
@@ -85,7 +89,7 @@ def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
 
 @outline
 def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any, stops: Any, numbers: Any) -> None:
-    """Round numbers v below 2**31, and add each to a fixed-point sum.
+    """Round each number in v, all of which are below 2**31, and add it to a fixed-point sum.
 
     v[j] is added to sum number at[j], whose two limbs start at index 2 * at[j] of `numbers`. Adding the constant
     `magic`, whose bits are `magic_bits`, rounds a number to a multiple of the value of the constant's last bit.
@@ -105,7 +109,7 @@ def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any
 
 @outline
 def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
-    """Add products v, rounded to multiples of 2**-60, to the sums whose numbers are in `at` (see `add_rows`).
+    """Add each product in v, rounded to a multiple of 2**-60, to the sum whose number is in `at` (see `add_rows`).
 
     A sum that reaches CEILING stays there. Products of 2**31 or more are added one by one and set to 0 in `v`. If
     `lone` is true, there is only one sum.
@@ -117,10 +121,11 @@ def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
 
 @outline
 def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None:
-    """Add squares v, rounded to multiples of 2**-41 (if `loss`) or 2**-52, to the sums whose numbers are in `at`.
+    """Add each square in v, rounded to a multiple of 2**-41 or 2**-52, to the sum whose number is in `at`.
 
-    A sum that reaches CEILING stays there. Squares of 2**31 or more are added one by one and set to 0 in `v`. If `lone`
-    is true, there is only one sum.
+    The multiples are of 2**-41 if `loss` is true (the squares of log-losses) and of 2**-52 otherwise. A sum that
+    reaches CEILING stays there. Squares of 2**31 or more are added one by one and set to 0 in `v`. If `lone` is true,
+    there is only one sum.
     """
     if is_any_from(v, LARGE):
         move_heavy_rows(v, at, numbers)
@@ -132,9 +137,9 @@ def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None
 
 @outline
 def count_rows(w: Any, at: Any, lone: Any, v: Any, rows: Any, excess: Any, w2: Any) -> None:
-    """Count rows by cell (`at`). If there are weights, also add w - 1 to `excess` and w**2 to `w2`.
+    """Count the rows of each cell (such as a slice). If there are weights, also add w - 1 to `excess` and w**2 to `w2`.
 
-    If `lone` is true, there is only one cell. `v` is working memory.
+    `at` holds the cell of each row. If `lone` is true, there is only one cell. `v` is working memory.
     """
     n = at.shape[0]
     for j in range(0 if lone else n):
@@ -206,7 +211,8 @@ def sum_soft(
     The caller has checked all values. Without weights, `w` is empty; with one cell, `at` is empty. For a term x and a
     target t, the sums of w * x, (w * x)**2, w**2 * x * t, w**2 and w**2 * x are added to `sums`, `squares`, `crossed`,
     `w2` and `w2x`, respectively. Values of 2**31 or more are added to `large`, which is empty if no term can be that
-    large. Sums are stored in flat arrays, cell by cell.
+    large. `rows` and `clipped` count all rows and the clipped rows, and the sums of w - 1 are added to `excess`. Sums
+    are stored in flat arrays, cell by cell.
     """
     return add_soft(y, s, w, at, terms, logit, eps, rows, excess, sums, large, squares, crossed, w2, w2x, clipped)
 
@@ -216,7 +222,7 @@ def sum_soft_multilabel(
     width: Any, y: Any, s: Any, w: Any, at: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, crossed: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the terms of rows with soft labels, like `sum_soft`, separately for each of `width` labels."""
+    """Add the terms of rows as `sum_soft` does, but separately for each of the `width` soft labels of a row."""
     for i in range(width):
         yy, ss = slice_label(y, i, width), slice_label(s, i, width)
         total, wide, square, cross = (

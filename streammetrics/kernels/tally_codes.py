@@ -1,8 +1,9 @@
-"""Kernels for tallies, which count rows by code. A code encodes a cell and a place (bucket and label).
+"""Kernels for tallies, which count rows by code: a number that encodes a cell and a place.
 
-A tally keeps sorted distinct codes with their counts (its entries). New rows are first counted in byte counters, one
-for each place in each cell. When a byte overflows, its code is appended to a buffer, where it stands for 256 rows. In a
-tally without byte counters, the code of every row is appended to the buffer.
+A cell is, for example, a slice; a place is a bucket and a label. A tally keeps sorted distinct codes with their counts
+(its entries). New rows are first counted in byte counters, one for each place in each cell. When a byte overflows, its
+code is appended to a buffer, where it stands for 256 rows. In a tally without byte counters, the code of every row is
+appended to the buffer.
 
 A kernel that counts rows in a tally takes seven arguments for the tally. `shift` is the number of bits in a place, and
 `stride` the number of places in a cell. The others are the byte counters (or an empty array), the sums of w - 1 (w is
@@ -59,7 +60,7 @@ def add_rows(
     """Add n rows to the byte counters `low` of a tally or, if it has none, to its buffer of codes.
 
     Element j of `place` and element `a + j` of `at` and `w` are the place, cell and weight of a row. The lower `shift`
-    bits of a code are the place, and the bits above are the cell.
+    bits of a code are the place, and the bits above are the cell. The module docstring describes the other parameters.
     """
     lone, m, weighted = at.shape[0] == 0, u8(waiting[0]), w.shape[0] > 0
     if low.shape[0]:
@@ -97,7 +98,7 @@ def add_places(
     """Add rows to a tally, which counts rows by cell and place (bucket and label).
 
     Row j has the place place[j], the cell at[j] and the weight w[j]. `at` is empty if there is one cell, and `w` is
-    empty if all weights are 1.
+    empty if all weights are 1. The module docstring describes the other parameters.
     """
     add_rows(place, i8(0), i8(place.shape[0]), at, w, shift, stride, low, excess, codes, weights, waiting)
     return 0
@@ -258,7 +259,7 @@ def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> A
 
     The elements of cell c are source[starts[c]:starts[c + 1]], and `order` holds the old number of each new cell. If
     `shift` is not 0, elements are codes, in which the bits above the lowest `shift` bits are the cell number. In the
-    copy, they are the new cell number.
+    copy, these bits are the new cell number.
     """
     k = u8(0)
     for cell in range(order.shape[0]):
@@ -270,9 +271,10 @@ def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> A
 
 @outline
 def move_by_digit(codes: Any, weights: Any, to: Any, to_weights: Any, starts: Any, shift: Any, width: Any) -> None:
-    """Copy codes, and any weights, sorted by the digit of `width` bits that starts at bit `shift`.
+    """Copy codes and their weights, if any, in the order of one digit of the codes.
 
-    Codes with equal digits keep their order. On return, starts[d] is the end of the codes with digit d.
+    The digit consists of the `width` bits that start at bit `shift`. Codes with equal digits keep their order. On
+    return, starts[d] is the end of the codes with digit d.
     """
     mask, n, weighted = (u8(1) << width) - u8(1), codes.shape[0], weights.shape[0] > 0
     for k in range(mask + u8(1)):
@@ -295,7 +297,7 @@ def move_by_digit(codes: Any, weights: Any, to: Any, to_weights: Any, starts: An
 
 @kernel(out=("codes", "weights", "other", "other_weights"))
 def sort_codes(codes: Any, weights: Any, other: Any, other_weights: Any) -> Any:
-    """Sort codes, and any weights with them, in place by radix sort.
+    """Sort codes, together with their weights (if any), in place by radix sort.
 
     The sort skips low and high bits that are equal in all codes. No loop has a branch that depends on a code. `other`
     and `other_weights` are working memory of the same lengths.
@@ -344,7 +346,7 @@ def narrow_codes(codes: Any, words: Any) -> Any:
     """Convert the codes of rows with float32 scores to 32-bit integers that sort like the codes.
 
     All scores must have the same sign. An integer holds the score as a float32 without its sign, and the label as the
-    last bit. If a score cannot be represented as a float32, return 1.
+    last bit. Return 1 if a score cannot be represented as a float32, and 0 otherwise.
     """
     inverted = inverted_bits(codes[0])
     for a in range(0, codes.shape[0], BLOCK):

@@ -1,9 +1,9 @@
-"""Count numbers in buckets whose width adapts to the numbers in a cell.
+"""Kernels that count numbers in buckets whose width adapts to the numbers in each cell (such as a slice).
 
 The level of a cell, an integer L, determines the width of its buckets, 2**(L - 512). Buckets close to 0 are narrower,
 because no bucket may be wider than 2**-bits times its numbers. A state with one cell has a counter for each bucket in a
 range (a window). The buckets of other numbers, and those in states with several cells, are appended to a buffer. In
-each block of rows, the numbers in a column are first converted to buckets, in a loop that vectorises, and then counted.
+each block of rows, the numbers in a column are first converted to buckets, in a loop that vectorizes, and then counted.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def edge_bits(place: Any, level: Any, bits: Any) -> Any:
 
 @inline
 def lost_bits(word: Any, level: Any, bits: Any) -> Any:
-    """Return, as an integer, the bits of a number that its bucket drops.
+    """Return, as an integer, the bits of a number that are lost if the number is replaced by its bucket.
 
     `word` holds the bits of the number. If the number is the edge of its bucket closer to 0, the result is 0.
     """
@@ -114,7 +114,7 @@ def read_values(
 def update_value_extremes(
     value: Any, w: Any, at: Any, a: Any, n: Any, width: Any, c: Any, least: Any, largest: Any
 ) -> None:
-    """Update the minimum `least` and maximum `largest` of each cell with n values in column c.
+    """Use n values in column c to update the minimum (`least`) and the maximum (`largest`) of each cell.
 
     Rows with weight 0 are ignored. The rows start at element `a` of `at` and `w`.
     """
@@ -241,8 +241,8 @@ def count_values(
     distinct numbers, it has counters for these exact numbers instead, in slots determined by their hashes.
 
     Each value increments a counter: the last counter of a column counts all values without a counter of their own. The
-    buckets of these values are appended to the buffer `high`, `low` and `weights`, whose length is used[0]. The high
-    word of a code contains the column in its lowest `top` bits, and the cell above them.
+    buckets of these values are appended to the buffer `high`, `low` and `weights`, whose length is used[0]. An
+    element of `high` contains the column in its lowest `top` bits, and the cell above them.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     value, place = scratch(BLOCK, f8), scratch(BLOCK, i8)
@@ -345,7 +345,8 @@ def find_lowest_levels(
 ) -> Any:  # fmt: skip
     """Write, for each group, the lowest level (bucket width) that satisfies two rules.
 
-    The numbers in a group are represented by their buckets (`codes`) at the group's current level. The rules are:
+    The numbers in group g are represented by their buckets, codes[starts[g]:starts[g + 1]], at the current level of the
+    group, levels[g]. The rules are:
 
     - The numbers must be in at most `most` buckets, each of which is no wider than 2**-floor times its numbers.
     - If a group has more than `few` different numbers, they must be in at most `few` buckets that are 2**less times as

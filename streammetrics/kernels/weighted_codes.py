@@ -25,10 +25,10 @@ GROUPS, TABLE = 1 << GROUP_BITS, 1 << TABLE_BITS
 
 @inline
 def add_to_run(same: Any, rows: Any, high: Any, low: Any, run: Any, run_high: Any, run_low: Any) -> Any:
-    """Add an entry to a run of equal codes. Return the count of the run and the two integers of its sum of w - 1.
+    """Add an entry to a run of equal codes. Return the row count of the run and the two integers of its sum of w - 1.
 
-    These numbers are `rows`, `high` and `low` for the entry, and `run`, `run_high` and `run_low` for the run. If `same`
-    is 0, the entry begins a new run.
+    Here w is the weight of a row. These three numbers are `rows`, `high` and `low` for the entry, and `run`,
+    `run_high` and `run_low` for the run. If `same` is 0, the entry begins a new run.
     """
     part = run_low * same + low
     return run * same + rows, run_high * same + high + (part >> i8(40)), part & LOW_MASK
@@ -87,11 +87,11 @@ def add_dense_weighted_codes(
 ) -> Any:  # fmt: skip
     """Merge sorted entries and unsorted codes of weighted rows. Return the number of merged codes.
 
-    The parameters and the result are those of `add_weighted_codes`, with more working memory. Each code has at most
-    `bits` bits. This function is faster than sorting if there are not many more possible codes than rows. The codes are
-    moved to `grouped`, grouped by their highest bits. The rows are counted in `table`, one group at a time. For each
-    value of the lower bits, the table holds a count and the two integers of a fixed-point sum. The table contains zeros
-    before and after the call.
+    The parameters and the result are those of `add_weighted_codes`; `grouped`, `grouped_weights` and `table` are
+    working memory. Each code has at most `bits` bits. This function is faster than sorting if there are not many more
+    possible codes than rows. The codes are moved to `grouped`, grouped by their highest bits. The rows are counted in
+    `table`, one group at a time. For each value of the lower bits, the table holds a count and the two integers of a
+    fixed-point sum. The table contains zeros before and after the call.
     """
     starts, m, i, a = scratch(GROUPS, i8), u8(0), u8(0), u8(0)
     width = u8(max(bits - TABLE_BITS, 0))

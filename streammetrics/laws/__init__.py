@@ -106,7 +106,7 @@ def check_state(state: State, *, data: Data = None, seed: int = 0, examples: int
 
 @contextmanager
 def reader_of(state: State) -> Iterator[Metric[Any, Any]]:
-    """Yield a metric that reads this state and always returns 0. Its class is registered only in the `with` block."""
+    """Yield a metric that uses this state and always returns 0. Its class is registered only in the `with` block."""
 
     class Reader(Metric[State, float], tag=f"laws.reader.{state.tag}"):
         def make_state(self) -> State:

@@ -52,8 +52,8 @@ class LawError(StreamMetricsError, AssertionError):
 class Case(NamedTuple):
     """The input to a law: a factory for the objects to check, and rows for them to count.
 
-    Some states read blocks: adjacent rows that belong together, such as the documents of a query. Laws never split a
-    block.
+    For some states, rows form blocks: adjacent rows that belong together, such as the documents of a query. Laws never
+    split a block.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ class Case(NamedTuple):
         return [np.flatnonzero(owner == i) for i in range(k)]
 
     def needs_of_kind(self, kind: type) -> list[Need]:
-        """Return the declared columns that contain values, or matrices of values, of this kind.
+        """Return the declared columns that contain values, or matrices of values, of this kind (such as `Label`).
 
         Required columns that the case does not contain are left out.
         """
@@ -115,7 +115,7 @@ class Case(NamedTuple):
 
     @property
     def blocks(self) -> Rows:
-        """The block number of each row, from 0. If the state does not read blocks, each row is its own block."""
+        """The block number of each row, from 0. If the rows do not form blocks, each row is its own block."""
         role = None if self.metric is None else self.metric.make_state().block_column
         if role is None or not self.n:
             return np.arange(self.n)
@@ -143,7 +143,7 @@ class Case(NamedTuple):
         return columns if self.metric is None else make_consistent(self.metric.make_state(), columns)
 
     def weight_role(self) -> str | None:
-        """Return the name of the weight column, such as "sample_weight", or None if the metric takes no weights."""
+        """Return the name of the weight column, such as "sample_weight", or None if the metric accepts no weights."""
         return next((n.role for n in self.needs_of_kind(Weight) if n.optional), None)
 
 

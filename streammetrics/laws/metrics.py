@@ -41,8 +41,8 @@ from .specimens import Columns, events, formats, on_grid, spoil, tables
 # The absolute tolerance for comparing one row of weight k with k rows of weight 1. The contribution of a row to a sum
 # is rounded to a multiple of 2**-60: once for the single row, but k times for the k rows.
 UNITS = 2.0**-59
-# The relative tolerance between values that are equal except for rounding errors. It exceeds the rounding error of a
-# sum, because a metric may divide sums by small numbers.
+# The relative tolerance for comparing values that are equal except for rounding errors. It exceeds the rounding error
+# of a sum, because a metric may divide sums by small numbers.
 CLOSE = 2.0**-44
 
 
@@ -68,7 +68,7 @@ def value_follows_rows(case: Case) -> None:
 
 
 def within_bounds(case: Case) -> None:
-    """The value lies within its certified bounds, and reading the saved state gives the same value."""
+    """The value lies within its certified bounds, and a state that is saved and loaded again gives the same value."""
     metric = case.build()
     value, (low, high) = value_of(metric), metric.bounds()
     expect_same_value(
@@ -329,7 +329,7 @@ def table_formats(case: Case) -> None:
 
 
 def _has_single_events(case: Case) -> bool:
-    """Return whether rows can be passed one at a time: there are no blocks, and the first column is not a matrix."""
+    """Return whether rows can be passed one at a time: they form no blocks, and the first column is not a matrix."""
     has_blocks = case.metric is None or case.metric.make_state().block_column is not None
     return not has_blocks and all(column.ndim == 1 for column in [*case.columns.values()][:1])
 
@@ -355,7 +355,7 @@ def without_drop_counts(metric: Any) -> Any:
 
 
 def dropping_factory(case: Case) -> Callable[[], Any]:
-    """Return a factory for empty metrics with the settings of the metric in `case`, except on_invalid="drop"."""
+    """Return a factory for empty metrics with the settings of the metric in `case`, but with on_invalid="drop"."""
     cls, settings = type(case.metric), case.metric.settings if case.metric is not None else {}
     return lambda: cls(**settings, on_invalid="drop")  # type: ignore[misc]
 
@@ -390,9 +390,9 @@ def in_collection(case: Case) -> None:
 
 
 def companion_metrics(metric: Metric[Any, Any], columns: Columns) -> dict[str, Metric[Any, Any]]:
-    """Return, by tag, the registered metrics that read the same state as `metric` and accept the rows in `columns`.
+    """Return, by tag, the registered metrics that use the same state as `metric` and accept the rows in `columns`.
 
-    Metrics that read other states are left out, because they need other kernels, which take time to compile.
+    Metrics that use other states are left out, because they need other kernels, which take time to compile.
     """
     companions, mine = {}, metric.make_state()
     required = {n: getattr(metric, n) for n in ("scale", "soft_labels") if _has_setting(metric, n)}

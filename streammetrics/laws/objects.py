@@ -51,7 +51,7 @@ def row_by_row(case: Case) -> None:
 def repeats(case: Case) -> None:
     """Counting rows 257 times gives the same bytes as merging 257 objects. An 8-bit counter would overflow."""
     if case.metric is not None and case.metric.make_state().block_column is not None:
-        # The law does not apply to metrics that read blocks, because a block must not be counted twice.
+        # The law does not apply to metrics whose rows form blocks (such as queries): a block must not be counted twice.
         return
     one = case.build()
     merged, thing = one.copy(), case.make()
@@ -157,7 +157,7 @@ def copy_is_independent(case: Case) -> None:
 
 
 def bytes_round_trip(case: Case) -> None:
-    """from_bytes(to_bytes()), pickle, copy and deepcopy give an equal object, which can continue to count."""
+    """from_bytes(to_bytes()), pickle, copy and deepcopy give an equal object, which can count more rows."""
     a = case.build()
     after = case.build().update(case.next_columns())
     for name, b in _copies(a):
@@ -231,7 +231,7 @@ def _other_metric(thing: Any) -> Any:
 
 
 def absent_class(case: Case) -> None:
-    """States of unknown classes can be loaded, copied, saved and merged; a merge that needs buckets raises an error."""
+    """States of unknown classes can be loaded, copied, saved and merged; merges that bucket rows raise an error."""
     parts = [case.build(case.take(rows)) for rows in case.parts(2)]
     whole, (a, b) = merge([p.to_bytes() for p in parts]), (p.to_bytes() for p in parts)
     merged, folds = whole.to_bytes(), _may_outgrow_limit(whole, parts)

@@ -39,7 +39,7 @@ UNIT = "whose"
 
 
 def shards_equal_metrics(case: Case) -> None:
-    """The state of all rows equals that of the unsharded metric. Each shard equals a coarsened metric of its rows."""
+    """The state of all rows equals that of an unsharded metric; a shard equals a coarsened metric of its rows alone."""
     units = _random_units(case)
     sharded = shards_factory(case)().update(case.columns | units)
     alone = case.build()
@@ -60,7 +60,7 @@ def shards_equal_metrics(case: Case) -> None:
 
 
 def without_each_shard(case: Case) -> None:
-    """The leave-one-out value of each shard equals the value of the other rows in equally coarse histograms."""
+    """The value without a shard (leave-one-out) equals the value of the other rows in equally coarse histograms."""
     metric = case.metric
     if metric is None or sharded_refusal_of(metric):
         return

@@ -1,4 +1,4 @@
-"""Laws of `Sliced` metrics: each slice equals the metric of its rows, and the total equals the metric of all rows."""
+"""Laws of `Sliced` metrics: each slice equals a metric of its rows alone, and the total a metric of all rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .specimens import KEYS, Columns, sample_keys
 
 
 def slices(case: Case) -> None:
-    """Each slice equals the metric of its rows, and `total` the metric of all rows, even if invalid rows are dropped."""
+    """A slice equals a metric of its rows alone, and `total` a metric of all rows, even if invalid rows are dropped."""
     keys = _random_keys(case, 1)
     check_each_slice(case, keys, {})
     columns, _ = spoil_rows(case)
@@ -49,7 +49,7 @@ def slices_in_any_order(case: Case) -> None:
 
 
 def slices_of_slices(case: Case) -> None:
-    """In slices of slices, each inner slice equals the metric of its rows, and inner limits apply to each outer slice."""
+    """In nested slices, an inner slice equals a metric of its rows alone; inner limits apply to each outer slice."""
     keys = _random_keys(case, 2)
     limits: list[dict[str, Any]] = [{"limit": int(n)} if n < 3 else {} for n in case.rng.integers(0, 6, 2)]
     outer, inner = ({name: column} for name, column in keys.items())
@@ -67,7 +67,7 @@ def slices_of_slices(case: Case) -> None:
 
 
 def slices_of_collections(case: Case) -> None:
-    """A metric in slices of a collection equals the same metric in separate slices."""
+    """Slicing a collection gives each of its metrics the same slices as slicing that metric alone."""
     keys = _random_keys(case, 1)
     several = case._replace(make=lambda: MetricCollection({"": case.make(), "again": case.make()}))
     check_each_slice(several, keys, {"limit": 2})
@@ -107,7 +107,7 @@ def _nested_slices_factory(case: Case, keys: Columns) -> Callable[[], Sliced]:
 def _random_keys(case: Case, k: int) -> Columns:
     kinds = case.rng.choice(KEYS, k)
     key_columns = (sample_keys(case.rng, case.n, kind, several=4 - k) for kind in kinds)
-    # All rows of a block have the same key, because a block must lie in one slice.
+    # All rows of a block (such as a query) get the same key, because a block must not be split between slices.
     return {f"key{i}": column[case.blocks] for i, column in enumerate(key_columns)}
 
 

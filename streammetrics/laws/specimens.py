@@ -1,4 +1,4 @@
-"""Generate rows for the laws: the columns that a state reads, in every dtype and format that users pass."""
+"""Functions that generate rows for the laws: columns that a state reads, in every dtype and format that users pass."""
 
 from __future__ import annotations
 

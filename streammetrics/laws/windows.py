@@ -25,7 +25,7 @@ WIDTH = 10
 
 
 def windows(case: Case) -> None:
-    """Each window equals the metric of its rows. `lifetime` covers all rows, `last` the rows of the newest windows."""
+    """A window equals a metric of its rows alone. `lifetime` covers all rows, and `last` covers the newest windows."""
     steps = _random_steps(case)
     for keep in (None, int(case.rng.integers(1, 6))):
         check_each_window(case, steps, keep)

@@ -40,7 +40,7 @@ DEPENDENT = (
 class OfClasses(ScoredLabels[S, T]):
     """Base class for metrics where each row belongs to exactly one of two or more classes.
 
-    With neither `num_classes` nor `labels` there are two classes, 0 and 1.
+    If neither `num_classes` nor `labels` is passed, there are two classes, 0 and 1.
 
     Parameters
     ----------
@@ -72,7 +72,10 @@ class OfClasses(ScoredLabels[S, T]):
         return {n: getattr(self, n) for n in names if getattr(self, n, None) is not None}
 
     def spread(self, state: Any) -> Any:
-        """Return `state` for two classes, or a state that keeps the same statistic for each class or label."""
+        """Return `state` unchanged if there are two classes.
+
+        Otherwise, return a state that keeps the same statistic for each class or label.
+        """
         return make_label_statistic(state, **self._class_settings) if self._class_settings else state
 
 
@@ -113,14 +116,14 @@ class Several(OfClasses[S, Any]):
         return average_of(self, state) if isinstance(state, (ByLabel, PairCounts)) else self.read(state)
 
     def _with_average(self, name: str) -> str:
-        """Return the name of the metric, followed by the kind of average unless that is "macro"."""
+        """Return `name`, followed by the kind of average (such as "_micro") unless that is "macro"."""
         return {"macro": name, None: f"{name}_each"}.get(self.average, f"{name}_{self.average}")
 
 
 def average_of(metric: Any, state: Any) -> Reading:
     """Return one reading (value, bounds and interval) for several classes or labels.
 
-    The metric's `average` setting determines how their values are combined.
+    The metric's `average` setting determines how the values of the classes or labels are combined.
     """
     kinds: dict[str | None, type[OfLabels]] = {"micro": PooledLabels, None: EachLabel}
     return kinds.get(metric.average, MeanOfClasses)(metric, state)

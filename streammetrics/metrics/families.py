@@ -1,4 +1,4 @@
-"""Determine which names `dir` lists. For a family of metrics, such as `sm.ranking`, it lists only the metrics."""
+"""The names that `dir()` lists; for a family of metrics, such as `sm.ranking`, it lists only the metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_metric(thing: type) -> bool:
 
 
 def list_public_names(names: Mapping[str, Any]) -> list[str]:
-    """Return the sorted public names of a module, omitting all modules except the families and those in `MODULES`."""
+    """Return the sorted public names of a module, without submodules other than the families and those in `MODULES`."""
     return sorted(
         name
         for name, thing in names.items()

@@ -1,7 +1,7 @@
-"""Standard errors shared by several metrics.
+"""Formulas for standard errors that several metrics share.
 
-They are standard errors of means over units (such as rows, queries or groups), of functions of such means, and of
-functions of row counts.
+They apply to means over units (such as rows, queries or groups), to functions of such means, and to functions of row
+counts.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ def from_shares(value: Any, cells: Sequence[Any], each: Sequence[tuple[Any, Any]
     value : float
         The quotient.
     cells : sequence of int
-        The number of rows in each cell of the confusion matrix; arrays if there are several slices.
+        The number of rows in each cell of the confusion matrix; one array per cell if there are several slices.
     each : sequence of pairs
-        What one row of each cell adds to the numerator and to the denominator.
+        The amounts that one row of each cell adds to the numerator and to the denominator.
     scale : str
         As in `Estimate`.
     """

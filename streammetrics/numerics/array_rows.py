@@ -1,4 +1,4 @@
-"""Select, copy and sum the rows of arrays.
+"""Functions that select, copy and sum the rows of arrays.
 
 Each row is copied as a single item, because indexing an array with several axes takes ten times as long.
 """

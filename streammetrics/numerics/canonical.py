@@ -1,4 +1,4 @@
-"""Canonical JSON, in which equal values have equal text. It is used for the headers and digests of states."""
+"""Canonical JSON, in which equal values have the same text. It is used for the headers and digests of states."""
 
 from __future__ import annotations
 

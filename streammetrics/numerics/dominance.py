@@ -1,4 +1,4 @@
-"""Dominance sums: for each cell of a table, the sum of the cells whose row and column are both earlier."""
+"""Dominance sums: for each cell of a table, the sum of all cells that are in earlier rows and in earlier columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def dominated_mass(mass: Mass, x: Ints, y: Ints) -> Mass:
     Parameters
     ----------
     mass : Mass
-        The number of rows, or their total weight, in each cell.
+        The number of rows, or their total weight, in each cell of a table.
     x, y : int64 arrays
         The coordinates of each cell. x must be ascending, and y must not be negative.
     """

@@ -56,7 +56,7 @@ class DoubleDouble(NamedTuple):
     def __truediv__(self, other: DoubleDouble) -> DoubleDouble:
         first = self.high / other.high
         whole, rest = two_product(first, other.high)
-        # Compute the remainder of the rounded quotient, divide it by `other` too, and add the result as a correction.
+        # Compute the remainder of the rounded quotient, divide it by `other`, and add the result as a correction.
         rest = (((self.high - whole) - rest) + self.low) - first * other.low
         return DoubleDouble(*_fast_two_sum(first, rest / other.high))
 

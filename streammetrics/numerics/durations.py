@@ -1,4 +1,4 @@
-"""Parse and format durations such as "15m", "1h" and "7d"."""
+"""Parsing and formatting of durations such as "15m", "1h" and "7d"."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Logarithm, exponential and related functions, with the same bits on every machine.
+"""Logarithm, exponential and related functions, with bit-identical results on every machine.
 
 The functions of libm and numpy give different last bits on different processors. The functions here use only + - * /,
 whose results IEEE 754 defines exactly, and integer operations on the bits of a float64. Python calls these functions
 with float64 scalars and arrays, and the numba kernels compile and inline the same source. The functions have no
-branches, so that loops can be vectorised, and cause no warnings about integer overflow. The module does not import
+branches, so that loops can be vectorized, and cause no warnings about integer overflow. The module does not import
 numba.
 """
 
@@ -45,14 +45,14 @@ SPLIT = 134217729.0
 # value of the low part is at most TINY.
 TINY = 2.0**-30
 
-# The bits of 1.0.
+# The bits of the float64 number 1.0.
 ONE = 0x3FF0000000000000
 # The bits of sqrt(1/2). Mantissas are chosen from [sqrt(1/2), sqrt(2)), so that numbers near 1 have the exponent 0.
 ROOT_HALF = 0x3FE6A09E667F3BCD
 MANTISSA = 0x000FFFFFFFFFFFFF
 EXPONENT = 0x7FF
 # The bits of 2^52. Their bitwise OR with a small integer k gives the bits of the float 2^52 + k. This converts k to a
-# float with operations that AVX2 can vectorise.
+# float with operations that AVX2 can vectorize.
 TWO_52_BITS = 0x4330000000000000
 TWO_52_BIASED = 4503599627370496.0 + 1023.0
 # 1.5 * 2^52. Adding this number rounds a float to an integer, and the low bits of the sum contain that integer.
@@ -61,7 +61,7 @@ ROUND_BITS = 0x4338000000000000
 
 
 def real(x: Any) -> Real:
-    """Convert a number to np.float64, or an array to a float64 array. In kernels, numba compiles this as np.float64.
+    """Convert a number to np.float64, or an array to a float64 array. In kernels, numba compiles it as np.float64.
 
     Outside kernels, np.float64 cannot be used, because before numpy 2.2 it converts a one-element array to a scalar.
     """
@@ -91,7 +91,7 @@ def _fraction(u: Real) -> Real:
 def _series(s: Real) -> Real:
     """Return R(s^2) = log((1 + s) / (1 - s)) / s - 2 for |s| < 0.172, the polynomial in the formula of the logarithm.
 
-    It is evaluated by Estrin's scheme, which lets a processor run several operations at the same time.
+    The polynomial is evaluated with Estrin's scheme, which lets a processor run several operations at the same time.
     """
     z = s * s
     w = z * z
@@ -101,8 +101,8 @@ def _series(s: Real) -> Real:
 def _deficit(f: Real, s: Real, low: Real) -> Real:
     """Return f - log(1 + f) - low, a small number that the logarithm functions subtract from f.
 
-    It is f^2 / 2 - (s * (f^2 / 2 + R(s^2)) + low) with s = f / (2 + f) and R from `_series`. `low` is the sum of the
-    small corrections to the other terms of the logarithm.
+    The result is f^2 / 2 - (s * (f^2 / 2 + R(s^2)) + low) with s = f / (2 + f) and R from `_series`. `low` is the sum
+    of the small corrections to the other terms of the logarithm.
     """
     half_square = 0.5 * f * f
     return half_square - (s * (half_square + _series(s)) + low)

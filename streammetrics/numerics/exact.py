@@ -45,7 +45,7 @@ CHUNK_BASE = 1088
 BLOCK = 1 << 16
 # The sum of up to this many products of two digits of a `Mass` fits in an int64, because each product is below 2**40.
 MOST_PRODUCTS = 1 << 20
-# A mask of the bits of each chunk: 32 bits, but all 64 bits for the last chunk, which contains the sign.
+# A mask of the bits that each chunk uses: 32 bits, or all 64 bits for the last chunk, which contains the sign.
 CHUNK_BITS = np.array([(1 << 32) - 1] * (CHUNKS - 1) + [-1])
 # The value of a unit of each chunk, divided by 2**64 so that it does not overflow.
 WORTH = np.ldexp(1.0, 32 * np.arange(CHUNKS) - CHUNK_BASE - 64)
@@ -90,7 +90,7 @@ def weights_in_units(rows: Ints, excess: Ints | None) -> NDArray[Any]:
     Parameters
     ----------
     rows : int64
-        The number of rows in each cell.
+        The number of rows in each cell (such as a slice or a score bucket).
     excess : int64, fixed-point numbers, or None
         The sum of w - 1 over the rows of each cell, where w is the weight of a row; the last axis contains the limbs.
         None means that all weights are 1, so the total weight is the number of rows.
@@ -102,7 +102,7 @@ def weights_in_units(rows: Ints, excess: Ints | None) -> NDArray[Any]:
 def units_to_fraction(units: Any) -> Any:
     """Convert a number in units of 2**-60 to a fraction.
 
-    An array is returned unchanged, because callers only use ratios of arrays, in which the unit cancels.
+    An array is returned unchanged, because callers use arrays only in ratios, in which the unit cancels.
     """
     return Fraction(units, UNIT) if isinstance(units, int) else units
 
@@ -265,7 +265,7 @@ class Limits(NamedTuple):
         return Limits(-self.high, -self.value, -self.low)
 
     def widen(self, slack: Fraction, least: Fraction | int | None = None, most: Fraction | int | None = None) -> Limits:
-        """Move both bounds outward by `slack`, but not below `least` or above `most`, and return the new object."""
+        """Return a copy with both bounds moved outward by `slack`, but not below `least` or above `most`."""
         if not slack:
             return self
         low, high = self.low - slack, self.high + slack
@@ -316,7 +316,7 @@ def weight_rounding(rows: Ints, excess: Ints | None) -> Fraction:
     Parameters
     ----------
     rows : int64
-        The number of rows in each cell.
+        The number of rows in each cell (such as a slice or a score bucket).
     excess : int64, fixed-point numbers, or None
         The sum of w - 1 over the rows of each cell, where w is the weight of a row. None means that all weights are 1, so
         there is no error.
@@ -333,7 +333,7 @@ def weight_rounding(rows: Ints, excess: Ints | None) -> Fraction:
 
 
 class Mass:
-    """A non-negative integer of any size for each cell: its number of rows, or their total weight in units of 2**-60.
+    """A non-negative integer of any size per cell (such as a slice): its row count, or its weight in units of 2**-60.
 
     The integers are stored as digits in base 2**20, so that sums and products of whole arrays are fast int64 operations.
     If the sum over all cells is below 2**30, which is common, each integer is stored as a single digit, which is faster.
@@ -373,7 +373,7 @@ class Mass:
 
     @classmethod
     def from_digits(cls, digits: Ints) -> Mass:
-        """Build non-negative numbers from digits that can be negative or too large."""
+        """Build a `Mass` of non-negative numbers from digits that may be negative or longer than 20 bits."""
         return cls(_normalize_digits(digits))
 
     @classmethod
@@ -417,7 +417,7 @@ class Mass:
         return total
 
     def segment_sums(self, cuts: Ints) -> NDArray[Any]:
-        """Return the sum over each segment of cells, as Python integers; see `segment_dots` for `cuts`."""
+        """Return the sum of the numbers in each segment of cells, as Python integers; see `segment_dots` for `cuts`."""
         out = np.zeros(len(cuts) - 1, object)
         for i, digits in enumerate(self.digits):
             out += np.diff(exclusive_cumsum(digits)[cuts]).astype(object) << DIGIT_BITS * i
@@ -489,7 +489,7 @@ class Mass:
         return total
 
     def to_floats(self) -> NDArray[np.float64]:
-        """Return the numbers in all cells as float64: exact up to 2**53, with an error below 2 ulp beyond it."""
+        """Return the numbers in all cells as float64: exact up to 2**53, and with an error below 2 ulp above that."""
         out = np.zeros(self.digits.shape[1])
         for digit in self.digits[::-1]:
             out = out * float(1 << DIGIT_BITS) + digit
@@ -497,7 +497,7 @@ class Mass:
 
 
 def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:
-    """Divide the cells of `tops` by the cells of `whole`, or by its only cell, and round each quotient once.
+    """Divide the number in each cell of `tops` by that in the same (or only) cell of `whole`; round each quotient once.
 
     The quotient is NaN where the denominator is 0.
     """

@@ -23,7 +23,7 @@ def set_kernel_finder(find: Find) -> None:
     Parameters
     ----------
     find : callable
-        Takes "module:function" and returns the kernel.
+        A function that takes a name of the form "module:function" and returns the kernel.
     """
     _FIND[:] = [find]
 

@@ -67,7 +67,7 @@ class _Matching:
     def add(self, start: int) -> None:
         """Add a row to the matching along the shortest augmenting path, which may leave another row unmatched.
 
-        The length of a path is the sum over its pairs of row price + column price - weight. Matched pairs add 0.
+        The length of a path is the sum, over its pairs, of (row price + column price - weight). Matched pairs add 0.
         """
         distance = np.full_like(self.column_prices, self.far)
         ahead, before = distance.copy(), np.full(len(distance), FREE)

@@ -1,4 +1,4 @@
-"""Correct scores for negative down-sampling.
+"""Correction of scores for negative down-sampling.
 
 A model that was trained on only a sample of the negatives predicts probabilities that are too high.
 """

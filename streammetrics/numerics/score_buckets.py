@@ -1,4 +1,4 @@
-"""Score buckets: map scores to the buckets of a histogram, and buckets to the range of their scores.
+"""Mapping of scores to the buckets of a histogram, and of buckets to the range of their scores.
 
 A higher score never falls into a lower bucket, because scores are mapped to buckets by truncating bits, never by
 rounding. `kernels.histogram` contains the compiled version.
@@ -48,7 +48,7 @@ TOP = U8(1 << 63)
 def count_exact_bits(real: bool) -> int:
     """Return the number of bits that encode a row exactly: the bits of its score, plus one bit for its label.
 
-    A probability has 63 bits, because it needs no sign bit.
+    A probability takes 63 bits, because it needs no sign bit.
     """
     return 65 if real else 64
 
@@ -176,8 +176,8 @@ def smallest_scores(bucket: Ints, real: bool, bits: int, *, exact: bool) -> Floa
 def _bucket_floor(bucket: Ints, base: int, shift: int) -> Floats:
     """Return the smallest number in each bucket: its bits are those of the bucket, followed by zeros.
 
-    It is 0 for the lowest bucket. `base` contains the bits of the smallest number of the scale, and `shift` is the
-    number of bits that buckets omit.
+    The number is 0 for the lowest bucket. `base` contains the bits of the smallest number of the scale, and `shift` is
+    the number of bits that buckets omit.
     """
     words = np.where(bucket > 0, ((base >> shift) + bucket) << shift, 0)
     return np.minimum(words, INFINITE).astype(np.int32).view(np.float32).astype(np.float64)

@@ -85,7 +85,7 @@ def union(default: tuple[Any, ...], *, kw_only: bool = True) -> Any:
 
 
 class _Signature:
-    """The signature that `help` and notebooks show for a constructor, built from the dataclass fields on access."""
+    """The signature that `help` and notebooks show for a constructor, built on access from the dataclass fields."""
 
     def __get__(self, instance: object, cls: Any) -> inspect.Signature:
         # If the class defines its own constructor, show the signature of that constructor.
@@ -120,7 +120,7 @@ class Settings:
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
         dataclass(init=False, repr=False, eq=False, match_args=False)(cls)
-        # Delete the defaults from the class, because `help` would list them twice. They are not needed there: each
+        # Delete the defaults from the class, because `help` would list them twice. The class does not need them: each
         # instance stores all of its settings.
         for declared in fields(cls):  # type: ignore[arg-type]
             has_default = declared.default is not MISSING
@@ -184,7 +184,7 @@ def encode_changed_settings(thing: Settings) -> dict[str, Any]:
 
 @functools.cache
 def _identity_fields(cls: Any) -> tuple[Any, ...]:
-    """Return the dataclass fields of the settings of a class, without the operational ones."""
+    """Return the dataclass fields of the settings of a class, except operational settings (see `setting`)."""
     return tuple(f for f in _setting_fields(cls) if not f.metadata.get("operational"))
 
 
@@ -219,7 +219,7 @@ def _is_default(instance: Any, declared: Any) -> bool:
 
 @functools.cache
 def _setting_fields(cls: Any) -> tuple[Any, ...]:
-    """Return the dataclass fields of a class that are settings, including the operational ones."""
+    """Return the dataclass fields of a class that are settings, including operational settings (see `setting`)."""
     return tuple(f for f in fields(cls) if f.init)
 
 
@@ -230,8 +230,8 @@ def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[s
     Returns
     -------
     tuple of four
-        The names of positional settings, the defaults (keyed by name), the names of required settings, and (name,
-        function) for each setting whose default depends on other settings.
+        The names of positional settings, the defaults (keyed by name), the names of required settings, and a
+        pair (name, function) for each setting whose default depends on other settings.
     """
     declared = _setting_fields(cls)
     first = tuple(f.name for f in declared if not f.kw_only)
@@ -241,7 +241,7 @@ def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[s
 
 
 def _by_name(cls: type, first: tuple[str, ...], values: tuple[Any, ...], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return all settings by name, including those passed by position; raise an error if one is passed twice.
+    """Return all settings by name, including those passed by position; raise TypeError if a setting is passed twice.
 
     `first` contains the names of the positional settings, `values` the values passed by position, and `settings` the
     values passed by name.

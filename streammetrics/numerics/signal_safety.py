@@ -33,7 +33,7 @@ def run_with_locks(locks: Sequence[threading.Lock], function: Callable[[], T]) -
     A context manager would be unsafe: a Ctrl-C in its Python code could leave locks acquired.
     """
     releases: list[Callable[[], Any]] = []
-    # The iterator is lazy: it calls the releases when it is consumed in the `finally` block.
+    # The iterator is lazy: it calls the release functions only when the `finally` block consumes it.
     release_all = map(call, releases)
     try:
         # Acquire each lock and record its release without interruption, so that no acquired lock is left unrecorded.

@@ -205,7 +205,7 @@ def format_atom(atom: Any) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    r"""Escape unprintable characters and control codes as in Python, such as \n, so that the text stays on one line."""
+    r"""Escape unprintable characters, such as line breaks, as in Python string literals; the text stays on one line."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
@@ -249,7 +249,7 @@ FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def mix_bits(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Hash each 64-bit word with the finaliser of SplitMix64. Different words have different hashes."""
+    """Hash each 64-bit word with the finalizer of SplitMix64. Different words have different hashes."""
     words = (words ^ (words >> np.uint64(30))) * FIRST
     words = (words ^ (words >> np.uint64(27))) * SECOND
     return words ^ (words >> np.uint64(31))

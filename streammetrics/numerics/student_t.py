@@ -36,9 +36,9 @@ MOST_LOG = 345.0
 
 
 def _apply_elementwise(function: Callable[[Numbers, Numbers], Numbers], x: Any, df: Any) -> Any:
-    """Apply a function to numbers or arrays of any shape, after broadcasting; return a float for numbers.
+    """Apply a function to two numbers or arrays, which are broadcast together; return a float if both are numbers.
 
-    The function itself takes single numbers or one-dimensional arrays.
+    The function itself receives either two single numbers or two one-dimensional arrays.
     """
     first, second = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(df, np.float64))
     # Suppress warnings. Iterations also compute elements that have already converged, and these may overflow.
@@ -62,7 +62,7 @@ def _is_any(condition: Any) -> bool:
 def _apply_piecewise(
     near: Any, near_function: Callable[..., Numbers], far_function: Callable[..., Numbers], *arguments: Numbers
 ) -> Numbers:
-    """Apply `near_function` to the elements where `near` is true, and `far_function` to the others."""
+    """Apply `near_function` to the elements of `arguments` where `near` is true, and `far_function` to the others."""
     if not _is_any(near):
         return far_function(*arguments)
     if not _is_any(~near):
@@ -94,7 +94,7 @@ def _density(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
 
 
 def _centre(t: Numbers, df: Numbers) -> Numbers:
-    """Return P(0 < T < t) / (t * density(t)), from the hypergeometric series (DLMF 8.17.8).
+    """Return P(0 < T < t) / (t * density(t)) for Student's t, from the hypergeometric series (DLMF 8.17.8).
 
     All terms of the series are positive, so none cancel. The terms may increase at first. The sum ends when a term is
     below 1e-17 times the sum.
@@ -111,7 +111,7 @@ def _centre(t: Numbers, df: Numbers) -> Numbers:
 
 
 def _fraction(t: Numbers, df: Numbers) -> Numbers:
-    """Return P(T > t) / (t * density(t)) for t > 0, from a continued fraction, by Lentz's method.
+    """Return P(T > t) / (t * density(t)) for Student's t and t > 0, from a continued fraction, by Lentz's method.
 
     The fraction is the even part of DLMF 8.17.22, with x = df / (df + t^2). The full fraction loses digits for small
     df. In its even part, 1 - x is computed directly, so that no digits cancel. The fraction converges slowly for t near
@@ -138,7 +138,10 @@ def _fraction(t: Numbers, df: Numbers) -> Numbers:
 
 
 def _mills(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
-    """Return P(T > t) / (t * density(t)) for t > 0, by the series near 0 and by the continued fraction elsewhere."""
+    """Return P(T > t) / (t * density(t)) for t > 0, by the series near 0 and by the continued fraction elsewhere.
+
+    `peak` is the density at 0.
+    """
 
     def near(t: Numbers, df: Numbers, peak: Numbers) -> Numbers:
         return 0.5 / (t * _density(t, df, peak)) - _centre(t, df)
@@ -196,7 +199,10 @@ def _solve_tail(log_q: Numbers, df: Numbers, t: Numbers) -> Numbers:
 
 
 def _log_tail(t: Numbers, df: Numbers, peak: Numbers, mills: Numbers) -> Numbers:
-    """Return log P(T > t) for t > 0. It is computed from the log-density, so it is accurate even where P underflows."""
+    """Return log P(T > t) for t > 0, computed from the log-density, so that it is accurate even where P underflows.
+
+    `peak` is the density at 0, and `mills` is the result of `_mills`.
+    """
     return log(t * peak * mills) - 0.5 * (df + 1.0) * _log1p_square(t, df)
 
 
@@ -227,7 +233,7 @@ def t_quantile(p: Any, df: Any) -> Any:
 
 
 def normal_quantile(p: Any) -> Any:
-    """Return the p-quantile of the standard normal distribution, a limit of Student's t.
+    """Return the p-quantile of the standard normal distribution (Student's t with infinite degrees of freedom).
 
     The relative error is below 1e-14.
     """
@@ -240,7 +246,7 @@ def normal_tail(x: Any) -> Any:
 
 
 def _same_tail(x: Numbers, df: Numbers, other: Numbers) -> Numbers:
-    """Return the deviate with `other` degrees of freedom that has the same tail probability as `x` with `df`.
+    """Return the t deviate for `other` degrees of freedom with the same tail probability as the t deviate `x` for `df`.
 
     For x near 0, the function equates P(0 < T < t) of the two distributions; elsewhere, it equates the logarithms of
     their tail probabilities.
@@ -262,8 +268,8 @@ def _same_tail(x: Numbers, df: Numbers, other: Numbers) -> Numbers:
 def _start(x: Numbers, df: Numbers, other: Numbers, log_q: Numbers) -> Numbers:
     """Return an approximation of `_same_tail`, from which Newton's method starts.
 
-    It converts x to a normal deviate z, and z to a t deviate with `other` degrees of freedom, by the approximation of
-    Wallace (1959): z = c * sqrt(df * log(1 + t^2 / df)) with c = (8 * df + 1) / (8 * df + 3).
+    The function converts x to a normal deviate z, and z to a t deviate with `other` degrees of freedom, by the
+    approximation of Wallace (1959): z = c * sqrt(df * log(1 + t^2 / df)) with c = (8 * df + 1) / (8 * df + 3).
     """
     z = np.sqrt(df * _log1p_square(x, df)) * (8.0 * df + 1.0) / (8.0 * df + 3.0)
     z_other = z * (8.0 * other + 3.0) / (8.0 * other + 1.0)

@@ -1,4 +1,4 @@
-"""About: what a metric declares about itself, its value and its intervals."""
+"""The `About` record, in which a metric class describes itself, its value and its intervals."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self
 __all__ = ["About", "about_of", "best_of", "inherit", "sharded_refusal_of"]
 
 CONSTANT = {"tag", "formula", "cost", "bound", "best", "example", "rank_based", "positional_columns"}
-"""The fields that cannot depend on settings. They are the same for all instances of a metric class, so they are known
-without an instance."""
+"""The fields of `About` that cannot depend on the settings of a metric. They are the same for all instances of a metric
+class, so they are known without an instance."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,12 +28,12 @@ class About:
     formula : str
         The formula of the value.
     cost : str
-        The memory that the state takes, and the time that an update takes per row.
+        The memory use of the state, and the time of an update per row.
     bound : str
         A description of how exact the value is and what its certified bounds are.
     best : {"high", "low"}, float or None
-        Whether high or low values are better. A float is the best value: other values are compared by their ratio to it.
-        None means that neither direction is better.
+        Whether high or low values are better. A float is the best value; others are compared by their ratio to it. None
+        means that neither direction is better.
     example : mapping
         Values for the settings that have no default. They are used by code that creates a metric of every class, such
         as tests and the list of metrics.
@@ -54,7 +54,7 @@ class About:
         The scale on which the sampling distribution of the value is roughly symmetric (see `SCALES`). All intervals are
         computed on this scale.
     interval_methods : tuple of str
-        The methods of `interval`. The first is the default.
+        The names of the methods that `interval` offers. The first is the default.
     no_interval_reason : str
         Why the metric has no interval of any kind, and what to use instead. Empty if the metric has an interval.
     no_sharded_interval_reason : str
@@ -70,8 +70,8 @@ class About:
         first two required columns.
     read_cells : callable, optional
         A function that takes the metric and a state with many cells (such as slices). It returns one reading with
-        arrays over all cells, or None if the cells must be read one by one. Use `read_side_by_side` for metrics whose
-        `read` works with arrays.
+        arrays over all cells, or None if the cells must be processed one by one. Use `read_side_by_side` for metrics
+        whose `read` works with arrays.
     """
 
     tag: str = ""
@@ -110,7 +110,7 @@ class About:
 
     @staticmethod
     def per_instance(function: Callable[[Any], Any]) -> Any:
-        """Declare a field whose value depends on the settings, such as `extensive` or `value_range`.
+        """Declare a field whose value depends on the settings of the metric, such as `extensive` or `value_range`.
 
         Parameters
         ----------
@@ -148,7 +148,7 @@ def about_of(metric: Any) -> About:
 
 
 def best_of(thing: Any) -> str | float | None:
-    """Return which values of a metric are better: "high", "low", or the best value as a float.
+    """Return whether "high" or "low" values of a metric are better, or the best value as a float.
 
     Return None if neither direction is better, or if `thing` is not a metric.
     """
@@ -157,7 +157,7 @@ def best_of(thing: Any) -> str | float | None:
 
 
 def sharded_refusal_of(metric: Any) -> str:
-    """Return why `Sharded` computes no interval for a metric, and what to use instead; "" if it computes one."""
+    """Return the reason why `Sharded` computes no interval for a metric, and an alternative; "" if it computes one."""
     record = about_of(metric)
     return record.no_interval_reason or record.no_sharded_interval_reason
 
@@ -166,6 +166,7 @@ def inherit(cls: Any, tag: str) -> About:
     """Return the complete `About` of a metric class: its own fields, and the fields that it inherits.
 
     If several base classes declare a field, the first one in the method resolution order takes precedence.
+    A nonempty `tag` replaces the tag that the class declares or inherits.
     """
     own = vars(cls).get("about")
     own_fields = {**({} if own is None else own.own_fields), **({"tag": tag} if tag else {})}

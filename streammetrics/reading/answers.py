@@ -49,18 +49,18 @@ class Answer:
         return iter(())
 
     def numbers(self) -> NamedNumbers:
-        """Yield each number of the value with its name, for loggers such as TensorBoard."""
+        """Yield a name and a number for each number in the value, for loggers such as TensorBoard."""
         raise NotImplementedError
 
     def intervals(self, confidence: float, method: str | None = None) -> Any:
         """Return the confidence interval of each value.
 
-        `method` is one of the methods of the metric, such as "wilson". By default it is the first one.
+        `method` is one of the `interval_methods` of the metric, such as "wilson"; by default, the first one.
         """
         raise NotImplementedError
 
     def records(self, confidence: float | None = 0.95) -> list[dict[str, Any]]:
-        """Return the rows of a table of results, as dicts; without intervals if `confidence` is None."""
+        """Return the rows of a table of results, as dicts; they contain no intervals if `confidence` is None."""
         raise NotImplementedError
 
 
@@ -73,7 +73,7 @@ def identity_of(metric: Any) -> tuple[Any, ...]:
 
 
 def reading_of(metric: Any, state: State) -> Reading:
-    """Return the reading of a state with one cell. If `compute` has cached a value in the state, the reading uses it."""
+    """Return the `Reading` of a single-cell state. If `compute` has cached a value in the state, it is used again."""
     reading: Reading = metric.reading(state)
     known = state.__dict__.get("_raw_values")
     if known is not None and (identity := identity_of(metric)) in known:
@@ -89,7 +89,7 @@ class MetricAnswer(Answer):
     metric : Metric
         The metric.
     state : State
-        The state, with one cell.
+        The state, which has only one cell (no slices).
     """
 
     def __init__(self, metric: Any, state: State) -> None:
@@ -194,7 +194,7 @@ class NamedAnswers(Answer):
 
 
 class InnerAnswer(Answer):
-    """The answer of a wrapper (such as `Sharded`): by default, the answer of the metric inside it.
+    """The answer of a wrapper (such as `Sharded`): by default, the answer of the metric or collection inside it.
 
     Subclasses override the parts that the wrapper changes.
 

@@ -47,10 +47,11 @@ to within 1e-6."""
 
 
 FEW = "(approximate, few units)"
-"""The text after the method of an interval with few units, whose coverage may be below the confidence level."""
+"""The suffix of the method name if there are few units, so that the coverage may be below the confidence level."""
 FEW_DEGREES, FEW_DEGREES_OF_WEIGHTS = 99.0, 30.0
-"""Intervals with fewer degrees of freedom are approximate. The mean of an exponential distribution needs 100 units for a
-coverage of 94 %. For weighted proportions, the degrees of freedom depend on the weights."""
+"""Intervals with fewer degrees of freedom are labeled as approximate. For example, the mean of an exponential
+distribution needs 100 units for a coverage of 94 %. The second threshold is for weighted proportions, whose degrees of
+freedom depend on the weights."""
 
 
 class Interval(NamedTuple):
@@ -87,7 +88,7 @@ class Interval(NamedTuple):
 
 
 class Estimate(NamedTuple):
-    """The value of a metric with its standard error; the fields are numbers, or arrays for many cells or classes.
+    """The value of a metric with its standard error; the fields are numbers, or arrays for many slices or classes.
 
     Parameters
     ----------
@@ -129,8 +130,8 @@ class Estimate(NamedTuple):
         The limits lie in the range of the value (`within`), and the value lies between them.
         """
         low, high = self._limits_on_scale(confidence) if self.ends is None else self.ends(confidence)
-        # If a limit is very close to the value, rounding can put it on the wrong side. In that case, set the limit to
-        # the value.
+        # If a limit is very close to the value, rounding can put it on the wrong side of the value. If so, set the
+        # limit to the value.
         low = np.minimum(np.maximum(low, self.within[0]), self.value)
         high = np.maximum(np.minimum(high, self.within[1]), self.value)
         none = ~(np.isfinite(low) & np.isfinite(high)) | self._is_constant
@@ -138,18 +139,18 @@ class Estimate(NamedTuple):
 
     @property
     def is_approximate(self) -> Any:
-        """Whether there are so few units that skewed data may reduce the coverage."""
+        """Whether there are so few units that skewed data may reduce the coverage of the interval."""
         if self.degrees is None or self.ends is not None:
             return False
         return np.asarray(self.degrees) < (FEW_DEGREES_OF_WEIGHTS if self.scale == "wilson" else FEW_DEGREES)
 
     def label_method(self, is_approximate: Any) -> str:
-        """Return the name of the method, followed by the text `FEW` if coverage is approximate in any cell or class."""
+        """Return the name of the method, followed by `FEW` if any element of `is_approximate` is true."""
         return f"{self.method} {FEW}" if np.any(is_approximate) else self.method
 
     @property
     def _is_constant(self) -> Any:
-        """Whether the error is 0, as for a perfect ranking. Data without variation cannot show how the value varies."""
+        """Whether the standard error is 0, as for a perfect ranking. If so, no interval can be computed from it."""
         return self.ends is None and self.scale != "wilson" and np.asarray(self.error) == 0.0
 
     def _limits_on_scale(self, confidence: float) -> tuple[Any, Any]:
@@ -165,7 +166,7 @@ class Estimate(NamedTuple):
             return scale_of(self.scale).limits(value, reach * error)
 
     def interval(self, confidence: float) -> Interval:
-        """Return the confidence interval; if there is no standard error, it contains the reason instead of limits."""
+        """Return the confidence interval. If there is no standard error, it contains the reason instead of limits."""
         reason = self.reason
         low, high = (NAN, NAN) if reason is not None else self.limits(confidence)
         if reason is None and not np.any(low <= high):
@@ -176,7 +177,7 @@ class Estimate(NamedTuple):
         return Interval(low, high, self.value, unwrap_scalar(self.error), method, self.assumption, confidence)
 
     def _missing_reason(self) -> str:
-        """Return why there are no limits, if the metric itself gives no reason."""
+        """Return the reason why there are no limits, for estimates in which the metric itself gives no reason."""
         if np.all(np.isnan(self.value)):
             return "the value is undefined"
         if not np.any(np.isfinite(self.error)):
@@ -192,7 +193,7 @@ class Estimate(NamedTuple):
 def stack_estimates(estimates: Sequence[Estimate]) -> Estimate:
     """Stack the estimates of several classes, labels or outputs into one estimate whose fields are arrays.
 
-    Elements without a standard error are NaN.
+    If an element has no standard error, its error and its limits are NaN.
     """
     first = next((e for e in estimates if e.reason is None), None)
     value = np.array([e.value for e in estimates])

@@ -56,7 +56,7 @@ class Quotient(NamedTuple):
 
 
 def relative_slack(limits: Limits, rounding: Fraction) -> Fraction:
-    """Return how far to widen the bounds of a quotient if each weight has a relative rounding error of `rounding`.
+    """Return the amount by which to widen the bounds of a quotient if weights have relative errors of up to `rounding`.
 
     To first order, such errors change a quotient of weighted sums by at most 2 * `rounding`, relative to its value. The
     factor 8 instead of 2 is a safety margin.
@@ -78,16 +78,16 @@ class Reading:
         The value before it is rounded to a float. `Limits` are a value with certified bounds, as exact fractions. None
         means that the value is undefined.
     reason : callable, optional
-        A function that returns why the value is undefined, or None if it is defined.
+        A function that returns the reason why the value is undefined, or None if it is defined.
     bounds : callable, optional
         A function that returns the certified bounds. By default, they follow from `Limits`; a value of another type is
         exact.
     slack : callable, optional
         A function that takes the `Limits` of the value and the largest relative rounding error of a weight, and returns
-        how far to widen the bounds.
+        the amount by which to widen the bounds.
     quantization : callable, optional
-        A function that takes the `Limits` of the value and returns how far to widen the bounds if terms were rounded,
-        but weights were not. A term is, for example, the loss of a row.
+        A function that takes the `Limits` of the value and returns the amount by which to widen the bounds if terms
+        (such as the losses of rows) were rounded, but weights were not.
     value_range : pair, optional
         The smallest and the largest possible value; None for no limit.
     estimate : callable, optional
@@ -117,7 +117,7 @@ class Reading:
         self._estimate, self._details, self._is_number = estimate, details, is_number
 
     def having(self, **parts: Any) -> Reading:
-        """Return a copy with some parts replaced.
+        """Return a copy of the reading with some parts replaced.
 
         The parts are `raw_value`, `bounds`, `estimate`, `details`, `reason` and `quantization`, as in `Reading`.
         """
@@ -188,7 +188,7 @@ class Reading:
 
     @cached_property
     def reason(self) -> str | None:
-        """Why the value is undefined; None if it is defined."""
+        """The reason why the value is undefined; None if it is defined."""
         if self._reason is not None:
             return self._reason()
         return "no rows" if not self.state.facts().get("rows", 1) else None
@@ -199,7 +199,7 @@ class Reading:
         return {} if self._details is None else dict(self._details())
 
     def estimate(self, method: str) -> Estimate | None:
-        """Return the value and its standard error for independent rows (or queries or groups); None if this is unknown.
+        """Return the value with its standard error for independent rows (queries, groups); None if that is unknown.
 
         `method` is one of the `interval_methods` of the metric, such as "delta".
         """
@@ -222,7 +222,7 @@ class Reading:
 
 
 class OwnReading(Reading):
-    """The usual reading, which calls the metric's methods `of`, `reason`, `slack` and `estimate` as needed.
+    """The usual kind of reading, which calls the metric's methods `of`, `reason`, `slack` and `estimate` as needed.
 
     Parameters
     ----------
@@ -277,9 +277,9 @@ def _round_value(raw_value: Any) -> Any:
 
 
 def widen_for_rounding(value: Any, state: State) -> tuple[Any, Any]:
-    """Return bounds on a value whose only error is the rounding of weights, and of products of weights and terms."""
-    # In a state with fixed-point sums, each product of a weight and a term was rounded as well. This second rounding
-    # changes a mean by at most `least`.
+    """Return bounds on a value whose only errors are the rounding of weights and of weighted terms (such as losses)."""
+    # In a state with fixed-point sums, each product of a weight and a term (such as a loss) was rounded as well. This
+    # second rounding changes a mean by at most `least`.
     slip = 8 * state.weight_rounding
     least = slip if state.has_fixed_point_terms else Fraction(0)
     return (_spread(value, -slip, -least), _spread(value, slip, least)) if slip else (value, value)
@@ -344,18 +344,18 @@ class CellReadings:
 
     @cached_property
     def stacked_reading(self) -> Reading | None:
-        """One reading with arrays over all cells (such as slices); None if the cells must be read one by one."""
+        """One reading with arrays over all cells (such as slices); None if the cells must be processed one by one."""
         read = about_of(self.metric).read_cells
         reading: Reading | None = None if read is None else read(self.metric, self.state)
         return reading
 
     def __iter__(self) -> Iterator[Reading]:
-        """Yield a reading for each cell."""
+        """Yield a reading for each cell (such as a slice)."""
         return map(self.metric.reading, self.state.iterate_cells())
 
     @cached_property
     def values(self) -> list[Any]:
-        """The value of every cell."""
+        """The value of every cell (such as a slice)."""
         if self.stacked_reading is None:
             return [one.value for one in self]
         values: list[Any] = self.stacked_reading.value.tolist()
@@ -363,7 +363,7 @@ class CellReadings:
 
     @cached_property
     def bounds(self) -> list[tuple[Any, Any]]:
-        """The certified bounds of the value of every cell."""
+        """The certified bounds of the value of every cell (such as a slice)."""
         whole = self.stacked_reading
         if whole is not None and whole.has_bounds:
             low, high = whole.bounds
@@ -373,7 +373,7 @@ class CellReadings:
         return [(value, value) for value in self.values]
 
     def intervals(self, confidence: float) -> list[Interval]:
-        """Return the confidence interval of every cell."""
+        """Return the confidence interval of every cell (such as a slice)."""
         about = about_of(self.metric)
         whole = self.stacked_reading if len(self.state) > 1 and not about.no_interval_reason else None
         estimate = None if whole is None else whole.estimate(about.interval_methods[0])
@@ -390,7 +390,7 @@ class CellReadings:
 def read_side_by_side(metric: Any, state: State) -> Reading | None:
     """Return one reading with arrays over all cells (such as slices); None if the state cannot be converted to arrays.
 
-    Use it only if `metric.read` works with arrays.
+    Use this function only if `metric.read` works with arrays.
     """
     reading: Reading | None = metric.read(state.vectorize()) if state.can_vectorize else None
     return reading
@@ -399,8 +399,8 @@ def read_side_by_side(metric: Any, state: State) -> Reading | None:
 def bounds_of_some(metric: Any, state: State, values: Any, some: Any) -> tuple[Any, Any]:
     """Return the lower and upper bounds of all cells (such as slices), as two arrays.
 
-    The cells in the mask `some` are read one by one. The `values` of all other cells must be exact, so that both bounds
-    equal the value. If any weight in the state was rounded, all cells are read one by one.
+    The bounds of the cells in the mask `some` are computed one by one. The `values` of all other cells must be exact,
+    so that both bounds equal the value. If any weight in the state was rounded, all bounds are computed one by one.
     """
     if "rounded" in state.cells.flats:
         some = np.ones(len(state), bool)

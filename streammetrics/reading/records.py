@@ -91,7 +91,7 @@ def _are_equal(low: Any, high: Any) -> bool:
 def badness(metric: Any, value: Any) -> float:
     """Return a number that is larger for worse values of a metric, for sorting.
 
-    It is NaN if the value is undefined, or if neither direction is better.
+    The result is NaN if the value is undefined, or if neither direction is better.
     """
     best = best_of(metric)
     if best is None or not isinstance(value, float):

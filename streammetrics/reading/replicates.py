@@ -28,7 +28,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class ShardStates:
-    """The states of the shards in each of n cells (such as slices).
+    """The states of the shards (groups of users, for example) in each of n cells (such as slices).
 
     Comparing these states shows whether two samples contain the same data.
 
@@ -45,7 +45,7 @@ class ShardStates:
     bounds: NDArray[np.int64]
 
     def find_equal(self, other: ShardStates, candidates: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the cells in the mask `candidates` whose shards have the same states in both samples."""
+        """Return a mask of those cells in the mask `candidates` whose shards have the same states in both samples."""
         # First compare all cells at once, which is much faster. If they are all equal, the cells need not be compared
         # one by one.
         if np.array_equal(self.bounds, other.bounds) and self.state == other.state:
@@ -131,7 +131,7 @@ class Shards:
 
 
 def _fold_rows(table: Floats, count: int) -> Floats:
-    """Return a table of `count` rows, each the sum of a group of adjacent rows; also works on a stack of tables."""
+    """Sum groups of adjacent rows of a table, so that `count` rows remain; also works on a stack of tables."""
     *stack, shards, cells = table.shape
     folded: Floats = np.add.reduce(table.reshape(*stack, count, shards // count, cells), axis=-2)
     return folded
@@ -139,18 +139,18 @@ def _fold_rows(table: Floats, count: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The values of one number (a metric, or one element of a vector metric) in n cells, such as slices.
+    """The values of one scalar (a metric, or one element of a vector metric) in n cells, such as slices.
 
     Parameters
     ----------
     name : str
-        The name of the number in the collection.
+        The name of the scalar in the collection.
     metric : Metric
         The metric. It declares the scale for intervals, and whether high or low values are better.
     keys : sequence of tuple
         The values of the slicing columns for each cell. Without slices there is one empty tuple.
     values : float64, shape (n,)
-        The values of the number, computed from all histogram buckets of the state.
+        The values of the scalar, computed from all histogram buckets of the state.
     low, high : float64, shape (n,)
         The certified bounds of the values.
     rows : int64, shape (n,)
@@ -181,7 +181,7 @@ class Sample:
 
 
 def keys_of(state: State) -> list[tuple[Any, ...]]:
-    """Return the key of each cell: a tuple of the Python values of its slicing columns, such as a country and a day."""
+    """Return the key of each cell (slice): a tuple of values of the slicing columns, such as a country and a day."""
     words, keys = state.cells.vocabularies, state.cells.keys
     if not len(words):
         return [()] * len(state)
@@ -190,10 +190,10 @@ def keys_of(state: State) -> list[tuple[Any, ...]]:
 
 
 def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
-    """Return the numbers of a metric: a dict from the name of each number to the array of its values in all cells.
+    """Return a dict from the name of each scalar of a metric to the array of its values in all cells (such as slices).
 
-    `name` is the name of the metric, and `values` contains its value in each cell. A scalar metric has one number. A
-    vector has one number for each element, such as "f1_each/0", which is NaN in cells whose vector lacks this element.
+    `name` is the name of the metric, and `values` contains its value in each cell. A scalar metric has one entry. A
+    vector metric has one for each element, such as "f1_each/0", which is NaN in cells whose vector lacks this element.
     """
     if all(isinstance(v, float) for v in values):
         return {name: np.array(values, np.float64)}
@@ -202,21 +202,22 @@ def numbers_of(name: str, values: Sequence[Any]) -> dict[str, Floats]:
 
 
 def samples_of(name: str, metric: Any, state: State) -> list[Sample]:
-    """Return one `Sample` of all cells (slices) for each number of a metric: one for a scalar, several for a vector."""
-    # A state without axes (such as slices) is read as one cell, even if it has no rows.
+    """Return one `Sample` of all cells (slices) for a scalar metric, or one for each element of a vector metric."""
+    # A state without axes (such as slices) is treated as one cell, even if it has no rows.
     is_single_cell = not state.axes
     whole = metric.reading(state) if is_single_cell else None
     cells = CellReadings(metric, state)
     values = [whole.value] if whole else cells.values
     limits = [whole.bounds] if whole else cells.bounds
     numbers = numbers_of(name, values)
-    # If there are no cells, `limits` is empty, and `zip` yields no lower and upper bounds.
+    # If there are no cells, `limits` is empty, so `zip` yields neither lower nor upper bounds.
     low, high = ([numbers_of(name, side) for side in zip(*limits, strict=True)]) or ({}, {})
     keys, rows = ([()] if is_single_cell else keys_of(state)), state.row_counts
     rows = np.zeros(1, np.int64) if is_single_cell and not len(rows) else rows
     many = not all(isinstance(v, float) for v in values)
 
-    # Standard errors for independent rows are computed only on request, because comparisons by unit do not need them.
+    # Standard errors for independent rows are computed only on request, because comparisons of sharded metrics do not
+    # need them.
     def estimates(at: int) -> list[Estimate]:
         each = [estimate_of(metric, one) for one in ([whole] if whole else cells)]
         return [_element_estimate(e, at) for e in each] if many else each

@@ -163,7 +163,7 @@ class Table:
         return {c: _unify_key_types(v) if c in self.by else v for c, v in self.to_dict().items()}
 
     def texts(self) -> tuple[list[str], list[list[str]]]:
-        """Return the headings and the printed cells of each row. Columns in `spare` are omitted if they are empty."""
+        """Return the headings, and the printed cells of each row. Empty columns in `layout.spare` are omitted."""
         head = [*self.by, *self.layout.head]
         rows = [
             [*(escape_unprintable(format_atom(r[c])) for c in self.by), *self.layout.texts(r)] for r in self.records
@@ -195,7 +195,7 @@ class Table:
         return f"<table>{more}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>"
 
     def _is_numeric(self, head: Sequence[str]) -> list[bool]:
-        """Return, for each heading, whether the column contains numbers."""
+        """Return a list that says, for each heading, whether the column contains numbers."""
         words = (*self.by, *WORDS)
         return [name not in words for name in head]
 

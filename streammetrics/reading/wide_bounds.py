@@ -44,8 +44,8 @@ ROUGHLY = 0.8
 """A quick check uses the bounds before rounding. If their width is below this share of the largest allowed width,
 rounding cannot make them too wide, so the final bounds are not computed."""
 NARROW_BITS = 5
-"""With at least this many bits, the width of a bucket is at most about 3 % of the values in it, so the bounds of quantiles
-are never too wide."""
+"""If a histogram has at least this many `bits`, the width of a bucket is at most about 3 % of the values in it, so the
+bounds of quantiles are never too wide."""
 NEGLIGIBLE = 2.0**-40
 """For a metric without a range, bounds narrower than this are due to rounding errors, so they never count as too wide."""
 
@@ -68,7 +68,7 @@ class WideValue(NamedTuple):
     sentence : str
         The sentence that explains the mark in a table (see `sentence_of`).
     remedy : str
-        How to get narrower bounds.
+        Advice on how to get narrower bounds.
     """
 
     name: str
@@ -80,7 +80,7 @@ class WideValue(NamedTuple):
     remedy: str
 
     def message(self) -> str:
-        """Return the text of the warning."""
+        """Return the text of the warning about these values."""
         bounds = f"{self.low:.6g} to {self.high:.6g}"
         if self.size == 1:
             return f"{self.name} is {self.value:.6g}, but {self.sentence}: {bounds}. {self.remedy}"
@@ -124,7 +124,7 @@ def largest_width(metric: Any, size: Any) -> Any:
     length = range_length_of(metric)
     if length is not None:
         return LARGEST_SHARE * length
-    # The width is compared with the value or with the best value (such as 1 for a calibration slope), whichever is
+    # The largest width is a share of the value or of the best value (such as 1 for a calibration slope), whichever is
     # larger.
     best = about_of(metric).best
     least = abs(best) if isinstance(best, float) else 0.0
@@ -166,7 +166,7 @@ def wide_values(metric: Any, name: str, state: Any, value: Any, bounds: tuple[An
 
 
 def remedy_of(metric: Any, state: Any) -> str:
-    """Return how to get narrower bounds, with the most likely remedy first."""
+    """Return advice on how to get narrower bounds, with the most likely remedy first."""
     known = {f.name: getattr(metric, f.name) for f in fields(metric)}
     ways = []
     bits, bits_setting = getattr(state, "bits", None), known.get("bits")
@@ -208,7 +208,7 @@ def warn_of_wide_values(values: Sequence[WideValue], warned: set[str], stackleve
 
 
 def merge_wide_values(values: Sequence[WideValue]) -> list[WideValue]:
-    """Merge the `WideValue` records of many cells into one record for each metric."""
+    """Merge the `WideValue` records of many cells (such as slices) into one record for each metric."""
     by_name: dict[str, WideValue] = {}
     for one in values:
         first = by_name.get(one.name)
@@ -241,8 +241,8 @@ def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stack
 def wide_of(metric: Any, name: str, reading: Reading) -> list[WideValue]:
     """Return a list with one `WideValue` if the bounds of a reading are wide, otherwise an empty list.
 
-    Cheaper checks come first. Most values are exact, or have narrow bounds before rounding, so these checks usually
-    suffice. The bounds are computed only if these checks do not rule out wide bounds.
+    Cheap checks come first. They usually suffice, because most values are exact or have narrow bounds before rounding.
+    The bounds are computed only if these checks do not rule out wide bounds.
     """
     if not may_be_wide(metric, reading.state) or reading.is_certain or not _is_roughly_wide(metric, reading):
         return []
@@ -250,7 +250,7 @@ def wide_of(metric: Any, name: str, reading: Reading) -> list[WideValue]:
 
 
 def wide_of_cells(name: str, cells: CellReadings) -> list[WideValue]:
-    """Return a list with one `WideValue` that describes all cells with wide bounds, or an empty list if there are none."""
+    """Return a list with one `WideValue` for all cells (such as slices) with wide bounds; empty if there are none."""
     metric, state = cells.metric, cells.state
     if not may_be_wide(metric, state):
         return []
@@ -302,7 +302,7 @@ def _is_roughly_wide(metric: Any, reading: Reading) -> bool:
 
 
 def exactness_part(state: Any) -> str:
-    """Return the name of the array that tells whether each cell (such as a slice) is exact; "" if the state has none.
+    """Return the name of the array that tells which cells (such as slices) are exact; "" if the state has none.
 
     The array is either "off_grid", which contains 1 for a cell in which a number was rounded to its bucket, or an array
     of levels. The level of a cell is 0 as long as all numbers are exact, and rises when its buckets become wider.

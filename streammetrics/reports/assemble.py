@@ -1,4 +1,4 @@
-"""Build the data of a report page: sort the objects by type, and arrange their sections."""
+"""Build the data of a report page: sort the reported objects by type, and arrange the sections of the page."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def _find_comparisons(content: _ReportContent, sides: tuple[str, str]) -> list[C
 
 
 def _group_by_treatment(content: _ReportContent) -> list[ComparedSides]:
-    """Group the named comparisons by treatment and control. Each model keeps its colour from the charts."""
+    """Group the named comparisons by treatment and control. Each model has the same color as in the charts."""
     tasks = [name for _, thing in content.accumulators for group in group_comparable_tasks(thing) for name in group]
     named = dict.fromkeys(name for one in content.model_comparisons for name in (one.control, one.treatment))
     order = [n for n in dict.fromkeys(t.rpartition("/")[2] for t in tasks) if n in named]

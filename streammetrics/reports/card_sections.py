@@ -171,10 +171,9 @@ def _build_forests(
     card: Scorecard, questions: Mapping[str, Question], metrics: Mapping[str, Any],
     figures: Mapping[Any, Sequence[tuple[str, MeasureRow]]],
 ) -> tuple[list[Forest], list[str]]:  # fmt: skip
-    """Return a forest plot (one interval for each slice) for each metric and treatment.
+    """Return a forest plot (one interval for each slice) for each metric and treatment, and a list of remarks.
 
-    The second result is a list of remarks. Each remark gives a reason why slices cannot be compared, and the number of
-    slices affected.
+    Each remark gives a reason why slices cannot be compared, and the number of slices affected.
     """
     if not is_sliced(card.arms[card.control]):
         return [], []
@@ -216,7 +215,7 @@ def _build_forests(
 
 
 def _name_sides(card: Scorecard, arm: Any) -> tuple[NamedSide, NamedSide]:
-    """Return the names and colours of the two sides of a comparison: the treatment, then the control."""
+    """Return the names and color indices of the two sides of a comparison: the treatment, then the control."""
     return NamedSide(format_atom(arm), (1 + list(card.progress).index(arm)) % COLOURS), NamedSide(
         format_atom(card.control), 0
     )
@@ -227,7 +226,7 @@ def build_arm_part(
     rows_of: Mapping[str, int] = MappingProxyType({}),
     colours: Mapping[str, int] = MappingProxyType({}),
 ) -> PagePart:
-    """Return the section with the rows, the users and the share of each arm, and remarks about the shares.
+    """Return the section with the numbers of rows and users of each arm, their shares, and remarks about the shares.
 
     Parameters
     ----------
@@ -236,7 +235,7 @@ def build_arm_part(
     rows_of : dict of str to int
         The number of rows in each arm; empty if unknown.
     colours : dict of str to int
-        The colour index of each arm. An arm that is not listed uses its position in the table.
+        The color index of each arm. An arm that is not listed uses its position in the table.
     """
     texts = {} if split is None else split.describe_arms()
     heads = [*(["rows"] if rows_of else []), *([] if split is None else split.heads)]

@@ -38,11 +38,11 @@ class ChartAxis(NamedTuple):
     Parameters
     ----------
     low, high : float
-        Range of the axis.
+        The lower and upper ends of the axis.
     log : bool
         Whether the axis is logarithmic.
     ticks : tuple of (value, text)
-        Tick positions and labels.
+        The positions of the ticks, and their labels.
     """
 
     low: float
@@ -66,8 +66,8 @@ class ChartAxis(NamedTuple):
 def linear_axis(low: float, high: float, *, percent: bool = False, sign: bool = False, most: float = 5.5) -> ChartAxis:
     """Return a linear axis from `low` to `high` with ticks at round numbers.
 
-    The ticks divide the axis into at most `most` steps. With `percent`, the labels of the ticks are percentages. With
-    `sign`, the labels of positive values begin with "+".
+    The ticks divide the axis into at most `most` steps. If `percent` is true, the labels of the ticks are
+    percentages. If `sign` is true, the labels of positive values begin with "+".
     """
     low, high = float(low), float(high)
     if not (math.isfinite(low) and math.isfinite(high) and high > low):
@@ -142,7 +142,7 @@ def format_tick(value: float, percent: bool = False) -> str:
 class ChartLine(NamedTuple):
     """A line through points.
 
-    `number` is the colour index of the model; None means black. `marks` are the indices of the points that have a
+    `number` is the color index of the model; None means black. `marks` are the indices of the points that have a
     marker. If `steps` is true, the line is drawn as a step function.
     """
 
@@ -154,7 +154,7 @@ class ChartLine(NamedTuple):
 
 
 class Area(NamedTuple):
-    """A step function with the area below it filled, such as a histogram."""
+    """A step function with the area below it filled, such as a histogram; `number` is the color index of the model."""
 
     x: Any
     y: Any
@@ -162,7 +162,7 @@ class Area(NamedTuple):
 
 
 class Band(NamedTuple):
-    """The filled area between a lower and an upper line, such as a confidence band."""
+    """The filled area between a lower and an upper line, such as a confidence band; `number` is the color index."""
 
     x: Any
     low: Any
@@ -173,7 +173,8 @@ class Band(NamedTuple):
 class Whiskers(NamedTuple):
     """Points with error bars from `low` to `high`.
 
-    A point whose limits are NaN has no error bar. Where the boolean array `quiet` is true, the point is pale.
+    A point whose limits are NaN has no error bar. Points for which the boolean array `quiet` is true are pale. `number`
+    is the color index of the model; None means black.
     """
 
     x: Any
@@ -185,7 +186,7 @@ class Whiskers(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A reference line, such as the diagonal that represents a random classifier. It is dotted unless `solid`."""
+    """A reference line, such as the diagonal of a random classifier. It is dotted unless `solid` is true."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -194,7 +195,7 @@ class Rule(NamedTuple):
 
 
 class ColourKey(NamedTuple):
-    """An entry of the legend: the index of a colour, and the text beside it."""
+    """An entry of the legend: the index of a color, and the text beside it."""
 
     number: int
     text: str
@@ -207,21 +208,21 @@ class Chart:
     Parameters
     ----------
     title, note : str
-        Title, and a remark in small print below it.
+        The title, and a remark in small print below it.
     summary : str
         One sentence about the result.
     x, y : ChartAxis
         The axes.
     xlabel, ylabel : str
-        Labels of the axes.
+        The labels of the axes.
     layers : list
-        Lines, areas, bands, whiskers and rules, in the order in which they are drawn.
+        The lines, areas, bands, whiskers and rules, in the order in which they are drawn.
     key : list of ColourKey
         The legend.
     right : tuple of (value, text)
-        Ticks of a second y axis on the right, with the label `rightlabel`.
+        The ticks of a second y axis on the right, whose label is `rightlabel`.
     readings : list of (x, text)
-        Tooltips: the text for each x value, from left to right.
+        The tooltips: a text for each x value, from left to right.
     alternative : Chart, optional
         The same chart with different axes, such as linear rather than logarithmic ones.
     """

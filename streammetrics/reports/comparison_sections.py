@@ -45,9 +45,9 @@ class ComparedSides(NamedTuple):
     sides : tuple of NamedSide
         The treatment, and the control.
     pairs : list of (name, comparisons)
-        Comparisons over all rows or by slice, each with the name of the object that they compare.
+        Comparisons over all rows or by slice, each with a name for headings.
     primary : str or None
-        Name of the primary metric, which decides which side is better; by default, the first metric that defines
+        The name of the primary metric, which decides which side is better; by default, the first metric that defines
         which values are better.
     """
 
@@ -207,14 +207,14 @@ def _collect_notes(pairs: Sequence[tuple[str, Any]], sides: tuple[NamedSide, Nam
 
 
 def _select_by_cutoff(comparisons: Sequence[Comparison]) -> dict[str, Comparison]:
-    """Return the comparisons, keyed by name, of ranking metrics with several cut-offs, such as NDCG@5 and NDCG@10."""
+    """Return the comparisons of ranking metrics with several cut-offs, such as NDCG@5 and NDCG@10, keyed by name."""
     ranked = {c.name: c for c in comparisons if _has_cutoff(c)}
     counts = Counter(name.partition("@")[0] for name in ranked)
     return {name: c for name, c in ranked.items() if counts[name.partition("@")[0]] > 1}
 
 
 def _has_cutoff(one: Comparison) -> bool:
-    """Return whether the compared metric reads only the first k documents of each ranking, as NDCG@10 does."""
+    """Return whether the compared metric uses only the first k documents of each ranking, as NDCG@10 does."""
     k = getattr(one.metric, "k", None)
     return isinstance(one.metric, (QueryMean, ExposureMetric)) and k is not None and one.name.endswith(f"@{k}")
 

@@ -51,7 +51,7 @@ def add_accumulators(
 ) -> None:  # fmt: skip
     """Add metric sections to a page.
 
-    If `first` is true, there are no scorecards or comparisons, and the page begins with these metrics. `compared`
+    If `first` is true, the page has no scorecards or comparisons, and begins with these metrics. `compared`
     contains the comparisons on the page, as pairs of an object name and the comparisons for that object. `warnings` are
     sentences about dropped rows. The other parameters are those of `report`.
     """
@@ -144,7 +144,7 @@ def build_grid(
     left_columns: int,
     remarks: Sequence[str],
 ) -> dict[str, Any]:
-    """Return a page table as a dict. Each of its cells consists of a text, a note, and a number for sorting (or None).
+    """Return a table for a page as a dict. Each cell consists of a text, a note, and a number for sorting (or None).
 
     The first `left_columns` columns are left-aligned and are not sorted as numbers. Each cell of the argument `rows` is
     a pair of a text and a note, such as an interval. None repeats the cell above.
@@ -242,7 +242,7 @@ def _build_value_cell(record: Mapping[str, Any], limits: tuple[float, float] | N
 
 
 def _build_count_rows(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return the lines below a table of values that show how many rows each model has.
+    """Return the lines below a table of values that show the row counts of each model.
 
     Each line has a label, such as "rows", "positives" or a reason for dropped rows, and one count for each model.
     """

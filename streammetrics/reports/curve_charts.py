@@ -36,7 +36,7 @@ MARKED = 5  # number of markers on a line
 
 
 class TaskScores(NamedTuple):
-    """The score histograms of one task (for example, a model), with its name and colour index.
+    """The score histograms of one task (for example, a model), with its name and color index.
 
     For multiclass or multilabel tasks, the histograms of all classes or labels are added up, and `pooled` is "classes"
     or "labels". Otherwise `pooled` is empty.
@@ -281,7 +281,7 @@ def _build_reliability_chart(curves: list[tuple[TaskScores, Any, Any]]) -> Chart
 
 
 def _format_ratio_range(name: str, p: Any, y: Any, several: bool) -> str:
-    """Return the smallest and largest ratios of predicted (`p`) to observed (`y`) rates over all bins: "0.95 to 1.08".
+    """Return the smallest and largest ratio of predicted (`p`) to observed (`y`) rates over all bins: "0.95 to 1.08".
 
     The text begins with the name of the model if there are several models.
     """

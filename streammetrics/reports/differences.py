@@ -31,9 +31,9 @@ __all__ = [
     "describe_left_out",
 ]
 
-# The largest number of reasons for missing intervals that the remarks below a table of slices give.
+# The largest number of reasons for missing intervals in the remarks below a table of slices.
 REASONS = 3
-# The largest number of slices that a remark about a missing interval names.
+# The largest number of slices that are named in a remark about a missing interval.
 NAMED_SLICES = 3
 SHOWN = "bold"
 WORD_STYLES = {"better": SHOWN, "worse": SHOWN, "breached": SHOWN, "held": SHOWN}
@@ -45,26 +45,27 @@ class NumberChange(NamedTuple):
     Parameters
     ----------
     key : tuple
-        Key of the slice; empty for all rows.
+        The key of the slice; empty for all rows.
     treatment, metric, role : str
-        Names of the treatment and the metric, and the role of the metric.
+        The names of the treatment and the metric, and the role of the metric, such as "guardrail".
     before, after : float
-        Values of the control and of the treatment.
+        The values of the control and of the treatment.
     change : Interval
-        Interval of the difference, absolute or relative.
+        The interval of the difference, which is absolute or relative.
     percent : bool
         Whether `change` is relative.
     relative : Interval or None
-        Interval of the relative difference, if `change` is absolute.
+        The interval of the relative difference, if `change` is absolute.
     p : float
         The p-value, after the multiplicity correction if there is one.
     word : str
-        Conclusion, such as "better" or "worse"; "held", "breached" or "not shown" for a guardrail; "too few" for too
-        little data; "too early" before the planned number of users; "withheld" after a sample ratio mismatch; or empty.
+        The conclusion, such as "better" or "worse"; "held", "breached" or "not shown" for a guardrail; "too few" for
+        too little data; "too early" before the planned number of users; "withheld" after a sample ratio mismatch; or
+        empty.
     reason : str or None
-        Why there is no interval.
+        The reason why there is no interval.
     limit : str
-        What a guardrail allows, such as "≥ -5 % (0.0931)"; empty for other metrics.
+        The limit of a guardrail, such as "≥ -5 % (0.0931)"; empty for other metrics.
     """
 
     key: tuple[Any, ...]
@@ -127,7 +128,7 @@ def collect_card_changes(card: Scorecard, table: Table) -> list[NumberChange]:
 
 
 def _format_limit(question: Question, row: Mapping[str, Any]) -> str:
-    """Return what a guardrail allows, with ASCII minus signs and spaces for terminals."""
+    """Return the limit of a guardrail as text, with ASCII minus signs and spaces for terminals."""
     control = float(row["control_value"])
     limit = format_limit(question.role, question.better, question.margin, row["relative"], control)
     return limit.replace("−", "-").replace("\u202f", " ")
@@ -167,7 +168,7 @@ def describe_joint_confidence(treatments: int, control: str, confidence: str) ->
 
 
 def describe_breach_confidence(verdicts: Iterable[Verdict]) -> str:
-    """Return why verdicts show a breached guardrail with a wider interval than tables do; "" if no verdict does."""
+    """Return the reason why verdicts give wider intervals for breached guardrails than tables; "" if none does."""
     breached = [
         (100.0 * reading.interval.confidence, len(verdict.guardrails))
         for verdict in verdicts
@@ -184,7 +185,7 @@ def describe_breach_confidence(verdicts: Iterable[Verdict]) -> str:
 
 
 def describe_left_out(metrics: Iterable[str], card: Scorecard) -> list[str]:
-    """Return a remark about the metrics that are not in a scorecard, if there are any."""
+    """Return a list with one remark about the metrics that are missing from a scorecard; empty if none are missing."""
     questions = {question.name for question in card.options.questions}
     left = [name for name in metrics if name not in questions]
     if not left:

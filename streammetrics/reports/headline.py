@@ -76,7 +76,7 @@ def build_comparison_headline(
 
 
 def _describe_movement(main: Comparison, row: MeasureRow) -> str:
-    """Return how the value of a metric changed from the control, such as "rises by 0.0373"."""
+    """Return a description of the change of a metric from the control, such as "rises by 0.0373"."""
     by = row.change.lstrip("+−")
     if not float(main.a - main.b):
         return "is the same"
@@ -87,7 +87,7 @@ def _describe_agreement(rows: list[MeasureRow]) -> str:
     """Return a sentence such as " All 4 metrics agree." if all metrics are better, or all are worse.
 
     Metrics that do not define which values are better, such as the mean error, are ignored. The result is empty if the
-    other metrics disagree, or if there are fewer than three of them.
+    remaining metrics disagree, or if there are fewer than three of them.
     """
     words = [r.word for r in rows if r.word]
     if len(words) < 3 or set(words) not in ({"better"}, {"worse"}):
@@ -176,7 +176,7 @@ def build_scorecard_headline(
 ) -> Headline:  # fmt: skip
     """Return the headline of a scorecard: the verdict on the first treatment, the other verdicts, and remarks.
 
-    `figures` are the table rows of each treatment, `colours` the colour index of each arm, and `notes` the notes about
+    `figures` are the table rows of each treatment, `colours` the color index of each arm, and `notes` the notes about
     all treatments and slices. `has_users` says whether the page contains a table with the number of users in each arm.
     If so, the headline gives the number of users only together with the planned number.
     """
@@ -201,12 +201,12 @@ def build_scorecard_headline(
 
 
 def colour_names(text: str, names: Mapping[str, int]) -> Parts:
-    """Split a sentence at the names of arms, so that each name can be shown in its colour.
+    """Split a sentence at the names of arms, so that each name can be shown in its color.
 
-    Only the first mention of each name is coloured. `names` maps each name to the index of its colour.
+    Only the first mention of each name is colored. `names` maps each name to the index of its color.
     """
-    # A name must stand at the start or after a space, and no letter or digit may follow it. Otherwise, "new" would be
-    # found in "newer".
+    # Find a name only at the start of the text or after a space, and only if no letter or digit follows it. Otherwise,
+    # "new" would be found in "newer".
     mentions = []
     for name, number in names.items():
         found = re.search(rf"(?<!\S){re.escape(name)}(?!\w)", text) if name else None
@@ -248,7 +248,7 @@ def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:
 
 
 def describe_guardrails(figures: Mapping[str, Sequence[MeasureRow]]) -> list[Fact]:
-    """Return a remark for each treatment: how many of its guardrails are met, and the differences in the others."""
+    """Return a remark for each treatment: how many of its guardrails hold, and the differences in the others."""
     facts = []
     for arm, rows in figures.items():
         guarded = [r for r in rows if r.word in ("held", "undecided", "breached") or r.limit]

@@ -54,7 +54,7 @@ def format_direction(best: Any) -> str:
 
 
 def describe_average(metric: Any) -> str:
-    """Return how a multiclass or multilabel metric is averaged, such as "macro: the mean of the classes".
+    """Return a description of the average of a metric over classes, such as "macro: the mean of the classes".
 
     The result is empty for other metrics.
     """
@@ -92,8 +92,8 @@ def build_measure_row(
     """
     tag = read_tag(one.metric)
     percent = is_percent(tag)
-    # The page draws "better" to the right, so the interval is mirrored if lower values are better. For a ratio that is
-    # best at 1, a decrease is better if the old value is above 1, so such an interval is mirrored, too.
+    # The page draws improvements on the right, so the interval is mirrored if lower values are better. For a ratio that
+    # is best at 1, a decrease is better if the old value is above 1, so such an interval is mirrored, too.
     interval = one.relative if percent else one.difference
     half = (interval.high - interval.low) / 2
     if decimals is None:
@@ -170,7 +170,7 @@ def format_reason(reason: Any) -> str:
 
 
 def place_rows(rows: Iterable[MeasureRow], *, shared: RowAxis | None, low: float = 0.0, high: float = 0.0) -> None:
-    """Compute where the interval of each row is drawn, and store it in `row.span`.
+    """Compute the position of the interval of each row on its axis, and store it in `row.span`.
 
     With a `shared` axis, all rows are drawn on the range from `low` to `high`. Otherwise each row has its own axis with
     zero in the middle.
@@ -196,7 +196,7 @@ def build_bar(
     ends: tuple[float, float, float], a: float, b: float, overall: float | None = None, limit: float | None = None,
     *, is_upper_limit: bool = False,
 ) -> IntervalBar:  # fmt: skip
-    """Return where an interval is drawn on an axis from `a` to `b`, as percentages of the axis width.
+    """Return the position of an interval on an axis from `a` to `b`, in percent of the axis width.
 
     `ends` are the lower limit, the estimate and the upper limit. `overall` is the difference over all rows, and `limit`
     is the limit of a guardrail. If `is_upper_limit` is true, values above this limit are forbidden; otherwise, values
@@ -274,8 +274,8 @@ def build_forest(
 
     Slices are sorted by impact, which is the share of rows times the difference. Slices with too little data come last.
     At most `max_slices` slices of each group are shown. `groups` are pairs of a heading and the rows below it, `overall`
-    is the difference over all rows, and `interval` is the label of the intervals, such as "95 %". If `first`, the page
-    shows the plot expanded.
+    is the difference over all rows, and `interval` is the label of the intervals, such as "95 %". If `first` is true,
+    the page shows the plot expanded.
     """
     every = [r for _, rows in groups for r in rows]
     title = f"{metric} difference{', better →' if best in ('high', 'low') else ''}"
@@ -336,8 +336,8 @@ def build_hero(row: MeasureRow, percent: bool) -> tuple[MeasureRow, RowAxis]:
 def count_shown_slices(place: int, groups: int) -> int:
     """Return the largest number of slices to show in each group of a forest plot.
 
-    `place` is the position of the metric on the page, and `groups` is the number of groups. The result is larger for
-    the first metric (`place` 0), and smaller if there are many groups.
+    `place` is the position of the metric on the page, and `groups` is the number of groups of slices. The result
+    is larger for the first metric (`place` 0), and smaller if there are many groups.
     """
     return max(20, (200 if place == 0 else 40) // max(1, groups // 2))
 

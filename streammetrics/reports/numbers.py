@@ -19,7 +19,7 @@ __all__ = [
 ]
 
 NARROW = "\u202f"
-MAX_DECIMALS = 6  # the largest number of decimals of any number
+MAX_DECIMALS = 6  # the largest number of decimals that is shown
 LARGE = 1e12  # numbers of at least this size are shown with an exponent
 
 
@@ -83,7 +83,7 @@ def format_count(value: float | None) -> str:
 
 
 def format_p_value(p: float) -> str:
-    """Return a p-value as text: three decimals below 0.1, otherwise two; "–" for NaN."""
+    """Return a p-value as text: "<0.001", or three decimals below 0.1, otherwise two decimals; "–" for NaN."""
     if math.isnan(p):
         return "–"
     return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class NamedSide(NamedTuple):
-    """A model or arm on a page: its name and its colour index."""
+    """A model or arm on a page: its name and its color index."""
 
     name: str
     number: int
@@ -51,7 +51,7 @@ class Headline(NamedTuple):
     Parameters
     ----------
     parts : list of (text, number)
-        The main sentence in parts. If a part is the name of a model or arm, the number is its colour index; otherwise,
+        The main sentence in parts. If a part is the name of a model or arm, the number is its color index; otherwise,
         it is None.
     lead : str
         The text below the main sentence.
@@ -73,20 +73,20 @@ class Headline(NamedTuple):
 
 
 class IntervalBar(NamedTuple):
-    """Where an interval is drawn on its axis, as percentages of the axis width.
+    """The position of an interval on its axis, in percent of the axis width.
 
     Parameters
     ----------
     low, mid, high : float
-        Lower limit, estimate and upper limit, clipped to the axis.
+        The lower limit, the estimate and the upper limit, clipped to the axis.
     zero : float
-        Position of zero, which means no difference.
+        The position of zero, which means no difference.
     extends_left, extends_right : bool
         Whether the interval was clipped on that side.
     overall : float or None
-        Position of the difference over all rows.
+        The position of the difference over all rows.
     limit : float or None
-        Position of the limit of a guardrail.
+        The position of the limit of a guardrail.
     is_upper_limit : bool
         Whether values to the right of the limit are forbidden, rather than those to the left.
     """
@@ -116,32 +116,32 @@ class MeasureRow:
     Parameters
     ----------
     name, sub : str
-        Name, and a remark below it.
+        The name, and a remark below it.
     a, b : str
-        Values of the new side and of the old side.
+        The values of the new side and of the old side.
     change, relative, half, between, p, proof, limit : str
         The difference, the relative difference, the half width, the interval, the p-value, the certified bound and the
         limit of a guardrail as text; empty if there is none.
     bold : bool
         Whether the interval of the difference, widened by the certified bound, excludes zero.
     word : str
-        Conclusion about the difference: "better", "unclear" or "worse"; without an interval, "too few" (too little
+        The conclusion about the difference: "better", "unclear" or "worse"; without an interval, "too few" (too little
         data) or "not shown". A guardrail is "held", "undecided", "breached" or "not shown". The word is "too early"
         before the planned end of an experiment that is not sequential, "withheld" if the verdict is withheld, and empty
         if neither direction is better.
     reason : str
-        Why there is no interval.
+        The reason why there is no interval.
     ends : tuple of float
-        Lower limit, estimate and upper limit of the difference; NaN if there is no value. Their signs are reversed if
-        lower values are better, so that better results are always on the right.
+        The lower limit, the estimate and the upper limit of the difference; NaN if there is no value. Their signs are
+        reversed if lower values are better, so that better results are always on the right.
     direction : float
         -1 if the signs of `ends` are reversed, else 1.
     margin : float or None
-        Limit of a guardrail, on the axis of `ends`.
+        The limit of a guardrail, on the same scale as `ends`.
     is_upper_limit : bool
         Whether values above the margin are forbidden, rather than those below.
     rows : int
-        Number of rows on both sides together.
+        The number of rows on both sides together.
     part : float
         The rows of the slice as a share of all rows, from 0 to 1.
     share, impact : str
@@ -149,7 +149,7 @@ class MeasureRow:
     order : dict
         The numbers by which the page can sort rows: "rows", "diff" (difference) and "imp" (absolute impact).
     span : IntervalBar or None
-        Position on the axis.
+        The position of the interval on its axis.
     """
 
     name: str
@@ -242,7 +242,7 @@ class Forest(NamedTuple):
 class ValueCell(NamedTuple):
     """One value in a table of models, as text, with its interval and certified bound.
 
-    `reason` says why there is no value, and `number` is the colour index of the model.
+    `reason` says why there is no value, and `number` is the color index of the model.
     """
 
     text: str
@@ -255,7 +255,8 @@ class ValueCell(NamedTuple):
 class ValueGrid(NamedTuple):
     """A table of metrics (rows) by models (columns).
 
-    `counts` are further lines with row counts, and `badge` is the confidence level of the intervals.
+    `rows` contains the name, the subtitle and the cells of each metric. `counts` are further lines with row counts, and
+    `badge` is the confidence level of the intervals.
     """
 
     caption: str
@@ -273,7 +274,7 @@ class Page:
     Parameters
     ----------
     title : str
-        Title of the page.
+        The title of the page.
     headline : Headline
         The main sentence and the remarks below it.
     sides : tuple of NamedSide
@@ -283,9 +284,9 @@ class Page:
     parts : list of PagePart
         The sections, in order.
     provenance : list of (term, text)
-        Origin of the data: command, files, digests.
+        The origin of the data, such as the command, the files and the digests of the states.
     badge : str
-        Confidence level of the intervals, such as "95 %".
+        The confidence level of the intervals, such as "95 %".
     joint : str
         Sentences that say why intervals have a higher confidence level than requested (several treatments, or a
         breached guardrail among several); empty if none do.

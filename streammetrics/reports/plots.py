@@ -23,7 +23,7 @@ __all__ = ["draw_chart", "draw_gain", "draw_precision_recall", "draw_reliability
 QUIET = "#9aa0a6"
 INK = "#15181e"
 DASHED = (0, (4, 4))
-MODELS = ("#0062c4", "#c24a00", "#00755c", "#8434b0", "#7a6000", "#b51d60")  # the colours of models, as on report pages
+MODELS = ("#0062c4", "#c24a00", "#00755c", "#8434b0", "#7a6000", "#b51d60")  # the colors of models, as on report pages
 SIGNS = ("o", "D", "s", "^", "x", "+")
 CURVES = ("roc_curve", "pr_curve", "gain_curve", "calibration_curve")
 TALL = 60  # the largest number of slices in one plot
@@ -38,9 +38,9 @@ def plot(thing: Any, ax: Any = None, *, label: str | None = None) -> Any:
         What to draw. This can also be the value of a curve metric (ROCPoints, PRPoints, GainPoints, Reliability); for
         the metrics `ROCCurve` and `PRCurve` themselves, the legend shows the area under the curve.
     ax : matplotlib axes, optional
-        Axes to draw on; by default those of a new figure.
+        The axes to draw on; by default, those of a new figure.
     label : str, optional
-        Name of the curve in the legend.
+        The name of the curve in the legend.
 
     Returns
     -------

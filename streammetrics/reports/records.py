@@ -41,7 +41,7 @@ __all__ = [
 
 Record = dict[str, Any]
 UNKEPT_KEYS = ("(other)", "(expired)")
-"""Names for rows whose own key is not kept: "(other)" if a limit on keys merged them, "(expired)" for old windows."""
+"""The keys of rows whose own key is not kept: "(other)" if a limit on keys merged them, "(expired)" for old windows."""
 
 
 TotalMetrics = MetricCollection | Sharded
@@ -124,7 +124,7 @@ def build_views(thing: AxisWrapper) -> list[AxisWrapper]:
 
 
 def collect_entries(thing: TotalMetrics | AxisWrapper) -> dict[str, CollectionEntry]:
-    """Return the entries (metric, state, columns) of a collection, keyed by name, even if it is in slices or shards."""
+    """Return the entries (metric, state, columns) of a collection, keyed by name, even if it is sliced or sharded."""
     inner = thing.inner if isinstance(thing, (AxisWrapper, Sharded)) else thing
     if isinstance(inner, (AxisWrapper, Sharded)):
         return collect_entries(inner)
@@ -190,8 +190,8 @@ def build_slice_records(
     """Return a record (dict) for each slice and metric, sorted by key.
 
     The slice `other`, which collects the keys beyond a limit, comes last. `top` keeps only the slices with the most
-    rows. With `sort`, the order is that of `Sliced.table`, and `top` keeps the first slices. Windows are sorted by
-    time, and `top` keeps the newest.
+    rows. If `sort` is passed, the order is that of `Sliced.table`, and `top` keeps the first slices. Windows are
+    sorted by time, and `top` keeps the newest.
     """
     if isinstance(thing, Windowed):
         rows = thing.table_records(top=top, confidence=confidence)

@@ -45,17 +45,17 @@ class ScorecardRow(NamedTuple):
     Parameters
     ----------
     name, role, better : str
-        Name of the metric or slice, its role, and which values are better.
+        The name of the metric or slice, its role, and which values are better.
     margin : float or None
-        Margin of a guardrail.
+        The margin of a guardrail.
     before, after : float
-        Values of the control and of the treatment.
+        The values of the control and of the treatment.
     change, low, high, bound, p : float
         The difference, the limits of its interval, its certified bound, and its p-value.
     word, reason : str
         The conclusion, such as "better", and the reason if there is no conclusion.
     rows : int
-        Number of rows in both arms together.
+        The number of rows in both arms together.
     relative, rate : bool
         Whether the difference is relative, and whether values are shown as percentages.
     note : str
@@ -157,7 +157,7 @@ def build_scorecard_table(
     """Return the table of a scorecard.
 
     `rows` are pairs of a role, such as "guardrail", and a row. The table has one group of rows for each role. `interval`
-    is the label of the intervals, such as "95 %". If differences are `relative`, all rows share one axis.
+    is the label of the intervals, such as "95 %". If `relative` is true, all rows share one axis.
     """
     every = [r for _, r in rows]
     axis: RowAxis | None = None

@@ -41,7 +41,7 @@ from .text_table import SAME_AS_ABOVE, Cell, Grid
 __all__ = ["BEST", "build_grids", "build_slice_grid", "build_task_grid", "describe_wide_bounds", "format_confidence"]
 
 BEST, ODD = "bold green", "yellow"
-MAX_SLICES = 40  # the number of slices in a table, unless --top sets another one
+MAX_SLICES = 40  # the number of slices in a table, unless --top sets another number
 MAX_REASONS = 3  # the largest number of reasons for missing intervals below a table of slices
 MAX_PLAIN_VALUE = 1e6  # values of at least this size are written with an exponent
 
@@ -228,7 +228,7 @@ class _WinnerFinder:
 def _build_cells(records: Sequence[Record | None], rivals: _WinnerFinder | None, *, notes: bool = True) -> list[Cell]:
     """Return the cells of one metric, with the best value highlighted.
 
-    With `notes`, each cell also shows the certified bound.
+    If `notes` is true, each cell also shows the certified bound.
     """
     winners = rivals.find_winners(records) if rivals is not None else set()
     return [Cell("") if r is None else _build_cell(r, r["metric"] in winners, notes) for r in records]
@@ -283,9 +283,9 @@ def _describe_undefined(records: Sequence[Record]) -> list[str]:
 
 
 def describe_wide_bounds(records: Sequence[Record]) -> list[str]:
-    """Return a remark for each kind of wide certified bound.
+    """Return remarks about values with wide certified bounds, one for each reason why bounds count as wide.
 
-    The remark says what the marker beside the values means, how many values have it, and how to get narrower bounds.
+    Each remark says what the marker beside the values means, how many values have it, and how to get narrower bounds.
     """
     wide = [r["wide"] for r in records if r.get("wide")]
     counts = Counter(one.sentence for one in wide)
@@ -308,7 +308,7 @@ def build_slice_grid(
     min_rows: int = 0,
     confidence: float | None = None,
 ) -> Grid:
-    """Return a table of slices (rows) by metrics (columns); with several tasks, each slice has a row for each task.
+    """Return a table of slices (rows) by metrics (columns); if there are several tasks, each slice has a row for each.
 
     The parameters are those of `build_grids`.
     """
@@ -413,7 +413,7 @@ def _build_lines(
 
 
 def _add_interval_notes(cells: Sequence[Cell], records: Sequence[Record | None], decimals: int) -> list[Cell]:
-    """Return cells with the interval as a small note beside each value."""
+    """Return the cells with the interval of each value as a small note beside it."""
     texts = [None if r is None else _format_interval(r, decimals) for r in records]
     return [c if s is None else replace(c, text=s[0], note=s[1]) for c, s in zip(cells, texts, strict=True)]
 

@@ -30,7 +30,7 @@ __all__ = [
     "list_entries",
 ]
 
-COLOURS = 6  # the number of different colours for models on a page
+COLOURS = 6  # the number of different colors for models on a page
 MAX_CLASSES = 30  # the largest number of classes in a confusion matrix
 SHADES = 48  # the number of bars in a histogram
 S = TypeVar("S")
@@ -44,7 +44,7 @@ class MatrixChart(NamedTuple):
     Parameters
     ----------
     title, note : str
-        Title, and a remark below it.
+        The title, and a remark below it.
     names : list of str
         The classes.
     counts, shares : ndarray
@@ -60,7 +60,7 @@ class MatrixChart(NamedTuple):
 
 
 def list_entries(source: ChartSource) -> list[CollectionEntry]:
-    """Return the members of a collection, or of the collections of all arms, named "arm/member"."""
+    """Return the members of a collection, or of the collections of all arms, with names such as "arm/auc"."""
     if isinstance(source, MetricCollection):
         return contents_of(source)
     return [e._replace(name=f"{arm}/{e.name}") for arm, one in source.items() for e in contents_of(one)]
@@ -77,7 +77,7 @@ def build_task_charts(source: ChartSource) -> list[Chart]:
 
 
 def find_states(source: ChartSource, kind: type[S], fits: Any = lambda state: True) -> list[tuple[str, int, S]]:
-    """Return the name, the colour index and a state of each task.
+    """Return the name, the color index and a state of each task.
 
     The state is the first one of the class `kind` that has rows and for which `fits` is true. Tasks without such a
     state are left out.

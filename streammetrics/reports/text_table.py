@@ -1,4 +1,4 @@
-"""Print text tables: to a terminal in colour and fitted to its width, or to a pipe as plain aligned text."""
+"""Print text tables: to a terminal in color and fitted to its width, or to a pipe as plain aligned text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cell:
     note : str
         A dim remark beside the text, such as a bound.
     style : str
-        Style of the text on a terminal, as understood by rich.
+        The style of the text on a terminal, as understood by rich.
     """
 
     text: str
@@ -47,17 +47,17 @@ class Grid:
     Parameters
     ----------
     title : str
-        Title above the table.
+        The title above the table.
     heads : list of str
-        Column names.
+        The column names.
     rows : list of list of Cell
-        The rows; None is a horizontal rule.
+        The rows; None stands for a horizontal rule.
     key_columns : int
-        Number of columns that identify the row. These columns are repeated if the table is split to fit the width.
+        The number of columns that identify a row. These columns are repeated if the table is split to fit the width.
     left_columns : int
-        Number of left-aligned columns.
+        The number of left-aligned columns.
     remarks : list of str
-        Remarks below the table.
+        The remarks below the table.
     unbroken_lines : bool
         Whether each row is written to a pipe as a single line, however long, for use with `grep`.
     """
@@ -76,7 +76,7 @@ class Grid:
 
 
 def is_terminal() -> bool:
-    """Return whether standard output is a terminal that understands control sequences, such as those for colours."""
+    """Return whether standard output is a terminal that understands control sequences, such as those for colors."""
     return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
 
 
@@ -116,8 +116,8 @@ def _print_columns(grid: Grid, columns: Sequence[int], terminal: bool) -> None:
     rule = "─" * (sum(layout.width for layout in layouts) + GAP * (len(layouts) - 1))
     if terminal:
         paint([(" " * INDENT + rule, "dim")])
-    # Skip rows that have no text in these columns. A row prints only keys that differ from those of the row above. If
-    # that row was skipped, print its keys in the next row.
+    # Skip rows that have no text in these columns. In each row, print only the keys that differ from those in the row
+    # above. If the row above was skipped, print its keys in the next row.
     named: dict[int, Cell] = {}
     for row in grid.rows:
         if row is None:

@@ -51,7 +51,7 @@ class UserSplit:
         return ["users", "share", "99 % interval", *(["planned"] if self.is_tested else [])]
 
     def describe_arms(self) -> dict[str, list[str]]:
-        """Return the texts about each arm: the number of users, their share, its interval, and the planned share."""
+        """Return, for each arm, the number of users, their share, its interval, and the planned share as texts."""
         ratio = self.ratio
         texts = {}
         for arm, share in ratio.shares.items():

@@ -93,7 +93,7 @@ def _build_chart(metric: str, lines: Lines, times: Sequence[Any], windowed: Wind
 
 
 def build_difference_chart(comparisons: Sequence[Comparison], overall: Comparison | None, note: str) -> Chart:
-    """Return a chart of the difference in one metric in each window.
+    """Return a chart that shows the difference in one metric for each window.
 
     A band shows the difference over all rows (`overall`), if it is known.
     """
@@ -140,7 +140,7 @@ def _read_number(record: Mapping[str, Any] | None, column: str) -> float:
 
 
 def format_times(times: Sequence[Any]) -> list[str]:
-    """Return short labels: days if all times are at midnight, times of day if all are on one day, otherwise both."""
+    """Return short labels of times: days if all are at midnight, times of day if all are on one day, otherwise both."""
     days = [t for t in times if isinstance(t, datetime.date)]
     if len(days) != len(times) or not days:
         return [format_atom(t) for t in times]

@@ -1,4 +1,4 @@
-"""Post alerts to webhooks: one message when a fault begins, and one when it is over.
+"""Post alerts to webhooks: one message when a fault of an experiment begins, and another when it ends.
 
 The store saves active faults and undelivered messages, so a restart neither repeats nor loses a message.
 """
@@ -64,7 +64,7 @@ class Fault(NamedTuple):
 
 
 def find_faults(evaluation: Evaluation) -> Iterator[Fault]:
-    """Yield the faults of an experiment: breached guardrails, sample ratio mismatch, silent sources and conflicts.
+    """Yield the faults of an experiment: breached guardrails, sample ratio mismatch, silent sources, conflicting parts.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def find_faults(evaluation: Evaluation) -> Iterator[Fault]:
 
 
 def find_verdicts(evaluation: Evaluation) -> Iterator[Fault]:
-    """Yield the verdicts that decide an experiment. They are announced in the same way as faults.
+    """Yield the verdicts that decide an experiment, as faults, because both are announced in the same way.
 
     Examples
     --------
@@ -141,8 +141,8 @@ for handler in (
 class _FaultState:
     """The saved state of a fault.
 
-    `changes` counts how often the fault began or ended. `message` is the last message, and `pending` contains the
-    undelivered messages with their URLs.
+    `changes` counts how many times the fault has begun or ended. `message` is the last message, and `pending` contains
+    the undelivered messages with their URLs.
     """
 
     changes: int = 0
@@ -215,9 +215,9 @@ class Alerts:
             self._thread.join(2 * TIMEOUT)
 
     def take(self, experiment: str, fence: int) -> None:
-        """Take over the messages about an experiment, including undelivered ones.
+        """Start sending the messages about an experiment, including those that another server has not delivered.
 
-        `fence` is the number of the experiment's lease.
+        `fence` is the number of the lease, which gives this server the exclusive right to evaluate the experiment.
         """
         with self._lock:
             self._fences[experiment] = fence
@@ -234,7 +234,7 @@ class Alerts:
         self._states = {key: state for key, state in self._states.items() if key[0] != experiment}
 
     def notify(self, evaluation: Evaluation, webhooks: Sequence[str]) -> None:
-        """Queue a message to all URLs in `webhooks` for each fault or verdict that has begun or ended."""
+        """Queue a message to all URLs in `webhooks` for each fault or verdict that is new or no longer applies."""
         now = {fault.key: fault for fault in (*find_faults(evaluation), *find_verdicts(evaluation))}
         with self._lock:
             states = self._load(evaluation.experiment)
@@ -285,8 +285,8 @@ class Alerts:
         return states
 
     def _save(self, experiment: str, key: str, state: _FaultState) -> None:
-        # Any server may record a decision, even without the lease, so no fence is checked. That server also delivers
-        # the message.
+        # Any server may record a decision, even without the lease, so the number of the lease (`fence`) is not checked.
+        # That server also delivers the message.
         is_decision = state.message.get("alert") == DECISION_RECORDED
         fence = None if is_decision else self._fences.get(experiment, 0)
         self._store.set_alert_state(experiment, key, state.to_json(), fence=fence)

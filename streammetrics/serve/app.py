@@ -61,7 +61,7 @@ def create_app(
     Parameters
     ----------
     store : Store
-        The store.
+        The store of experiments, parts and tokens.
     board : Board
         The board that evaluates experiments; it starts and stops with the application.
     settings : ServerSettings, optional
@@ -86,7 +86,7 @@ def create_app(
         tasks = [ingest.run(), _trim_memory(), *([watcher.run()] if watcher else [])]
         if settings.definitions is not None:
             mtimes: dict[Path, int] = {}
-            # Load the definitions before the board starts, so that it evaluates these experiments immediately.
+            # Load the definitions before the board starts, so that the board evaluates their experiments immediately.
             await _load_definitions(definitions, settings.definitions, mtimes, board)
             tasks.append(_reload_definitions(definitions, settings.definitions, mtimes, board))
         async with board:
@@ -119,7 +119,7 @@ def create_app(
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Respond to an error with its message as JSON and the status for its class; status 503 has a fixed message."""
+    """Return an error's message as a JSON response with the status for its class; status 503 has a fixed message."""
     code = next((code for kind, code in STATUS_CODES.items() if isinstance(error, kind)), 422)
     if code >= 500:
         log.error("%s %s: %s", request.method, request.url.path, error)
@@ -138,7 +138,7 @@ async def _answer_unexpected_error(request: Request, error: Exception) -> Respon
 
 
 def _build_body_error_handler(max_bytes: int) -> Any:
-    """Return an exception handler for BodyError. The handler discards the rest of the body before it answers."""
+    """Return an exception handler for BodyError, which discards the rest of the body unless the body was too slow."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, BodyError)

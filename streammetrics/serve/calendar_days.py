@@ -1,4 +1,4 @@
-"""Calculate with the calendar days of a time zone. Hours are UTC hours; a day may have 23 or 25 of them.
+"""Compute with the calendar days of a time zone. Hours are UTC hours; a day may have 23 or 25 of them.
 
 A day contains the hours that begin on its date. In a time zone whose offset is not a whole number of hours, such as
 Asia/Kolkata, midnight falls within an hour. This hour belongs to the day on which it begins.
@@ -69,7 +69,7 @@ def find_next_day(hour: int, time_zone: str) -> int:
 
 
 def add_days(hour: int, days: int, time_zone: str) -> int:
-    """Return the hour that is `days` days after `hour`, at the same local time of day."""
+    """Return the hour `days` days after `hour`, at the same local time of day; both are in hours since 1970."""
     # Adding days to a datetime keeps the local time of day, even if the offset from UTC changes in between.
     return math.ceil((to_datetime(hour, time_zone) + days * ONE_DAY).timestamp() / HOUR)
 

@@ -1,4 +1,4 @@
-"""Correct the data of an experiment: void a part that should not have been posted, or close a source."""
+"""Correct the data of an experiment: void a part that was posted by mistake, or close a source that no longer posts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_REASON = 500
 
 
 class Corrections(NamedTuple):
-    """Make corrections on behalf of the owners of an experiment, who give a reason for each.
+    """Make corrections on behalf of the owners of an experiment, who give a reason for each correction.
 
     Parameters
     ----------

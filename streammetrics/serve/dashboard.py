@@ -40,7 +40,7 @@ def build_dashboard(
     Parameters
     ----------
     store : Store
-        The store.
+        The store of experiments, parts and tokens.
     settings : ServerSettings, optional
         The limits and access rules.
     every : float

@@ -51,11 +51,11 @@ class Simulation:
     arms : tuple of str
         The arms, starting with the control; users are split evenly.
     sources : tuple of str
-        The names of the sources.
+        The names of the sources, such as the app and the website. Each posts its own parts.
     countries : int
         The number of countries (slices), at most 20.
     effect : float
-        The effect of the last arm on the logit of a click.
+        The effect of the last arm on the logit of the click probability.
     effect_from : float
         The number of days after which the effect begins.
     slow_from : float or None
@@ -90,7 +90,7 @@ class Simulation:
         return self.start + self.days * DAY
 
     def definition(self) -> dict[str, Any]:
-        """Return the definition for `Experiment.from_dict`."""
+        """Return the definition of the experiment as a dict, which `Experiment.from_dict` accepts."""
         share = 1.0 / len(self.arms)
         return {
             "id": self.id,

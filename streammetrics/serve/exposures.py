@@ -1,4 +1,4 @@
-"""Count exposures separately from outcomes, so that a user counts once even with rows from many workers or hours."""
+"""Count exposures separately from outcomes, so that a user with rows from many workers or hours counts only once."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def count_exposures(metrics: Any, exposures: Any) -> Any:
     """Return new metrics in which the `PerUnit` metrics count the exposures in a table and all others are empty.
 
     One job posts these exposures to a dashboard as a separate source, and all other workers post only outcomes. Each
-    user then counts once, even with rows at several workers or in several hours.
+    user then counts once, even with rows from several workers or hours.
 
     Parameters
     ----------
     metrics : Sliced or MetricCollection
-        The metrics of the experiment, with the same settings as at the other workers. They must include a `PerUnit`
+        The metrics of the experiment, with the same settings as in the other workers. They must include a `PerUnit`
         metric. They do not change, and any rows in them are ignored.
     exposures : table
         One row for each user: the first exposure. The table contains the unit and slice columns and a column of ones

@@ -17,12 +17,12 @@ MAX_REASON, MAX_ANNOTATION = 2000, 200
 
 
 class Journal(NamedTuple):
-    """Save people's decisions and remarks about experiments.
+    """A service that saves people's decisions and remarks about experiments.
 
     Parameters
     ----------
     store : Store
-        The store.
+        The store of decisions and annotations.
     board : Board
         Provides the evaluations, and the alerts that announce decisions.
     render : callable
@@ -38,7 +38,7 @@ class Journal(NamedTuple):
     clock: Callable[[], float]
 
     def decide(self, experiment: Experiment, arm: Any, reason: Any, *, by: str) -> Decision:
-        """Record the decision to give all users an arm from now on, together with a copy of the current page.
+        """Record the decision to give `arm` to all users from now on, together with a copy of the current page.
 
         Raises
         ------
@@ -75,7 +75,7 @@ class Journal(NamedTuple):
 
 
 def check_text(key: str, value: Any, limit: int) -> str:
-    """Return a text, such as a reason, as one line.
+    """Return text that a user has entered, such as a reason, as one line.
 
     Raise an InvalidInputError that names `key` if the text is empty, too long or not printable.
     """

@@ -1,4 +1,4 @@
-"""The routes of results, decisions, annotations, corrections and the audit log, as JSON, forms and pages."""
+"""The routes for results, decisions, annotations, corrections and the audit log, as JSON, forms and pages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .page.time_format import format_time
 __all__ = ["JournalRoutes"]
 
 MAX_BODY_BYTES, BODY_SECONDS = 1 << 14, 10.0
-"""The largest body of a request in bytes, and the time limit for receiving it in seconds."""
+"""The maximum size of a request body, in bytes, and the time limit for receiving the body, in seconds."""
 JOURNAL = "decisions", "annotations"
 CORRECTIONS = "voided", "closed"
 MUST_BE_OWNER = "only an owner can change an experiment; log in as an owner, reload the page and try again"
@@ -39,7 +39,7 @@ class JournalRoutes(NamedTuple):
     Parameters
     ----------
     store : Store
-        The store.
+        The store of decisions, annotations and the audit log.
     board : Board
         Provides the evaluations.
     journal : Journal
@@ -151,7 +151,7 @@ class JournalRoutes(NamedTuple):
     # -- for people ---------------------------------------------------------------------------------------------------
 
     def _find_experiment(self, request: Request) -> tuple[Any, Experiment | Response]:
-        """Return the person who sent a request, and the experiment or an error response in its place."""
+        """Return the person who sent a request, and the experiment, or an error response instead of the experiment."""
         name = request.path_params["id"]
         person = self.reader(request, name)
         if isinstance(person, Response):
@@ -185,7 +185,7 @@ class JournalRoutes(NamedTuple):
         return _html_response(page.replace(f'nonce="{NONCE}"', f'nonce="{request.state.nonce}"', 1))
 
     async def _submit_form(self, request: Request) -> Response:
-        """Save the decision or annotation in a form, or make the correction that it requests.
+        """Save the decision or annotation in a form, or make the correction that the form requests.
 
         The sender must be an owner, and the form must contain the CSRF token of the owner's session.
         """
@@ -207,7 +207,10 @@ class JournalRoutes(NamedTuple):
 
 
 async def _authorize(request: Request, *, readers: bool = False) -> tuple[Experiment | None, Response]:
-    """Return the experiment if the token of a request grants access; otherwise None, with an error response."""
+    """Return the experiment if the token of a request grants access; otherwise, return None and an error response.
+
+    The tokens of readers grant access only if `readers` is true.
+    """
     found: tuple[Experiment | None, Response] = await request.app.state.authorize(request, readers=readers)
     return found
 

@@ -12,11 +12,11 @@ __all__ = ["HOUR", "PartKey", "PostedPart", "RowCounts", "format_hour", "parse_h
 
 HOUR = 3600
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-"""The allowed IDs of experiments and names of sources. They are safe in paths, URLs and Prometheus labels."""
+"""The pattern of experiment IDs and source names. Matching names are safe in paths, URLs and Prometheus labels."""
 
 
 class PartKey(NamedTuple):
-    """The identity of a part. A retry uses the same key, so that a part counts only once.
+    """The identity of a part (the metrics of one hour). A retry uses the same key, so that a part counts only once.
 
     Parameters
     ----------
@@ -40,27 +40,27 @@ class PartKey(NamedTuple):
 
 
 class RowCounts(NamedTuple):
-    """The number of counted rows in a part, and a JSON object with the number of dropped rows for each reason."""
+    """The number of counted rows in a part, and the number of dropped rows for each reason, as a JSON object."""
 
     rows: int = 0
     dropped: str = "{}"
 
 
 class PostedPart(NamedTuple):
-    """A posted part with its key and content, as the store receives it.
+    """A posted part, as the store receives it: the serialized metrics of one source in one hour, and their key.
 
     Parameters
     ----------
     key : PartKey
-        The key.
+        The key of the part.
     data : bytes
         The frame: the serialized metrics.
     digest : str
-        The digest of the content, in hexadecimal digits.
+        The digest (hash) of the metrics, in hexadecimal digits.
     received_at : float
-        The time of the post according to the server's clock, in seconds since 1970.
+        The time at which the part was received, according to the server's clock, in seconds since 1970.
     row_counts : RowCounts
-        The counted and dropped rows.
+        The numbers of counted and dropped rows.
     """
 
     key: PartKey

@@ -87,7 +87,7 @@ def render_gauges(
     evaluations : iterable of Evaluation
         The last evaluations of all experiments.
     queue : dict of str to float, optional
-        The number of waiting frames, and the number of frames with each outcome.
+        The number of waiting frames (posted parts), and the number of frames with each outcome.
     failures : dict of str to float, optional
         The number of frames that were refused or failed, by error class.
 

@@ -57,8 +57,8 @@ def push(
     ----------
     url : str
         The URL of the server, such as https://dashboard.example.com.
-    metrics : Sliced, or the bytes of one
-        The metrics by arm: ``sm.Sliced(sm.Sharded([...], unit="user_id"), by=["arm", ...])``.
+    metrics : Sliced or bytes
+        The metrics by arm, such as ``sm.Sliced(sm.Sharded([...], unit="user_id"), by=["arm", ...])``, or their bytes.
     experiment, source : str
         The ID of the experiment, and the name of the worker that counted the rows. A source posts one part per hour, or
         several parts with different `seq`.
@@ -67,7 +67,7 @@ def push(
     seq : int
         The number of the part within its hour.
     token : str, optional
-        The token of a worker; by default, the environment variable STREAMMETRICS_TOKEN.
+        The token of a worker; by default, the value of the environment variable STREAMMETRICS_TOKEN.
     retries : int
         The number of retries while the server is down or busy. The first pause lasts half a second, and each later one
         about twice as long as the previous one, up to a minute. A pause is longer if the server requests it.
@@ -209,7 +209,8 @@ def _post_once(address: str, data: bytes, headers: Mapping[str, str], timeout: f
 def _parse_response(status: int, body: bytes, headers: Any) -> PushResponse:
     """Return the response with the server's message.
 
-    If another server or a proxy answered, the message contains only the status.
+    If another server or a proxy answered, a success becomes an error; for other statuses, the message contains only the
+    status.
     """
     try:
         fields = json.loads(body)
@@ -234,7 +235,7 @@ def _compute_pause(attempt: int, retry_after: str | None) -> float:
 
 
 def _parse_retry_after(retry_after: str | None) -> float:
-    """Return the seconds to wait according to a Retry-After header (a number or a date); 0 if there is none."""
+    """Return the seconds to wait according to a Retry-After header (a number or a date); 0 if missing or invalid."""
     if retry_after is None:
         return 0.0
     if retry_after.strip().isdecimal():

@@ -12,9 +12,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 __all__ = ["HEADER_BYTES", "HEADER_SECONDS", "TimeoutProtocol", "build_server"]
 
 HEADER_SECONDS, HEADER_BYTES = 15.0, 1 << 15
-"""The time limit for the headers of a request, and their largest size in bytes.
+"""The time limit for receiving the headers of a request, in seconds, and their maximum size, in bytes.
 
-The time starts when the connection is opened, or after the last response on it.
+The time starts when the connection is opened, or after the last response on this connection.
 """
 HEADER_TOO_LARGE = f"The head of a request has at most {HEADER_BYTES:,} bytes."
 
@@ -92,7 +92,7 @@ class DashboardServer(uvicorn.Server):
 
 
 def build_server(app: Any, host: str, port: int, **options: Any) -> uvicorn.Server:
-    """Return the server of an application. Its method `run` serves requests until a signal stops it.
+    """Return a uvicorn server for an application. Its method `run` serves requests until a signal stops it.
 
     uvicorn ignores X-Forwarded headers here. The application reads them itself, and only from trusted proxies.
     """

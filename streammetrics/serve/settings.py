@@ -56,7 +56,7 @@ class ServerSettings:
     catalog : MetricCatalog or None
         The metrics that new definitions may use; None for any metric.
     watch : str or None
-        A local folder, or an fsspec URL, from which parts are read as files.
+        A local folder, or an fsspec URL, whose files are read as parts.
     watch_seconds : float
         The number of seconds between two scans of this folder.
     clock : callable

@@ -24,11 +24,13 @@ __all__ = ["EPOCHS", "EXPIRED", "KINDS", "MARKS", "NULL", "OTHER", "Axis", "Voca
 Ints = NDArray[np.int64]
 
 NULL, OTHER, EXPIRED = -1, -2, -3
-"""The marks, which replace a rank: the row has no key (null); its key exceeds the limit of the axis; or its epoch is too
-old to be kept."""
+"""The marks that replace a rank: NULL if the row has no key, OTHER if its key exceeds the maximum number of keys of the
+axis, and EXPIRED if its epoch is too old to be kept."""
 EPOCHS = {"epoch": "timestamp", "step": "integer"}
-"""The kinds of axes whose keys are epochs (ranges of time or of integers), with the type of these keys. A key is the start
-of its epoch, which is a multiple of the width of the epochs."""
+"""The kinds of axes whose keys are epochs (ranges of time or of integers), with the type of these keys.
+
+A key is the start of its epoch, which is a multiple of the width of the epochs.
+"""
 MARKS = {NULL: None, OTHER: "(other)", EXPIRED: "(expired)"}
 
 
@@ -51,7 +53,7 @@ class Axis(NamedTuple):
         The maximum number of keys, not counting pinned ones, within each cell of the axes before this one. The keys
         with the smallest hashes are kept.
     pinned : tuple of tuple
-        Keys that are always kept and do not count towards the limit. A key is a tuple with one value per column.
+        Keys that are always kept and do not count toward the limit. A key is a tuple with one value per column.
     keep : int, optional
         The number of epochs to keep within each cell of the axes before this one: the cell's newest epoch and those
         just before it, including epochs without rows.
@@ -89,7 +91,7 @@ class Vocabulary:
 
     @classmethod
     def from_values(cls, kind: str, values: Any) -> Vocabulary:
-        """Return the vocabulary of some values, which may be unsorted and contain duplicates."""
+        """Return the vocabulary of the given values, which may be unsorted and contain duplicates."""
         if not len(values):
             return cls()
         if KINDS.get(kind):
@@ -122,7 +124,7 @@ class Vocabulary:
         return np.searchsorted(self.values, values).astype(np.int64) if len(values) else np.zeros(0, np.int64)
 
     def find_rank(self, key: Any) -> int | None:
-        """Return the rank of a key as the user passes it, or None if the vocabulary does not contain this key."""
+        """Return the rank of a key in the form that users pass, or None if the vocabulary does not contain it."""
         if key is None:
             return NULL
         stored = to_stored_key(key)
@@ -159,7 +161,7 @@ class Vocabulary:
 
 
 def as_integers(values: Any) -> NDArray[Any]:
-    """Convert integers to an int64 array, or to an array of Python integers (dtype object) if one does not fit."""
+    """Convert integers to an int64 array, or to an array of Python integers (dtype object) if any does not fit."""
     array = np.asarray(values)
     # numpy converts a list of integers to floats, which lose digits, if only some of them exceed the int64 range.
     if array.dtype.kind == "f":
@@ -191,7 +193,7 @@ def merge_vocabularies(name: str, vocabularies: Sequence[Vocabulary]) -> tuple[V
     if not some or all(w.equals(some[0]) for w in vocabularies):
         return (some[0] if some else Vocabulary()), [None] * len(vocabularies)
     if some[0].is_text:
-        # Concatenate the sorted vocabularies rather than building a set. Python sorts a list that consists of a few
+        # Concatenate and sort the vocabularies rather than building a set. Python sorts a list that consists of a few
         # sorted runs in linear time.
         union = Vocabulary(kinds[0], tuple(dict.fromkeys(sorted(chain.from_iterable(w.values for w in some)))))
     else:

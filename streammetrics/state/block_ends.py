@@ -20,18 +20,18 @@ Id = tuple[int, ...]
 """The ID of a block: one integer, or two for the hash of a string."""
 
 MAX_ENDS = 1024
-"""The size of the sample that replaces a set of more than twice as many first (or last) blocks."""
+"""The size of a sample of first (or last) blocks. A sample replaces a set of more than twice this size."""
 
 
 @dataclass(frozen=True)
 class BlockEnds:
-    """The IDs of the first and the last blocks of the parts that a state has counted.
+    """The IDs of the first and the last blocks (such as queries) of the parts of a log that a state has counted.
 
     Parameters
     ----------
     firsts, lasts : frozenset of tuple of int
         The IDs of the first and the last block of each part. If a state has counted a single log, each set contains one
-        ID. A set of more than twice MAX_ENDS blocks is replaced with a sample.
+        ID. A set of more than twice MAX_ENDS blocks is replaced with a sample of MAX_ENDS blocks.
     """
 
     firsts: frozenset[Id]
@@ -39,12 +39,12 @@ class BlockEnds:
 
     @classmethod
     def of_part(cls, first: Iterable[int], last: Iterable[int]) -> BlockEnds:
-        """Return the ends of a single part."""
+        """Return the ends of a single part of a log, given the IDs of its first and its last block."""
         return cls(frozenset([tuple(first)]), frozenset([tuple(last)]))
 
     @property
     def is_single(self) -> bool:
-        """Whether the state has counted a single part rather than several merged ones."""
+        """Whether the state has counted a single part of a log rather than several merged parts."""
         return len(self.firsts) == len(self.lasts) == 1
 
     def extend(self, part: BlockEnds) -> BlockEnds:
@@ -55,11 +55,11 @@ class BlockEnds:
 
     @staticmethod
     def join(parts: Iterable[BlockEnds | None], column: str) -> BlockEnds | None:
-        """Return the ends of all parts, or None if no part has ends.
+        """Return the first and last blocks of all parts together, or None if no part has any.
 
         A part that was itself merged from several parts is not compared with the union of several earlier parts. With
         many ends on both sides, a query that is in both by chance, such as a user who was active on two days, would
-        often raise an error.
+        often cause an error.
 
         Raises
         ------

@@ -69,7 +69,7 @@ class CellTable(Statistic):
         return self.with_cells(self.make_empty_cells(self.cells.axes if axes is None else axes))
 
     def with_settings(self, **settings: Any) -> Self:
-        """Return an empty state with these settings; all other settings are taken from this state."""
+        """Return an empty state with the given settings. All other settings are copied from this state."""
         current = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
         return type(self)(**(current | settings))
 
@@ -92,7 +92,7 @@ class CellTable(Statistic):
         return self.cells.nbytes
 
     def read_part(self, flat: Flat) -> Array | None:
-        """Return the array of a part (a named array of the state), or None if absent; the state must not have axes.
+        """Return a part (a named array of the state), or None if it is absent; the state must not have axes.
 
         If the statistic has an inner axis, the array has a row for each group or class. Otherwise, it is the array of
         the only cell.
@@ -216,7 +216,7 @@ class CellTable(Statistic):
 
     @property
     def positive_counts(self) -> Ints:
-        """The number of positives in each front cell, or of rows if the statistic does not count positives."""
+        """The number of positives in each front cell (slice), or of rows if the statistic does not count positives."""
         return self.row_counts
 
     @property
@@ -234,7 +234,7 @@ class CellTable(Statistic):
 
     @cached_property
     def total_row_counts(self) -> Ints:
-        """The number of counted and dropped rows in each front cell. `canonicalize` removes cells without either."""
+        """The number of counted plus dropped rows in each front cell. `canonicalize` removes cells in which it is 0."""
         dropped = self.cells.flats.get("dropped")
         return self.row_counts if dropped is None else self.row_counts + dropped.sum(axis=1)
 
@@ -423,7 +423,7 @@ class CellTable(Statistic):
         rest = replace(
             cells, axes=self.axes[count:], keys=cells.keys[:, first:], vocabularies=cells.vocabularies[first:]
         )
-        # As in `select`, no bucket has to be widened.
+        # Selecting cells does not change their buckets, so no bucket has to be widened.
         return state.with_cells(rest).drop_empty()
 
     @property
@@ -452,7 +452,7 @@ def _sum_absolute(numbers: Ints) -> float:
 
 
 def _renumber_ranks(keys: Ints, columns: slice, count: int) -> tuple[Ints | None, Ints]:
-    """Return the ranks that occur in some key columns, and the keys with these ranks renumbered from 0.
+    """Return the ranks that occur in the given key columns, and the keys with these ranks renumbered from 0.
 
     The ranks are None if all of `count` ranks occur; the keys are then unchanged.
     """

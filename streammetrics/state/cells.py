@@ -34,7 +34,7 @@ class Cells:
         The key of each front cell. For each column of each axis, it contains the rank of the value, or a negative
         number for a missing or dropped key (see `axes`). Keys are sorted and unique.
     vocabularies : tuple of Vocabulary
-        The keys of each column.
+        The distinct keys of each column, sorted.
     inner_keys : int64 of shape (cells, 1 + columns), optional
         The key of each inner cell, if the statistic has an inner axis: the index of its front cell, followed by its
         group or its classes. Keys are sorted and unique.
@@ -60,11 +60,11 @@ class Cells:
 
     @property
     def front_count(self) -> int:
-        """The number of front cells."""
+        """The number of front cells (such as slices), each of which contains the rows with one key."""
         return len(self.keys)
 
     def find_cells(self, key: Sequence[Any]) -> Ints:
-        """Return the ascending indices of the front cells whose keys begin with the values in `key`.
+        """Return the ascending indices of the front cells (such as slices) whose keys begin with the values in `key`.
 
         The values have the form in which users pass them. If no key begins with them, the result is empty.
         """

@@ -157,7 +157,7 @@ def are_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
 
 
 def read_row_weight(state: CellTable, name: str) -> RowWeight:
-    """Return the row counts in the named part, and the corresponding total weights, for all cells."""
+    """Return the row counts of all cells, from the part (array) called `name`, and the corresponding total weights."""
     flats = state.cells.flats
     return RowWeight(flats[name], flats.get(state.excess_names.get(name, "")))
 
@@ -248,7 +248,7 @@ def _to_superaccumulators(rows: Array, excess: Array | None) -> Ints:
 
 
 def check_totals(state: CellTable) -> None:
-    """Raise an error if rows or weights are out of range, or if the outputs of a cell differ in their row counts."""
+    """Raise an error if rows or weights are out of range, or if the labels of a cell differ in their row counts."""
     name = type(state).__name__
     flats = state.cells.flats
     check_capacity(state, state.approximate_rows, state.weight_excess_bound, state.approximate_dropped_rows)

@@ -60,7 +60,7 @@ NONE_LOW, NONE_HIGH = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 class Form(NamedTuple):
-    """How the numbers in a part (an array of a state) are stored as integers and merged.
+    """The form of the numbers in a part (an array of a state): how they are stored as integers and merged.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class Form(NamedTuple):
     identity : int
         The neutral element of `combine`.
     can_subtract : bool
-        Whether rows can be subtracted. A subtraction leaves flags unchanged.
+        Whether rows can be subtracted from numbers of this form. A subtraction leaves flags unchanged.
     """
 
     limbs: int
@@ -125,14 +125,17 @@ def carry(form: str, array: Array) -> Array:
 
 
 def is_saturated(square: Array) -> Any:
-    """Return whether a sum of squares has reached CEILING, where it stays; elementwise for arrays of cells."""
+    """Return whether a sum of squares has reached CEILING, where it stays.
+
+    The first axis of `square` contains the two integers of the sum. The result is elementwise over the other axes.
+    """
     return square[0] >= CEILING
 
 
 class Readable(Protocol):
     """An object from which parts can be read, that is, a state.
 
-    Reading a part as an attribute of the state calls these methods.
+    Reading a part as an attribute of the state calls one of these methods.
     """
 
     def read_part(self, flat: Flat) -> Array | None: ...
@@ -171,10 +174,10 @@ class Flat(StatePart):
         within it.
     like : str, optional
         The name of another part. As long as all weights are 1, this part equals the other one and is therefore absent.
-        For example, the sum of w^2 then equals the number of rows.
+        For example, the sum of squared weights then equals the number of rows.
     excess_of : str, optional
-        The name of the part that counts rows, if this part is the sum of w - 1 over the same rows. The two parts add up
-        to the total weight.
+        The name of the part that counts rows, if this part is the sum of w - 1 over the weights w of the same rows. The
+        two parts add up to the total weight.
     """
 
     shape: tuple[int | str, ...]
@@ -211,7 +214,7 @@ class Flat(StatePart):
         return np.dtype(np.uint8 if self.form in ("flag", "register") else np.int64)
 
     def extents(self, statistic: Any) -> tuple[int, ...]:
-        """Return the shape of one cell's array, including the last axis for limbs."""
+        """Return the shape of one cell's array, including the last axis for limbs (see `limbs`), if there is one."""
         axes = tuple(_extent(statistic, axis) for axis in self.shape)
         return axes + ((self.limbs,) if self.limbs else ())
 
@@ -253,11 +256,11 @@ class Tally(StatePart):
     pairs: bool = False
 
     def place_count(self, statistic: Any) -> int:
-        """Return the number of places (buckets) of a cell, including empty ones."""
+        """Return the number of places (buckets) of each cell (such as a slice), including empty places."""
         return int(getattr(statistic, self.places))
 
     def shift(self, statistic: Any) -> int:
-        """Return the number of bits for the place in the code of an entry, which combines the cell and the place."""
+        """Return the number of bits of an entry's code that contain the place; the bits above them contain the cell."""
         return (self.place_count(statistic) - 1).bit_length()
 
     def is_wide(self, statistic: Any) -> bool:

@@ -1,9 +1,9 @@
-"""The dense form of a state: its histogram as one array with a counter for each bucket (place), for an all-reduce.
+"""The dense form of a state, for an all-reduce: its histogram as an array with a counter for each place (bucket).
 
 A state normally stores only the buckets that contain rows, as entries. Gathering and merging the entries of n processes
 takes time proportional to n. An all-reduce adds up arrays while sending them, which takes about as long for a thousand
-processes as for two. The other parts of a state are small, so each process gathers them from all processes and adds
-them up.
+processes as for two. All parts of a state except the histogram are small, so each process gathers them from all
+processes and adds them up.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class DenseFacts(NamedTuple):
     entries : int
         The number of occupied places.
     weighted : int
-        1 if any weight was not 1; otherwise 0.
+        1 if any row has a weight other than 1; otherwise 0.
     rows, excess : float
         The number of rows, and an upper bound on the difference between their total weight and their number.
     """
@@ -56,7 +56,7 @@ class DenseFacts(NamedTuple):
 
 
 def describe_dense_form(state: CellTable) -> DenseFacts:
-    """Return the facts that other processes need: whether a state has a dense form, and how large it is."""
+    """Return the facts that other processes need: whether a state has a dense form, and how large this form is."""
     name = find_dense_tally(state)
     entries = state.cells.tallies[name] if name else Entries.empty(0)
     places = _count_places(state, name) if name else 0
@@ -84,8 +84,8 @@ def _count_places(state: CellTable, name: str) -> int:
 def to_dense(state: CellTable, *, weighted: bool) -> Ints:
     """Return the counters of all places (buckets), as an array for an all-reduce.
 
-    If `weighted`, that is, if any process has weights other than 1, the row counts are followed by the sums of w - 1 at
-    all places, with two integers for each sum.
+    `weighted` tells whether any process has weights w other than 1. If so, the row counts are followed by the sum of
+    w - 1 at each place, as two integers for each sum.
 
     Returns
     -------

@@ -1,6 +1,7 @@
 """Fold, the common operation on states: each cell gets a key in a new table, and cells with equal keys are added up.
 
-Merging, subtraction, roll-up, selection, totals, limits and expiry are folds with different new keys.
+Merging, subtraction, roll-up, selection, totals, key limits and the expiry of epochs are all folds. They differ in the
+new keys.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
 
 
 def check_capacity(state: CellTable, rows: float, excess: float, dropped: float = 0.0) -> None:
-    """Raise an error if this many rows, or their total weight, would exceed the range of a state's counters.
+    """Raise an error if the numbers of rows, or their total weight, would exceed the range of a state's counters.
 
     Parameters
     ----------
@@ -79,7 +80,7 @@ def check_capacity(state: CellTable, rows: float, excess: float, dropped: float 
     Raises
     ------
     CounterOverflowError
-        There are at least 2**62 counted and dropped rows (each counted `counts_per_row` times) or, with weights, the
+        The number of counted and dropped rows together, times `counts_per_row`, is at least 2**62 or, with weights, the
         bound on the total weight is at least 2**42.
     """
     name = type(state).__name__
@@ -95,7 +96,7 @@ def regroup(state: S, keys: Ints, axes: tuple[Axis, ...], vocabularies: tuple[Vo
 
 
 def regroup_states(states: Sequence[S], keys: Sequence[Ints]) -> S:
-    """Replace the keys of all front cells in states with the same vocabularies, and add up the states.
+    """Replace the keys of all front cells in states whose vocabularies (key values) are equal, and add up the states.
 
     `keys` contains the new keys of each state, which may be unsorted.
     """
@@ -123,7 +124,7 @@ def _fold_by_keys(
     cells = len(table) if inner is None else len(inner)
     if sign < 0:
         _check_subtractable(states, parts)
-    # at[i] contains, for each cell of state i, the index of its cell in the new table.
+    # at[i] contains, for each cell of state i, the index of the cell in the new table to which it is added.
     at = fronts if inner is None else inner_at
     leveled = first.folding is not None and _is_level_part(parts[first.folding[2]])
     # A small cell stores exact rows: numbers that are not in buckets. If a new cell is too large for that, convert its
@@ -171,7 +172,7 @@ def _raise_to_common_levels(
     cells: int,
     sign: int,
 ) -> Sequence[S]:
-    """Widen the buckets of each cell to the bucket width (level) of its new cell, so that cells can be added.
+    """Widen the buckets of each cell to the bucket width (level) of its new cell, so that histograms can be added.
 
     `at` contains, for each state, the index of the new cell of every cell; `cells` is the number of new cells.
     """
@@ -225,7 +226,7 @@ def _move_entries(state: CellTable, name: str, to: Ints) -> Entries:
 
 
 def _canonicalize_entries(entries: Sequence[Entries], at: Sequence[Ints]) -> list[Entries]:
-    """Sort the entries that `_move_entries` returned, and bring them to canonical form."""
+    """Sort the entries that `_move_entries` returned, and bring them to canonical form (see `tally.canonicalize`)."""
     return [
         tally.canonicalize(e) if _is_ascending(m) else tally.sort_entries(e) for e, m in zip(entries, at, strict=True)
     ]
@@ -316,7 +317,7 @@ def _combine_rows(values: Array, at: Ints, form: str) -> tuple[Array, Ints]:
 
 
 def _check_overflow(form: str, sums: Array, values: Array, begins: Ints) -> None:
-    """Raise an error if a sum has exceeded its range; set sums of squares to their ceiling instead."""
+    """Raise an error if a sum has exceeded its range; if it is a sum of squares, set it to CEILING instead."""
     top = values if not FORMS[form].limbs else values[..., -1 if form == "exact" else 0]
     if max(int(top.max()), -int(top.min())) * len(top) < LIMIT:
         return
@@ -328,7 +329,7 @@ def _check_overflow(form: str, sums: Array, values: Array, begins: Ints) -> None
 
 
 def _subtract_squares(ours: Array, theirs: Array) -> Array:
-    """Subtract sums of squares; a sum that has reached the ceiling stays there."""
+    """Subtract sums of squares; a difference is CEILING if either of its two sums has reached CEILING."""
     saturated = (ours[..., 0] >= CEILING) | (theirs[..., 0] >= CEILING)
     difference = carry("fixed", ours - theirs)
     difference[saturated] = (CEILING, 0)
@@ -371,7 +372,7 @@ def _is_level_part(part: Flat | Tally) -> bool:
 def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: int, sign: int) -> Array:
     """Return a mask of the new cells in which exact rows (stored outside the buckets) must be converted to buckets.
 
-    These are the cells with too many exact rows and the cells that have buckets in any of the states. `at` contains,
+    These are the cells with too many exact rows, and the cells that have buckets in any of the states. `at` contains,
     for each state, the index of the new cell of every cell; `cells` is the number of new cells.
     """
     first = states[0]
@@ -383,7 +384,7 @@ def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: i
         coarse = state.rows_by_cell(rows)
         np.add.at(rows_of, to, state.rows_by_cell(exact) + coarse)
         folded[to[coarse > 0]] = True
-    # A subtraction cannot make a cell larger, so only cells that already have buckets need them.
+    # A subtraction cannot make a cell larger, so only cells that have buckets in one of the states need buckets.
     if first.exact_rows_limit is None or sign < 0:
         return folded
     many = (rows_of > first.exact_rows_limit) & ~folded
@@ -442,7 +443,10 @@ def _fold_exact_rows(
     cells: int,
     sign: int,
 ) -> None:
-    """Convert exact rows to buckets of fixed width, in place, in the cells that need buckets."""
+    """Convert exact rows to buckets of fixed width in the cells that need buckets.
+
+    Change `entries_by_tally` and `flats` in place. The other parameters are the same as for `_find_folded_cells`.
+    """
     first = states[0]
     assert first.folding is not None
     exact, rows, flag = first.folding
@@ -482,7 +486,7 @@ def _cut_between_cells(entries: Entries, starts: Ints) -> Iterator[Entries]:
 
 
 def align_vocabularies(states: Sequence[CellTable]) -> tuple[tuple[Vocabulary, ...], list[Ints]]:
-    """Return vocabularies that contain the keys of all states, and each state's keys as ranks in them.
+    """Return vocabularies that contain the keys of all states, and each state's keys as ranks in these vocabularies.
 
     The new ranks preserve the order of the keys, so sorted keys remain sorted.
     """
@@ -504,7 +508,8 @@ def _align_inner_keys(
 ) -> tuple[Ints | None, list[Ints], Vocabulary | None]:
     """Return the keys of the new inner cells, the new indices of each state's inner cells, and the class vocabulary.
 
-    The keys are None if the statistic has no inner axis. The vocabulary is None unless the inner axis has classes.
+    An inner cell is a group or class within a front cell (such as a slice). The keys are None if the statistic has no
+    inner axis. The vocabulary is None unless the inner axis has classes.
     """
     if states[0].cells.inner_keys is None:
         return None, [], None

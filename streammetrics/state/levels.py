@@ -10,8 +10,8 @@ exact. A cell gets the lowest level at which
 - if it has more than 32 different numbers, these would fit in 32 buckets that are 2**(bits + 3) times as wide.
 
 The first rule limits memory. The second rule limits the precision kept for a small set of numbers. There is one
-exception: a cell stays at level 0 if each of its numbers would be the edge closer to 0 of its bucket at the level from
-these rules. A few thousand integers are an example. A level above 0 therefore means that the cell is not exact. The
+exception: a cell stays at level 0 if, at the level that these rules give, each of its numbers equals the edge closer to
+0 of its bucket. A few thousand integers are an example. A level above 0 therefore means that the cell is not exact. The
 level depends only on the set of numbers, and adding numbers never lowers it. Hence the buckets depend neither on the
 order of the rows nor on how states were split and merged.
 """
@@ -76,7 +76,7 @@ NEVER = 1023
 
 
 def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
-    """Return the bucket of each number at a level (bucket width); compiled kernels return the same buckets."""
+    """Return the bucket of each number at its level (bucket width); compiled kernels return the same buckets."""
     numbers = np.ascontiguousarray(numbers, np.float64)
     if numbers.size > MANY and kernel_registry.has_kernels():
         out = np.empty(numbers.shape, np.uint64)
@@ -107,7 +107,7 @@ def find_octave_start(octave: Ints, bits: int) -> Ints:
 
 
 def compute_edges(buckets: Buckets, levels: Any, bits: int) -> tuple[Floats, Floats]:
-    """Return both edges of each bucket: first the one closer to 0, which belongs to the bucket, then the other.
+    """Return both edges of each bucket: first the edge closer to 0, which belongs to the bucket, then the other edge.
 
     The two edges are equal if the bucket contains a single number.
     """
@@ -212,7 +212,7 @@ def _raise_by_kernel(entries: Entries, starts: Ints, old: Ints, new: Ints, bits:
 
 
 def _merge_neighbors(entries: Entries) -> Entries:
-    """Replace adjacent entries with the same bucket and cell with their sum."""
+    """Replace adjacent entries that have the same cell and bucket with their sum."""
     assert entries.high is not None
     first = np.ones(len(entries), bool)
     np.not_equal(entries.codes[1:], entries.codes[:-1], out=first[1:])
@@ -250,7 +250,7 @@ def fit_levels(entries: Entries, levels: Ints, bits: int, outputs: int) -> tuple
     """
     if len(entries) <= FEW:
         return entries, levels
-    # Ignore rows with a weight of 0, which have no effect on metrics and must have none on levels.
+    # Ignore entries with a weight of 0, which have no effect on metrics and must not have an effect on levels.
     weighted = entries if entries.excess is None else entries.select(has_weight(entries))
     new = np.maximum(levels, find_lowest_levels(weighted, levels, bits, outputs))
     return (raise_levels(entries, levels, new, bits, outputs), new) if (new > levels).any() else (entries, levels)
@@ -290,7 +290,7 @@ def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, 
             ordered = np.sort((group << 10) | (NEVER - joins[pairs]))
             level = NEVER - (ordered[first[many] + pair - 1] & NEVER)
             out[many] = np.maximum(out[many], np.minimum(level - lower, HIGHEST))
-    # Keep a group at level 0, where it is exact, if all of its numbers equal the edges of their new buckets.
+    # Keep a group at level 0, where it is exact, if each of its numbers equals the edge nearer to 0 of its new bucket.
     if floor is None:
         loses = levels > 0
         loses[groups[rebucket_edges(near, out[groups], bits) != near]] = True
@@ -299,15 +299,15 @@ def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, 
 
 
 def rebucket_edges(numbers: Floats, levels: Ints, bits: int) -> Floats:
-    """Round each number toward 0 to the edge of its bucket at a level (bucket width)."""
+    """Round each number toward 0 to the edge of its bucket at its level (bucket width)."""
     return compute_near_edges(find_buckets(numbers, levels, bits), levels, bits)
 
 
 def _find_joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
-    """Return, for each number, the lowest level at which it shares a bucket with the next number, as two arrays.
+    """Return, for each pair of adjacent numbers, the lowest level at which they share a bucket, by two definitions.
 
-    In the first array, all buckets of a level have the same width. In the second, a bucket must also be no wider than
-    2**-bits times the numbers in it.
+    For the first array, all buckets of a level have the same width. For the second array, a bucket must also be no
+    wider than 2**-bits times the numbers in it.
     """
     words = np.ascontiguousarray(numbers).view(np.int64)
     size = words & SIZE

@@ -1,4 +1,4 @@
-"""Histograms of pairs of numbers (x, y): one of x, one of y and, with wider buckets, one of the pairs.
+"""Histograms of pairs of numbers (x, y): one of x, one of y and one, with wider buckets, of the pairs.
 
 Each row is counted in four views: by the bucket of x, by the bucket of y, by the bucket of the pair, and in total. A
 cell has four levels (bucket widths, see `levels`): one for the buckets of x, one for the buckets of y, and two for the
@@ -74,7 +74,7 @@ def pair_bits(bits: int) -> int:
 
 
 def read_views(entries: Entries) -> Array:
-    """Return the view (one of the four histograms) that each entry belongs to: X, Y, PAIR or ALL (the total)."""
+    """Return the view (one of four histograms) that each entry belongs to: X, Y, PAIR or ALL (the total)."""
     assert entries.high is not None
     # The high word of an entry consists of the cell, the view (2 bits) and, as its lowest bit, one bit of the bucket.
     return (entries.high >> U4(1)) & U4(VIEWS - 1)
@@ -133,7 +133,7 @@ def split_sides(entries: Entries) -> tuple[Entries, Entries]:
 
 
 def _merge_views(parts: list[Entries]) -> Entries:
-    """Merge sets of sorted entries; no view may occur in more than one of them."""
+    """Merge sets of sorted entries; no view (X, Y, PAIR or ALL) may occur in more than one set."""
     entries = concatenate(parts)
     assert entries.high is not None
     return canonicalize(entries.select(np.argsort(entries.high, kind="stable")))
@@ -185,9 +185,9 @@ def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def _limit_spans(sides: Entries, levels: Ints, bits: int) -> Ints:
-    """Raise the levels of the buckets of pairs until the places of x, and those of y, span less than 2**32."""
-    # Search by bisection, which works because the span never increases with the level. Each step halves, for every
-    # cell, the range of levels that are still possible.
+    """Raise the levels of the buckets of pairs until the places of x and those of y each span less than 2**32."""
+    # Search by bisection, which works because the span never increases with the level. Each step halves the range of
+    # possible levels of every cell.
     low, high = levels.copy(), levels.copy()
     wide = _measure_spans(sides, levels, bits) >= SPAN
     high[:, SIDES:][wide] = HIGHEST
@@ -271,7 +271,7 @@ def add_rows(
 ) -> tuple[Entries, Ints]:
     """Add rows to the entries of cells.
 
-    Return the new entries, and an array, of shape (cells, 4), of the levels (bucket widths) that all rows require.
+    Return the resulting entries, and an array of shape (cells, 4) with the levels (bucket widths) that they require.
 
     Parameters
     ----------
@@ -312,7 +312,7 @@ def raise_part_levels(part: Tally, entries: Entries, old: Ints, new: Ints, bits:
 
 
 def are_pairs(entries: Entries, levels: Ints, bits: int) -> bool:
-    """Return whether all buckets exist at their levels and the buckets of pairs agree with those of x and y."""
+    """Return whether all buckets can occur at their levels and the buckets of pairs agree with those of x and y."""
     sides, rest = split_sides(entries)
     low, views = pair_bits(bits), read_views(rest)
     own = levels[:, :SIDES].reshape(-1)

@@ -1,10 +1,11 @@
 """Limits and expiry: which keys (such as slices) and which epochs (such as hours) a state keeps.
 
-The rows of other keys are not lost. They are counted under two special keys, OTHER and EXPIRED.
+The rows of all other keys are not lost. They are counted under two special keys, OTHER and EXPIRED.
 
-Which keys are kept depends on the set of keys, not on the order of rows. Limits can therefore be applied to parts of a
-log before they are merged. If the hash of a key is among the smallest of all, it is also among the smallest in every
-part that contains the key. Axes are processed in order, each within the cells of the axes before it.
+Which keys are kept depends on the set of keys, not on the order of rows. A limit keeps the keys with the smallest
+hashes. If the hash of a key is among the smallest of all keys, it is also among the smallest in every part of a log
+that contains the key, so limits can be applied to the parts before they are merged. Axes are processed in order, each
+within the cells of the axes before it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def expire_epochs(state: S) -> S:
 
 
 def apply_retention(state: S) -> S:
-    """Apply the limits and the expiry of all axes."""
+    """Apply the key limits of all axes, and the expiry of their epochs."""
     return _apply(state, limits=True, keeps=True)
 
 
@@ -86,7 +87,7 @@ def _is_in_table(keys: Ints, table: Ints) -> Mask:
 
 
 def _number_outer_cells(keys: Ints, columns: int) -> Ints:
-    """Return a number for each key. Keys with equal values in the first `columns` columns have the same number."""
+    """Number the keys so that keys with equal values in the first `columns` columns have the same number."""
     if not columns:
         return np.zeros(len(keys), np.int64)
     return np.unique(keys[:, :columns], axis=0, return_inverse=True)[1].reshape(-1)
@@ -159,10 +160,10 @@ def _format_row(columns: Sequence[dict[int, str]], row: Sequence[int]) -> str:
 
 
 def _expire_epochs(axis: Axis, keys: Ints, column: int, vocabulary: Vocabulary, others: Ints | None = None) -> None:
-    """Replace epochs that are too old with EXPIRED, in place, and leave the keys of later axes unchanged.
+    """Replace epochs with EXPIRED, in place, if they are at least `axis.keep` epochs older than the newest epoch.
 
-    The age of an epoch is relative to the newest epoch in `keys` and `others` within the same outer cell (the same keys
-    on all axes before this one).
+    The newest epoch is that of `keys` and `others` within the same outer cell (the same keys on all axes before this
+    one). The keys of later axes stay unchanged.
     """
     assert axis.keep is not None
     own, keys = keys, keys if others is None else np.concatenate([keys, others])

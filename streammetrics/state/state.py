@@ -78,7 +78,7 @@ class State(CellTable):
         return regroup(self, keys, axes, self.cells.vocabularies if vocabularies is None else vocabularies)
 
     def rollup(self, *axes: Axis) -> Self:
-        """Keep only these axes, and add up the cells that differ only in the keys of other axes."""
+        """Keep only these axes, and add up the cells whose keys on these axes are equal."""
         columns, kept = 0, list[int]()
         for axis in self.axes:
             if axis in axes:
@@ -94,7 +94,7 @@ class State(CellTable):
         return self.rollup() if self.axes else self
 
     def merge(self, *others: Self) -> Self:
-        """Add other states with the same settings and axes, and apply the key limit of each axis.
+        """Add other states with the same settings and axes, and apply the key limit and the expiry of each axis.
 
         Raises
         ------
@@ -131,7 +131,8 @@ class State(CellTable):
         Raises
         ------
         IncompatibleStateError
-            A setting differs, a part keeps a maximum or minimum, or more rows are subtracted than the state contains.
+            A setting or an axis differs, a part (such as an exact minimum) does not support subtraction, or some of the
+            rows to subtract were not counted.
         """
         self._check_mergeable(other)
         return fold([self, match_retention(other, self)], sign=-1)
@@ -195,7 +196,7 @@ class State(CellTable):
         return type(self)(**wide).empty_copy(self.axes)
 
     def narrow(self, to: State) -> Self:
-        """Reduce a state that `widen` created to the quantities that `to` counts.
+        """Reduce this state, whose settings come from `widen`, to the quantities that `to` counts.
 
         The result is equal, bit for bit, to a state with the settings of `to` that counted the same rows.
         """

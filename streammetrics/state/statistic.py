@@ -64,7 +64,7 @@ class Statistic(Settings):
         raise NotImplementedError(f"{type(self).__name__} does not define needs(), which returns the columns to read")
 
     def steps(self, like: Any) -> Iterable[Any]:
-        """Return the kernel calls that count a batch of checked columns; `like` has the types of these columns."""
+        """Return the kernel calls that count a batch of checked columns; `like` contains the types of these columns."""
         raise NotImplementedError(f"{type(self).__name__} cannot count rows")
 
     def step_with_shards(self, like: Any, shards: Any) -> Any:
@@ -113,7 +113,7 @@ class Statistic(Settings):
         return 1
 
     def check_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
-        """Raise an error if checked rows cannot be counted together. By default, do nothing.
+        """Raise an error if rows with valid values cannot be counted together. By default, do nothing.
 
         `at` is the front cell (such as a slice) of each row. It is empty if there is only one cell.
         """
@@ -182,7 +182,7 @@ class Statistic(Settings):
         return None
 
     def bucket_codes(self, exact: Entries) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the bucket of each exact row (its place in the histogram), and whether the bucket rounds its value.
+        """Return the bucket of each exact row (its place in the histogram), and whether the bucket rounds the value.
 
         The counter of a state with several cells calls this method and `find_flags` to convert rows to buckets. A
         statistic whose counters convert rows in another way need not define the two methods.
@@ -210,7 +210,8 @@ class Statistic(Settings):
     def reasons(self) -> tuple[str, ...]:
         """The reasons why rows can be dropped.
 
-        A reason is "where", "time", "unit", or the role of a column with an invalid value.
+        The reason is "where" for rows that the `where` column excludes. Otherwise, it is the role of the column with an
+        invalid value: a column that the statistic reads, "time" or "unit".
         """
         return tuple(dict.fromkeys(("where", *(n.role for n in self.needs()), "time", "unit")))
 
@@ -225,9 +226,9 @@ class Statistic(Settings):
         return False
 
     def find_contradiction(self, columns: Mapping[str, Any]) -> tuple[str, int, str] | None:
-        """Return the first row that is invalid in combination with other columns or rows, or None if there is none.
+        """Return the first value that is invalid in combination with other columns or rows, or None if there is none.
 
-        The tuple contains the role of the column, the row index and the reason.
+        The result is a tuple of the role of the column, the row index and the reason.
         """
         return None
 

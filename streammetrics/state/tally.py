@@ -9,8 +9,8 @@ more than 48 bits, a code is wide and consists of two integers (words). The low 
 place. The high word (`high`) contains the cell and the other bits of the place: one bit and, above it, the label, if
 the statistic counts several labels.
 
-In canonical form, codes are ascending and unique, no entry has 0 rows, the excess is absent if all of it is zero, and
-every array has the narrowest possible type.
+In canonical form, codes are ascending and unique, no entry has 0 rows, the excess is absent if it is zero for all
+entries, and every array has the narrowest possible type.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class Entries:
     Parameters
     ----------
     shift : int
-        The number of place bits in a code.
+        The number of bits of a code that contain the place.
     codes : uint32 or uint64
         The code of each entry, which combines its cell and place; for wide codes, the low word.
     counts : uint32 or int64
         The number of rows of each entry.
     excess : int64 of shape (n, 2), optional
-        The sum of w - 1 over the rows of each entry, as a fixed-point number. None if all sums are 0.
+        The sum of w - 1 over the weights w of each entry's rows, as a fixed-point number. None if all sums are 0.
     high : uint32, optional
         The high word of each code if codes are wide, None if they are narrow.
     """
@@ -108,12 +108,12 @@ class Entries:
 
     @property
     def is_wide(self) -> bool:
-        """Whether codes are wide (two words each). They are wide if places have more than 48 bits."""
+        """Whether codes are wide, that is, consist of two words each, because places have more than 48 bits."""
         return self.high is not None
 
     @property
     def high_place_bits(self) -> int:
-        """The number of place bits in the high word of a wide code."""
+        """The number of bits of the high word of a wide code that belong to the place."""
         return max(self.shift - 64, 0)
 
     @property
@@ -141,7 +141,7 @@ class Entries:
 
     @cached_property
     def int64_counts(self) -> Array:
-        """The number of rows of each entry as int64."""
+        """The number of rows of each entry, as int64."""
         return self.counts.astype(I8)
 
     def cell_starts(self, cells: int) -> Array:
@@ -267,7 +267,7 @@ def has_weight(entries: Entries) -> Array:
 def canonicalize(e: Entries) -> Entries:
     """Convert sorted, unique entries to canonical form, in which equal tallies have equal arrays.
 
-    Drop the entries without rows, drop the excess if all of it is zero, and use the narrowest dtypes.
+    Drop the entries without rows, drop the excess if it is zero for all entries, and use the narrowest dtypes.
     """
     if not e.counts.min(initial=1):
         e = e.select(e.counts != 0)
@@ -318,7 +318,7 @@ def unite_codes(a: Array, b: Array) -> tuple[Array, Array, Array]:
 
 
 def _unite_wide_codes(a: Entries, b: Entries) -> tuple[Array, Array, Array, Array]:
-    """Return the union of two sets of wide codes, and where the union contains the codes of each set.
+    """Return the union of two sets of wide codes, and the positions of each set's codes in the union.
 
     The four arrays are the low words of the union, its high words, the positions of the codes of `a` in the union, and
     the positions of the codes of `b`.
@@ -398,7 +398,7 @@ def _add_counts(at: Array, counts: Array, out: Array) -> None:
 
 
 def _check_weights(e: Entries, sign: int) -> Entries:
-    """Return the entries unchanged; raise an error if a subtraction left a negative weight."""
+    """Return the entries unchanged, or raise an error if a subtraction has made a total weight negative."""
     if sign < 0 and e.excess is not None and (e.excess[:, 0] < -(e.int64_counts << 20)).any():
         raise IncompatibleStateError(
             "a weight would fall below zero: some of the subtracted rows were not counted here"
@@ -439,7 +439,8 @@ def sort_entries(e: Entries) -> Entries:
         has_sparse_runs = fits and kind and span > 2 * len(codes)
         if is_dense and not has_sparse_runs and (e.excess is None or kernel_registry.has_kernels()):
             return canonicalize(_sort_by_counting(e, span, rows))
-        # Sort integers that combine a code and its count, because numpy vectorizes this sort, but not `argsort`.
+        # Sort integers that combine a code and its count, because numpy vectorizes this sort, but does not vectorize
+        # `argsort`.
         if fits:
             packed = codes.astype(U8)
             packed <<= U8(32)
@@ -468,9 +469,9 @@ def sort_entries(e: Entries) -> Entries:
 
 
 def _sort_within_groups(e: Entries) -> Entries | None:
-    """Sort wide entries by sorting the codes of each high word separately; return None if this would not be faster.
+    """Sort wide entries by sorting the low words of each high word separately; return None if this would not be faster.
 
-    Sorting the codes themselves avoids `argsort`, which takes ten times as long because numpy does not vectorize it.
+    Sorting the low words themselves avoids `argsort`, which takes ten times as long, as numpy does not vectorize it.
     """
     high, codes, n = e.high, e.codes, len(e)
     assert high is not None
@@ -518,7 +519,7 @@ def _gather_groups(codes: Array, high: Array, counts: Array) -> tuple[Array, Arr
 
 
 def _sort_by_counting(e: Entries, span: int, rows: int) -> Entries:
-    """Sort entries by counting: add the rows of each entry to a counter for its code.
+    """Sort entries by counting: add the row count of each entry to a counter for its code.
 
     `span` exceeds all codes, and `rows` is the total number of rows.
     """

@@ -1,4 +1,4 @@
-"""States whose package is not imported: they can be loaded, merged, rolled up and saved.
+"""States whose class is not imported: they can still be loaded, merged, rolled up and saved.
 
 Such a state cannot count rows, and no metric can be computed from it.
 """
@@ -37,8 +37,8 @@ class Declaration:
     parts : mapping
         The parts (arrays and histograms) of the statistic by name, in the order in which they are saved.
     extents : mapping
-        The value of each name to which the parts refer: the number of places or the precision (bits) of a histogram,
-        or a tuple with a string for each element of an array axis.
+        The value of each name that the parts refer to: the number of places or the precision (bits) of a histogram, or
+        a tuple with a string for each element of an array axis.
     reasons : tuple of str
         The reasons why rows were dropped, sorted.
     inner_axis, row_parts, folding, folds_by_rows, exact_rows_limit, counts_per_row
@@ -273,8 +273,8 @@ class OpaqueState(State):
         """Return an empty state into which both states can be merged; None if their declarations or axes differ.
 
         Two metrics can share the new state. If the class is imported, they can share a state even if they differ in a
-        setting that lists what is counted, such as thresholds. Without the class, it is not known which settings are of
-        this kind.
+        setting that lists what is counted, such as thresholds. Without the class, it is not known which settings are
+        such lists.
         """
         if not isinstance(other, OpaqueState) or self.differences(other):
             return None

@@ -34,7 +34,7 @@ class ScoreBins(State, tag="score_bins"):
         Bin i contains the rows with i/n <= p < (i + 1)/n, where p is the score; the last bin also contains p = 1. The
         comparison is exact, without rounding of i/n.
     scale : {"probability", "logit"}
-        The scale of the score; a logit is first converted to a probability (within 3 ulp).
+        The scale of the score; a logit is first converted to a probability, with an error of at most 3 ulp.
     sums : bool
         Whether the state keeps the sum of the scores in each bin.
 
@@ -104,7 +104,7 @@ class ScoreBins(State, tag="score_bins"):
         return 1 if self.excess is None else UNIT
 
     def masses(self, bins: NDArray[np.int64]) -> tuple[list[int], list[int]]:
-        """Return the total weights of the negatives and of the positives in these bins, in units of 1 / `unit`."""
+        """Return the total weights of the negatives and of the positives in each of `bins`, in units of 1 / `unit`."""
         rows = self.rows[:, bins].tolist()
         if self.excess is not None:
             extra = self.excess[:, bins].tolist()
@@ -117,7 +117,7 @@ class ScoreBins(State, tag="score_bins"):
         return rows[0], rows[1]
 
     def predicted_units(self) -> list[int]:
-        """Return the weighted sum of the scores in each bin, as integers in units of 2**-60."""
+        """Return the weighted sum of the scores in each bin, as an integer in units of 2**-60."""
         return [(high << LOW_BITS) + low for high, low in self.scores.tolist()]
 
     def predicted_sum(self, i: int) -> Any:

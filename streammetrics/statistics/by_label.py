@@ -1,4 +1,4 @@
-"""Binary statistics for each label, or for each class against the rest, in one state.
+"""States that keep a binary statistic for each label, or for each class against the rest.
 
 Each array of the binary statistic gets an additional axis, with one entry for each label. `split_classes` turns the
 entry of a label back into a binary state. Every binary metric therefore also works for labels and classes.
@@ -48,8 +48,8 @@ OWN_SETTINGS = ("num_labels", "num_classes", "labels", "ignore_class", "top_k", 
 def count_distinct_states(parts: Sequence[Any]) -> list[tuple[Any, int]]:
     """Return each distinct state object in `parts`, with the number of times that it occurs.
 
-    Labels with equal counts share one state object (see `ByLabel.split_classes`), so callers can compute the results of
-    these labels only once.
+    Labels with equal counts share one state object (see `ByLabel.split_classes`), so callers need to compute the
+    results of these labels only once.
     """
     times = Counter(map(id, parts))
     return [(part, times[i]) for i, part in {id(part): part for part in parts}.items()]
@@ -61,7 +61,7 @@ class ByLabel(KnownClasses):
     Parameters
     ----------
     num_labels : int, optional
-        The number of labels; a row has a 0/1 value and a score for each.
+        The number of labels; a row has a 0/1 value and a score for each label.
     num_classes, labels
         The classes; a row has one class and a score for each class. Each class is counted against the rest.
 
@@ -128,7 +128,7 @@ class ByLabel(KnownClasses):
 
     @property
     def empty_binary(self) -> State:
-        """An empty state of the binary statistic, with the values of the settings that both statistics share."""
+        """An empty state of the binary statistic, with the same values of all settings that both statistics have."""
         ours = {f: v for f, v in self.settings.items() if f not in OWN_SETTINGS}
         return self.binary(**ours)
 
@@ -186,7 +186,7 @@ class ByLabel(KnownClasses):
         return self._binary_state(self.empty_binary, {n: a[:, 0] for n, a in self._class_parts().items()})
 
     def pool_classes(self) -> State:
-        """Return a binary state that pools the rows of all labels, for micro averages."""
+        """Return a binary state that combines the rows of all labels, for micro averages."""
         parts = self.parts()
         found = {n: FORMS[parts[n].form].combine.reduce(a, axis=1) for n, a in self._class_parts().items()}
         return self._binary_state(self.empty_binary, {n: carry(parts[n].form, np.asarray(a)) for n, a in found.items()})
@@ -238,8 +238,8 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
     top_k : int, optional
         The number of labels to predict for each row: those with the highest scores. Among labels with equal scores, the
         first are chosen. Unless `above` is true, the threshold is compared with the decision for each label (1 or 0)
-        rather than with its score, so the threshold should be 0.5. By default, every label whose score reaches the
-        threshold is predicted.
+        rather than with its score, so the threshold should be 0.5. Without `top_k`, every label whose score reaches
+        the threshold is predicted.
     above : bool
         With `top_k`: whether the score of a predicted label must also reach the threshold.
     """

@@ -159,7 +159,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
 
     @property
     def _entries(self) -> Entries:
-        """The row counts of all labels: by bucket if the state's only cell has buckets, otherwise by score."""
+        """The row counts of all labels: by bucket if the state's only cell has buckets, otherwise by exact score."""
         self._check_one_cell()
         entries: Entries = self.rows if self.has_buckets or not self.keeps_exact_rows else self.exact
         return entries
@@ -211,7 +211,8 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
     def _binary_histogram(self, within: Entries, off_grid: Array) -> State:
         """Return a `ScoreHistogram` with these entries, whose codes contain no label.
 
-        The row counts of entries with equal codes are added up.
+        The row counts of entries with equal codes are added up. `off_grid` contains a flag for each cell: 1 if it
+        has lost precision.
         """
         one = self.empty_binary
         empty = one.make_empty_cells(())

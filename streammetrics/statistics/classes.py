@@ -51,7 +51,7 @@ class ClassTable(NamedTuple):
     tp: int
 
     def cells_at(self, threshold: float) -> ClassTable:
-        """Return this table for any threshold, because predicted classes do not depend on a threshold."""
+        """Return this table regardless of the threshold, because predicted classes do not depend on a threshold."""
         return self
 
     def support(self) -> int:
@@ -65,7 +65,7 @@ class ClassTable(NamedTuple):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return a summary of the counted rows, as `State.facts` does. It contains only the total."""
+        """Return a summary of the counted rows, as `State.facts` does. It contains only the sum of the four numbers."""
         return {"rows": sum(self)}
 
 

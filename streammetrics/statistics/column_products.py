@@ -22,10 +22,11 @@ from .weighted_rows import RESERVED_ROLES, WeightedRows
 
 __all__ = ["ColumnProducts"]
 
-# A kernel argument that lists the products to sum. Its only row means: add column 0 times column 1 to sum 0.
+# A kernel argument that lists the products to sum. Its only row tells the kernel to add column 0 times column 1 to
+# sum 0.
 PRODUCT = np.array([[0, 1, 0]], np.int64)
-# An upper bound on the absolute value of the product of two inputs. Input checks reject numbers that are larger than
-# 2**400 in absolute value.
+# A generous upper bound on the absolute value of the product of two inputs. Input checks reject numbers that are
+# larger than 2**400 in absolute value.
 LARGEST = 2.0**832
 
 

@@ -24,14 +24,14 @@ class MeanEstimates(NamedTuple):
     Parameters
     ----------
     means : list of float
-        Weighted means of the terms; arrays if several cells are computed together.
+        Weighted means of the terms; arrays with an element for each cell (such as a slice) if there are several cells.
     covariance : list of lists of float
         The estimated covariance of the means: NaN if there are fewer than two units or a sum of squares overflowed.
     effective_size : float
         The effective sample size, (sum w)^2 / sum w^2: the number of units of equal weight that would give the same
         precision.
     count : int, optional
-        The number of units; an array if several cells are computed together.
+        The number of units; an array if there are several cells.
     """
 
     means: list[Any]
@@ -45,7 +45,7 @@ class MeanEstimates(NamedTuple):
         for i, a in enumerate(slopes):
             for j, b in enumerate(slopes):
                 total = total + a * b * self.covariance[i][j]
-        # Rounding of the squares may leave a total slightly below zero, which `maximum` corrects. NaN stays NaN.
+        # Rounding of the squares can make the total slightly negative, which `maximum` corrects. NaN stays NaN.
         return np.maximum(total, 0.0)
 
 

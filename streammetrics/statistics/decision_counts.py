@@ -36,7 +36,7 @@ class DecisionCounts(State, tag="decisions"):
     ----------
     thresholds : tuple of float
         A row is predicted positive if `score >= threshold`, where the threshold is rounded to the dtype of the scores, as
-        numpy does. A collection keeps the union of the thresholds that its metrics need.
+        numpy does. A collection of metrics keeps the union of the thresholds that its metrics need.
     column : {"y_score", "y_pred"}
         The column that is compared with the thresholds: `y_score` may contain any finite numbers; `y_pred` contains
         decisions, which must be 0 or 1.

@@ -24,7 +24,7 @@ ALPHA = 0.7213475204444817
 
 
 class DistinctKeys(KeyKinds, tag="distinct"):
-    """HyperLogLog registers of keys: integers, strings, bytes, or tuples from several columns.
+    """HyperLogLog registers of keys, which are integers, strings, bytes, or tuples from several columns.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
     @property
     def used_registers(self) -> int:
-        """The number of registers with a key: a lower bound on the number of distinct keys."""
+        """The number of registers that any key has selected: a lower bound on the number of distinct keys."""
         return int((self.registers > 0).sum())
 
     def estimate(self) -> float:

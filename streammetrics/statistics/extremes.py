@@ -71,7 +71,7 @@ class Extremes(State, tag="extremes"):
         return (*columns, weight())
 
     def derive_columns(self, columns: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Compute relative differences if `relative` is set.
+        """Replace the two columns with their relative difference if `relative` is set.
 
         If the first column is 0, the relative difference is undefined, and the row gets weight 0.
         """
@@ -99,11 +99,11 @@ class Extremes(State, tag="extremes"):
         return {"rows": int(self.rows)}
 
     def least(self, output: int = 0) -> float:
-        """Return the smallest value of one output; NaN if there are no rows."""
+        """Return the smallest value of one output (position within a row); NaN if there are no rows."""
         return value_of(self.low[output], "low")
 
     def largest(self, output: int = 0) -> float:
-        """Return the largest value of one output; NaN if there are no rows."""
+        """Return the largest value of one output (position within a row); NaN if there are no rows."""
         return value_of(self.high[output], "high")
 
 

@@ -25,23 +25,23 @@ Floats = NDArray[np.float64]
 
 
 def prediction_error(rows: Any) -> Floats:
-    """Return the absolute error of the prediction."""
+    """Return the absolute error of the prediction in each row."""
     return np.asarray(np.abs(rows["y_pred"] - rows["y_true"]))
 
 
 def naive_error(rows: Any) -> Floats:
-    """Return the absolute error of the naive forecast, which repeats an earlier value (the column `lag`)."""
+    """Return the absolute error of each row's naive forecast, which repeats an earlier value (the column `lag`)."""
     return np.asarray(np.abs(rows["lag"] - rows["y_true"]))
 
 
 def interval_coverage(rows: Any) -> Floats:
-    """Return 1 if the target lies in the closed interval, else 0."""
+    """Return 1 for each row whose target lies in the closed interval, and 0 for all other rows."""
     y = rows["y_true"]
     return np.asarray((rows["lower"] <= y) & (y <= rows["upper"]), np.float64)
 
 
 def interval_width(rows: Any) -> Floats:
-    """Return the width of the interval; negative if the lower bound exceeds the upper bound."""
+    """Return the width of each row's interval, which is negative if the lower bound exceeds the upper bound."""
     return np.asarray(rows["upper"] - rows["lower"])
 
 
@@ -53,7 +53,7 @@ def interval_score(rows: Any, alpha: float) -> Floats:
 
 
 def quantile_crps(rows: Any, *quantiles: float) -> Floats:
-    """Return twice the mean pinball loss over the quantiles, an estimate of the CRPS."""
+    """Return twice the mean pinball loss over the quantiles: an estimate of the continuous ranked probability score."""
     y, total = rows["y_true"], np.zeros(len(rows["y_true"]))
     for alpha, q in zip(quantiles, rows["y_pred"].T, strict=True):
         d = y - q

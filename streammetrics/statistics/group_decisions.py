@@ -1,6 +1,6 @@
 """Confusion matrices by group, for fairness metrics that compare groups of people, such as women and men.
 
-The number of groups is small, and results contain their names.
+The number of groups is expected to be small, and results contain the name of every group.
 """
 
 from __future__ import annotations

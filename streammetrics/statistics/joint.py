@@ -27,12 +27,13 @@ from .weighted_rows import check_columns
 __all__ = ["JointHistogram"]
 
 
-# When a state with at most this many cells is read from bytes, the pairs (x, y) of all its cells are checked.
+# If a state that is read from bytes has at most this many cells (such as slices), the pairs (x, y) of all its cells are
+# checked.
 MAX_CHECKED_CELLS = 256
 
 
 def _rows_by_cell(exact: Entries) -> list[PairRows]:
-    """Return, for each cell that keeps exact pairs (x, y), these pairs with their row counts."""
+    """Return, for each cell (such as a slice) that keeps exact pairs (x, y), these pairs with their row counts."""
     names, begins = np.unique(exact.cells, return_index=True)
     ends = [*begins[1:], len(exact)]
     return [
@@ -49,12 +50,13 @@ class JointHistogram(State, tag="joint_buckets"):
     columns : tuple of str
         The names of the columns x and y.
     bits : int
-        This setting determines the width of the buckets. The width of a bucket of x alone, or of y alone, is at most
+        The number that determines the width of the buckets. The width of a bucket of x alone, or of y alone, is at most
         2**-bits times the values in it. There are up to 2**(bits + 6) buckets of x, and as many of y. Buckets of pairs
         are wider: their sides are at most 2**(3 - bits) times the values in them. The sides divide the range of x, and
         that of y, into up to 2**(bits + 3) intervals.
     limit : int
-        A cell with at most this many rows keeps exact pairs (x, y). All rows of a larger cell are counted in buckets.
+        A cell (such as a slice) with at most this many rows keeps exact pairs (x, y). All rows of a larger cell are
+        counted in buckets.
     memory_limit : int
         The maximum memory of a state, in bytes. A state that needs more raises MemoryLimitError.
 
@@ -62,7 +64,7 @@ class JointHistogram(State, tag="joint_buckets"):
     -----
     Rows are counted by 64-bit codes, but two float64 numbers have 128 bits. Each row is therefore counted four times,
     by four codes called views. In a cell with exact pairs, the first view is x, and the second view is y. The fourth
-    view combines 32-bit hashes of x and y, and tells which x belongs to which y. The third view combines hashes from
+    view combines 32-bit hashes of x and y, and shows which x belongs to which y. The third view combines hashes from
     another hash function. It is needed for values that have the same hash in the fourth view. The module
     `state.pair_levels` describes the views of cells with buckets.
 
@@ -122,7 +124,7 @@ class JointHistogram(State, tag="joint_buckets"):
         return add_rows(*none, self.decode_rows(exact), self.bits)
 
     def decode_rows(self, exact: Entries) -> PairRows:
-        """Return the pairs (x, y) and their row counts from the entries of cells that keep exact pairs."""
+        """Decode the entries of cells that keep exact pairs (x, y), and return these pairs with their row counts."""
         return concat_rows(_rows_by_cell(exact))
 
     def check(self) -> None:
@@ -141,7 +143,7 @@ class JointHistogram(State, tag="joint_buckets"):
 
     @cached_property
     def pairs(self) -> Pairs:
-        """The counts of concordant, discordant and tied pairs of rows; the state must have only one cell."""
+        """The counts of concordant, discordant and tied pairs of rows; the state must have only one cell (slice)."""
         if not len(self.rows):
             return read_exact_pairs(self.exact)
         return read_bucket_pairs(self.rows, self.read_cells_named("level")[:1], self.bits)

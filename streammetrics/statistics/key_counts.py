@@ -54,7 +54,7 @@ class KeyCounts(State, tag="key_counts"):
 
     Notes
     -----
-    A key takes 40 bytes, or 56 bytes with weights, in each slice. The key itself is stored once.
+    A key takes 40 bytes, or 56 bytes if rows have weights, in each slice. The key itself is stored only once.
     """
 
     column: str = setting(default="value")
@@ -117,7 +117,7 @@ class KeyCounts(State, tag="key_counts"):
 
     @property
     def unit(self) -> int:
-        """The integer that represents a weight of 1 in `masses`: 1, or 2**60 if rows have weights."""
+        """The integer that represents a weight of 1 in weights such as `masses`: 1, or 2**60 if rows have weights."""
         return 1 if self.excess is None else UNIT
 
     @cached_property

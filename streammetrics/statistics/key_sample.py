@@ -34,7 +34,7 @@ Hashes = NDArray[np.uint64]
 
 
 class KeySample(KeyKinds, tag="key_sample"):
-    """Hashes of distinct keys, with their row counts. Large cells keep only hashes with enough leading zeros.
+    """Hashes of distinct keys, with row counts. A cell (slice) with many keys keeps those with enough leading zeros.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class KeySample(KeyKinds, tag="key_sample"):
     -----
     This is Wegman's adaptive sampling (Flajolet 1990). The level and the kept keys depend only on the set of keys, not on
     their order or on merges. At level 0, a cell keeps all keys. Each further level halves the expected number of keys,
-    so a cell that has exceeded the limit keeps about limit / 2 keys or more. A key takes 12 bytes. It is identified by
+    so a cell that has exceeded the limit keeps at least about limit / 2 keys. A key takes 12 bytes. It is identified by
     64 bits, which are exact for an integer and a hash for any other key.
     """
 
@@ -78,7 +78,7 @@ class KeySample(KeyKinds, tag="key_sample"):
         return state.at_needed_level() if len(state) else state
 
     def at_needed_level(self) -> Self:
-        """Raise the level of each cell that has more than `limit` keys, and drop the keys that its level excludes."""
+        """Return a state in which the level of each cell is raised until the cell keeps at most `limit` keys."""
         keys, levels = self.cells.tallies["keys"], self.cells.flats["level"]
         entries, raised = thin_keys(keys, levels, self.limit)
         if entries is keys:
@@ -106,12 +106,12 @@ class KeySample(KeyKinds, tag="key_sample"):
 
     @property
     def kept_keys(self) -> int:
-        """The number of keys in the sample; the state must have only one cell."""
+        """The number of keys in the sample; the state must have only one cell (slice)."""
         return len(self.keys)
 
     @property
     def share(self) -> float:
-        """The expected share of all distinct keys that the sample contains; the state must have only one cell."""
+        """The expected share of all distinct keys in the sample; the state must have only one cell (slice)."""
         return float(np.ldexp(1.0, -int(self.level)))
 
 

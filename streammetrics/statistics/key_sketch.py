@@ -80,7 +80,7 @@ class KeySketch(KeyKinds, tag="key_sketch"):
         """
         tables = np.arange(self.depth, dtype=np.uint64)[:, None]
         # Add a different multiple of the golden ratio for each table. Two keys that share a counter in one table are then
-        # unlikely to share one in another table.
+        # unlikely to share a counter in another table.
         low = mix_bits(words[None, :] + GOLDEN * (tables + np.uint64(1))) >> np.uint64(64 - self.bits)
         return np.asarray((tables << np.uint64(self.bits)) | low).astype(np.int64)
 

@@ -38,7 +38,7 @@ class KnownClasses(State):
 
     @property
     def declared_classes(self) -> int | tuple[Any, ...]:
-        """The number of classes, or their labels; 0 if the settings declare none."""
+        """The number of classes, or the tuple of their labels; 0 if the settings declare no classes."""
         return self.num_classes or self.labels or 0
 
     @property

@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 
 class ListedKeys(KeyCounts, tag="listed_keys"):
-    """Two counts for each item: the lists that contain it among their first k items, and the lists that begin with it.
+    """Counts, for each item, of the lists that contain it among their first k items and of lists that begin with it.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
         )
 
     def _list_positions(self, columns: Mapping[str, Any]) -> tuple[Ints, Ints]:
-        """Return the position of each row in its list, and the index of the row at the first position of that list.
+        """Return, for each row, its position in its list and the index of the row at the first position of the list.
 
         Positions start at 0. A row whose item was not retrieved gets position k, so that it is not counted.
         """
@@ -162,14 +162,14 @@ class ListedKeys(KeyCounts, tag="listed_keys"):
 
 
 def _list_numbers(columns: Mapping[str, Any]) -> Ints:
-    """Return the list index of each row within the batch."""
+    """Return, for each row, the index of its recommendation list in the batch."""
     keys = columns["query"]
     assert isinstance(keys, IdColumn)
     return query_numbers(keys.starts, len(keys.values))
 
 
 def _rank_keys(items: DiscoveredColumn) -> Ints:
-    """Return the rank of each distinct key of a column, in ascending order of the keys."""
+    """Return the rank of each distinct key of a column; the smallest key has rank 0."""
     keys = items.keys
     if not isinstance(keys, list):
         return np.argsort(np.argsort(keys, kind="stable"), kind="stable")

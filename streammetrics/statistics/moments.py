@@ -27,7 +27,7 @@ __all__ = ["Moments"]
 
 Ints = NDArray[np.int64]
 
-# An upper bound on the absolute values of inputs; input checks reject larger ones.
+# An upper bound on the absolute values of inputs. Input checks reject larger values.
 LARGEST = 2.0**416
 # An upper bound on the relative rounding errors of the quick check in float64 (see `_mask_uncertain_cells`).
 CLOSE = 2.0**-30
@@ -170,7 +170,7 @@ class Moments(WeightedRows, tag="moments"):
         return self.covariance("x", "y", output) ** 2 > spread["x"] * spread["y"]
 
     def total(self, term: str, output: int = 0) -> Fraction:
-        """Return the exact weighted sum of a term for the output with this index."""
+        """Return the exact weighted sum of a term, such as "xy", for the output with the index `output`."""
         return exact_to_fraction(self.sums[find_term(self, term), output]) / POWER_SCALES.get(term, 1)
 
     def range(self, output: int = 0) -> Fraction | None:

@@ -29,7 +29,7 @@ MOST = 256
 
 
 def default_pair_limit(classes: int) -> int:
-    """Return the default maximum number of rows of a cell that keeps exact scores.
+    """Return the default maximum number of rows for which a cell (such as a slice) keeps exact scores.
 
     A row has a score in the histogram of every pair of classes, so the result decreases with the square of the number
     of classes.

@@ -36,7 +36,7 @@ class TermRows:
     Parameters
     ----------
     columns : mapping of str to Column
-        The columns by role, the name under which terms read them (such as "y_true").
+        The columns by role, the name (such as "y_true") that terms use for a column.
     scale : {"probability", "logit", "real"}
         The scale of the scores.
     eps : float, optional
@@ -54,7 +54,7 @@ class TermRows:
         return eps_of(self.columns[role].source, self.given_eps)
 
     def probability(self, role: str = "y_score") -> Floats:
-        """Return a column of scores as probabilities."""
+        """Return a column of scores as probabilities; logits are converted."""
         return np.asarray(elementary.sigmoid(self[role])) if self.scale == "logit" else self[role]
 
     def score_of_true_class(self, role: str) -> tuple[Floats, bool]:
@@ -165,7 +165,7 @@ def deviance(rows: TermRows, power: float) -> Floats:
 
 
 def half_deviance(y: Floats, p: Floats, power: float) -> Floats:
-    """Return half the Tweedie deviance of the target y from the prediction p, for a power of at least 1.
+    """Return half the Tweedie deviance between the targets y and the predictions p, for a power of at least 1.
 
     The result is accurate even if y is close to p.
     """
@@ -201,7 +201,7 @@ def constant_deviance_term(rows: TermRows, power: float) -> Floats:
 
 
 def normalized_columns(rows: TermRows, role: str) -> list[Floats]:
-    """Return the columns of the vectors, with each row scaled to a sum of 1."""
+    """Return the columns of a matrix after each row (a vector) has been divided by its sum."""
     columns = list(rows[role].T)
     total = sum_columns(columns)
     return [c / total for c in columns]
@@ -269,8 +269,8 @@ class Term(NamedTuple):
     Parameters
     ----------
     row_kind : str
-        The kind of rows for which the term is defined, such as "labels" for a label and a score (see the setting `over`
-        of `RowTerms`).
+        The kind of rows for which the term is defined, such as "labels" for rows with a label and a score (see the
+        setting `over` of `RowTerms`).
     compute : callable
         The function that computes the term from the rows and the parameters of the term.
     max_value : float

@@ -114,7 +114,7 @@ class Pairs:
 
     @property
     def min_self_pairs(self) -> int:
-        """A lower bound on the weight of the pairs of a row with itself; simply 0 if rows have weights."""
+        """A lower bound on the weight of the pairs of a row with itself; 0 if rows have weights."""
         return 0 if self.weighted else self.self_pairs
 
     @property
@@ -243,7 +243,7 @@ def _sum_squares(numbers: Array) -> int:
 
 
 def read_bucket_pairs(entries: Entries, levels: Ints, bits: int) -> Pairs:
-    """Return the pair counts of a cell whose rows are in buckets.
+    """Return the pair counts of a cell (such as a slice) whose rows are counted in buckets.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def read_bucket_pairs(entries: Entries, levels: Ints, bits: int) -> Pairs:
     levels : int64 array of shape (1, 4)
         The levels of the cell, which determine the widths of its buckets.
     bits : int
-        The setting `bits` of the histogram.
+        The setting `bits` of the `JointHistogram`.
     """
     least = find_lowest_places(split_sides(entries)[0], levels, bits)
     entries = entries.select(has_weight(entries))
@@ -276,7 +276,7 @@ def _dense_ranks(values: Array) -> Ints:
 
 
 def read_exact_pairs(entries: Entries) -> Pairs:
-    """Return the pair counts of a cell that keeps the exact x and y of its rows."""
+    """Return the pair counts of a cell (such as a slice) that keeps the exact x and y of its rows."""
     views = _exact_views(entries)
     x, y, cells = _match_rows(views)
     has_positive_weight = has_weight(cells)
@@ -293,7 +293,7 @@ def read_exact_pairs(entries: Entries) -> Pairs:
 
 
 def read_exact_rows(entries: Entries, cell: int) -> PairRows:
-    """Return the distinct (x, y) pairs of one cell and the number of rows of each pair.
+    """Return the distinct (x, y) pairs of one cell (such as a slice) and the number of rows of each pair.
 
     `entries` must contain only the rows of this cell. The result repeats the cell index `cell` for each pair.
     """
@@ -304,7 +304,7 @@ def read_exact_rows(entries: Entries, cell: int) -> PairRows:
 
 
 def concat_rows(rows: Sequence[PairRows]) -> PairRows:
-    """Concatenate the (x, y) pairs of several cells."""
+    """Concatenate the (x, y) pairs of several cells (such as slices), with their row counts."""
     excess = None
     if any(r.excess is not None for r in rows):
         excess = np.concatenate([np.zeros((len(r.x), 2), np.int64) if r.excess is None else r.excess for r in rows])
@@ -313,7 +313,7 @@ def concat_rows(rows: Sequence[PairRows]) -> PairRows:
 
 
 def floats_of_keys(keys: Array) -> NDArray[np.float64]:
-    """Convert uint64 keys, which sort like float64 numbers, back to these numbers."""
+    """Convert uint64 keys to the float64 numbers that they represent; the keys sort like the numbers."""
     return np.asarray(np.where(keys >> U8(63), keys & ~(U8(1) << U8(63)), ~keys).view(np.float64))
 
 
@@ -326,7 +326,7 @@ def _exact_views(entries: Entries) -> list[Entries]:
 
 
 def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
-    """Find the x and the y of each distinct row, from four views of the rows: X, Y, HASH and OTHER.
+    """Find the x and y of each distinct row from four views (row counts by different codes): X, Y, HASH, OTHER.
 
     Returns
     -------
@@ -338,7 +338,7 @@ def _match_rows(views: list[Entries]) -> tuple[Ints, Ints, Entries]:
     Raises
     ------
     StateFormatError
-        The four views do not contain the same rows, which only forged bytes can cause.
+        The four views do not contain the same rows. This happens only if the bytes of the state were forged.
     """
     # The views X and Y contain all values of x and of y. The view HASH contains, for each row, the 32-bit hashes of its
     # x and its y. A hash that belongs to only one value identifies that value.

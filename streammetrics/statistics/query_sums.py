@@ -34,7 +34,7 @@ __all__ = ["NO_CUTOFF", "QuerySums", "format_term", "mask_retrieved", "parse_ter
 
 Ints = NDArray[np.int64]
 
-# Measures that use the whole ranking have this cut-off. No ranking is this long.
+# The cut-off of measures that use the whole ranking. No ranking is this long.
 NO_CUTOFF = 1 << 40
 
 
@@ -199,7 +199,7 @@ class QuerySums(State):
                 )
 
     def _is_within(self, measure: str, less: int, more: int) -> bool:
-        """Return whether, in every cell, the sum of term number `less` is at most the sum of term number `more`."""
+        """Return whether, in every cell (such as a slice), the sum of term `less` is at most that of term `more`."""
         if measure in self.unbounded:
             large = self.cells.flats.get("large")
             return large is None or are_within(large[:, less], large[:, more])
@@ -226,7 +226,7 @@ class QuerySums(State):
         return not any(measure in self.unbounded for measure, _, _ in map(parse_term, self.terms))
 
     def weight(self, *, empty: bool = False) -> Fraction:
-        """Return the exact weight of the queries with a relevant document or, with `empty`, of the other queries."""
+        """Return the exact weight of the queries with a relevant document or, if `empty` is true, of the others."""
         return units_to_fraction(self._weight_units(int(empty)))  # type: ignore[no-any-return]
 
     def total(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction:
@@ -246,7 +246,7 @@ class QuerySums(State):
     def weight_squared(self, *, empty: bool = False) -> Fraction | None:
         """Return the sum of the squared weights of the queries with a relevant document; None if the sum overflowed.
 
-        With `empty`, the sum is over the queries without a relevant document instead.
+        If `empty` is true, the sum is over the queries without a relevant document instead.
         """
         return read_square(self.w2[int(empty)]) if self.w2 is not None else Fraction(int(self.queries[int(empty)]))
 
@@ -266,7 +266,7 @@ class QuerySums(State):
         Parameters
         ----------
         empty : float or None
-            The value (0 or 1) of queries without a relevant document; None leaves these queries out.
+            The value (0 or 1) to use for queries without a relevant document; None leaves these queries out.
         measure, k, parameter
             As in `total`.
         """
@@ -306,11 +306,11 @@ class QuerySums(State):
         Parameters
         ----------
         empty : float or None
-            The value (0 or 1) of queries that are not selected; None leaves these queries out.
+            The value (0 or 1) to use for queries that are not selected; None leaves these queries out.
         which : tuple
-            A measure that is 1 for selected queries and 0 for others, given as the arguments of `total`.
+            The measure that is 1 for selected queries and 0 for others, as a tuple of arguments of `total`.
         of : tuple
-            The measure to average, given as the arguments of `total`. It must be 0 for queries that are not selected.
+            The measure to average, as a tuple of arguments of `total`. It must be 0 for queries that are not selected.
         """
         found = self.product(*which), self.product(*of), self.square(*of)
         squared = self.weight_squared(), self.weight_squared(empty=True)

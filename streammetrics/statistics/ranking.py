@@ -32,15 +32,15 @@ ORDERS = (
     "eleven_points", "bpref", "inf_ap", "r_precision_at", "gain_over_cost", "hits_by_misses", "ndcg_of_hits",
     "ndcg_of_levels", "late_ndcg", "smoothed_ap",
 )  # fmt: skip
-# Each measure on the left is computed from the measure x on the right as log(max(x, floor)) / log(floor). The floor is
-# the parameter of the measure on the left.
+# Each key is a measure that is computed from another measure x (the value in this dict) as log(max(x, floor)) /
+# log(floor). The floor is the parameter of the computed measure.
 DERIVED = {"log_ap": "ap_relevant", "log_bpref": "bpref"}
 # These measures can exceed 1, so they are summed exactly in superaccumulators.
 UNBOUNDED = ("cg", "dcg", "cg_exp", "dcg_exp", "hits", "relevant")
 MORE_UNBOUNDED = (
     "places", "mean_place", "first", "mean_gain", "surprise", "idcg", "idcg_exp", "pairs", "right_pairs", "smoothed_ap",
 )  # fmt: skip
-# These measures use 2^grade.
+# The measures that are computed from 2^grade.
 POWERS = ("cg_exp", "dcg_exp", "ndcg_exp", "err", "idcg_exp")
 # These measures use the grade of a document, not merely whether the document is relevant. With `relevance_level=`, a
 # query without a relevant document can still contain documents with positive grades, so these measures can be nonzero.
@@ -93,7 +93,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
     The documents of a query are sorted once for all measures and cut-offs. The value of a measure for a query is computed
     in float64, rounded to a multiple of 2**-60 (its square to a multiple of 2**-52) and summed as an integer. Values of
     measures that can exceed 1 are summed exactly. With weights w, the state also keeps the sums of w^2 and of w^2 times
-    the value, for standard errors. A one-cell state takes 100 bytes plus 32 bytes per term.
+    the value, for standard errors. A state with one cell (such as one slice) takes 100 bytes plus 32 bytes per term.
     """
 
     measures = (*MEASURES, *ORDERS, *DERIVED)
@@ -189,7 +189,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
             consistent[self.grades] = np.where((shares > 0) & (shares <= 1), shares, 1).astype(shares.dtype)
         if "relevant" in consistent and n:
             found = np.add.reduceat(consistent[self.grades] >= self._min_relevant_grade, starts)
-            # Some queries get more relevant documents than they have rows, because valid data can contain such queries.
+            # In valid data, a query can have more relevant documents than rows, so some queries of these test data do.
             more = np.where(consistent["relevant"] == 4, 40, 0)
             consistent["relevant"] = np.maximum(consistent["relevant"], found[of_row] + more).astype(
                 consistent["relevant"].dtype
@@ -230,9 +230,9 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return [grades, columns["y_score"].values, kept, blank]
 
     def _tie_keys(self, columns: Mapping[str, Any], rows: list[Array]) -> list[Array]:
-        """Return the columns by which rows with equal scores are sorted; the last column takes precedence.
+        """Return the columns by which rows with equal scores are sorted, with the primary sort key last.
 
-        The list is empty if rows with equal scores keep their order.
+        The list is empty if rows with equal scores keep their original order.
         """
         if self.ties in ("optimistic", "pessimistic"):
             sign = -1.0 if self.ties == "optimistic" else 1.0
@@ -355,7 +355,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return tuple(dict.fromkeys(t for t in bases if parse_term(t)[0] in measures))
 
     def _encode_terms(self, terms: tuple[str, ...], names: tuple[str, ...]) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """Convert terms to three arrays for a kernel: the indices of the measures in `names`, cut-offs and parameters."""
+        """Convert terms to arrays for a kernel: the index of each measure in `names`, the cut-offs and parameters."""
         read = [parse_term(t) for t in terms]
         return (
             np.array([names.index(measure) for measure, _, _ in read], np.int64),

@@ -80,7 +80,7 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
 
         The suffix "^2" denotes the square of a term. Standard errors need squares if rows have no weights.
     domain : {"real", "log1p", "positive_pred", "nonnegative", "positive"}
-        The range of the columns. With "real", the columns contain any numbers, and with "log1p", numbers above -1. With
+        The range of the columns. With "real", the columns can contain any numbers; with "log1p", numbers above -1. With
         the other domains, the prediction is above 0, and the target is any number ("positive_pred"), at least 0
         ("nonnegative") or above 0 ("positive").
     num_outputs : int, optional
@@ -129,7 +129,7 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         return [self.loss_step(like, limits, *self.row_arguments(like), own.sums, own.skipped)]
 
     def loss_step(self, like: Like, limits: NDArray[np.float64], *into: Any) -> Step:
-        """Return the kernel call that adds the terms of rows to sums.
+        """Return the kernel call that computes the terms of each row and adds them to the sums of a state.
 
         Parameters
         ----------
@@ -172,7 +172,7 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         return int(self.skipped[next(i for i, term in enumerate(self.terms) if term in LEFT_OUT)].sum())
 
     def total(self, term: str, output: int = 0) -> Fraction:
-        """Return the weighted sum of a term for the output with this index.
+        """Return the weighted sum of a term, such as "absolute", for the output with the index `output`.
 
         The term of each row is rounded, but the sum is exact.
         """
@@ -217,7 +217,7 @@ def check_losses(state: State, terms: tuple[str, ...], weight: RowWeight) -> Non
 
 
 def round_threshold(threshold: float, like: Like) -> float:
-    """Round a threshold to the dtype of target and prediction. If their dtypes differ, the narrower one is used."""
+    """Round a threshold to the dtype of the target or of the prediction, whichever is narrower."""
     role = min(("y_true", "y_pred"), key=lambda role: like.dtype(role).itemsize)
     return float(round_thresholds((threshold,), like.source(role), like.dtype(role))[0])
 
@@ -230,13 +230,13 @@ def squared_term(term: str) -> str:
 def parse_loss(term: str) -> tuple[str, float]:
     """Split a term such as "huber@1.0" into its name and its parameter (0.0 if the term has none).
 
-    If the term does not exist, a ValueError lists the valid terms.
+    If the term does not exist, raise a ValueError that lists the valid terms.
     """
     name, _, parameter = term.removesuffix(SQUARE).partition("@")
     try:
         if (name in PLAIN and not parameter) or (name in WITH_PARAMETER and np.isfinite(float(parameter))):
             return name, float(parameter or 0.0)
-    # If the parameter is not a number, raise the error below, which lists the valid terms.
+    # The parameter is not a number. The error below lists the valid terms.
     except ValueError:
         pass
     known = ", ".join([*PLAIN, *(f"{n}@1.5" for n in WITH_PARAMETER)])

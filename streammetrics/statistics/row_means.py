@@ -70,7 +70,7 @@ class ClassScores:
         return np.asarray(elementary.log(total)[:, None] - below)
 
     def margins(self) -> Floats:
-        """Return the hinge loss of each class against the rest, as an array of shape (rows, classes).
+        """Return the one-vs-rest hinge loss of each class, as an array of shape (rows, classes).
 
         This is max(0, 1 - s) for the score s of the true class, and max(0, 1 + s) for the score of any other class.
         """
@@ -213,7 +213,7 @@ class RowMeans(WeightedRows):
         return exact_to_fraction(self.squares[find_term(self, term)])
 
     def weight_squared(self, term: str | None = None) -> Fraction:
-        """Return the sum over rows of w^2 or, if a term x is given, of w^2 * x."""
+        """Return the sum over rows of w^2, for weight w; if a term x is passed, return the sum of w^2 * x."""
         if term is None:
             return int(self.rows) + Fraction(0 if self.more_w2 is None else exact_to_fraction(self.more_w2))
         more = 0 if self.more_w2x is None else exact_to_fraction(self.more_w2x[find_term(self, term)])
@@ -225,9 +225,9 @@ class RowMeans(WeightedRows):
         return estimate_means(self.weight(), [self.total(term)], products, count=self.rows)
 
     def estimate_defined_means(self, term: str, defined: str) -> MeanEstimates:
-        """Estimate the means of a term and of `defined`, the term that is 1 in rows where the first is defined, else 0.
+        """Estimate the means of `term` and of `defined`, a term that is 1 in rows where `term` is defined, else 0.
 
-        The ratio of the two means is the mean of the term over the rows in which it is defined.
+        The ratio of the two means is the mean of `term` over the rows in which it is defined.
         """
         part, there = self.weight_squared(term), self.weight_squared(defined)
         products = {(-1, -1): self.weight_squared(), (-1, 0): part, (0, 0): self.square(term)}
@@ -247,7 +247,7 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
         - "smoothed@0.1": the log loss with label smoothing 0.1
         - "focal@2.0": the focal loss with gamma 2
         - "top@3": 1 if the true class has one of the 3 highest scores, else 0
-        - "margin@0", "squared_margin@0": the hinge loss of class 0 against the rest, and its square
+        - "margin@0", "squared_margin@0": the one-vs-rest hinge loss of class 0, and its square
         - "class@0": 1 if class 0 is the true class, else 0
 
         With `num_outputs`, the terms are "exact" (1 if all outputs are correct, else 0) and "wrong" (the number of wrong
@@ -264,7 +264,7 @@ class ClassRows(KnownClasses, RowMeans, tag="class_rows"):
 
     Notes
     -----
-    A term takes 1.1 kB, whatever the number of classes.
+    A term takes 1.1 kB, regardless of the number of classes.
     """
 
     scale: str = setting(default="probability", choices=("probability", "logit", "real"))
@@ -346,7 +346,7 @@ class LabelRows(RowMeans, tag="label_rows"):
 
     Notes
     -----
-    A term takes 1.1 kB, whatever the number of labels.
+    A term takes 1.1 kB, regardless of the number of labels.
     """
 
     num_labels: int = setting(default=1, low=1, high=1 << 16)
@@ -410,9 +410,9 @@ class LabelRows(RowMeans, tag="label_rows"):
 
 
 def _undefined_term(term: str) -> str:
-    """Return the name of the term that is 1 in rows where this term is 0/0, else 0.
+    """Return the name of the term that is 1 in rows where `term` is 0/0, and 0 in other rows.
 
-    The result is an empty string if the term is never 0/0.
+    The result is an empty string if `term` is never 0/0.
     """
     name, _, rest = term.partition("@")
     return {"row_f": f"lack_f@{rest}", "row_jaccard": f"lack_f@1.0@{rest}"}.get(name, "")
@@ -440,7 +440,7 @@ def _select_labels(scores: Any, cut: str, source: str) -> NDArray[np.bool_]:
 def cut_term(threshold: float, top_k: int | None, *, above: bool) -> str:
     """Return the last part of a term such as "row_f@1.0@top3": the rule that selects the predicted labels of a row.
 
-    The rule is a threshold ("0.5"), the k highest scores ("top3") or, with `above`, both ("top3:0.5").
+    The rule is a threshold ("0.5"), the k highest scores ("top3") or, if `above` is true, both ("top3:0.5").
     """
     if top_k is None:
         return repr(threshold)
@@ -456,7 +456,7 @@ class LabelSets(NamedTuple):
 
     @classmethod
     def of(cls, true: NDArray[np.bool_], selected: NDArray[np.bool_]) -> LabelSets:
-        """Count the labels of each row, from the masks of true and of predicted labels (rows x labels)."""
+        """Count the labels of each row, from masks (rows x labels) of the true and of the predicted labels."""
         return cls(*(np.count_nonzero(part, axis=1) for part in (true & selected, true, selected)))
 
     def term(self, name: str, beta: float = 1.0) -> NDArray[Any]:

@@ -17,7 +17,7 @@ BLOCK = 1 << 16
 
 
 def count_distinct(cells: Ints, numbers: Array, count: int) -> Ints:
-    """Count the distinct elements of `numbers` in each cell.
+    """Count the distinct elements of `numbers` in each cell (such as a slice).
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def count_distinct(cells: Ints, numbers: Array, count: int) -> Ints:
 
 
 def high_bits(exact: Entries) -> Array:
-    """Return the high word of the two-word code of each exact score."""
+    """Return the high word of the code of each exact score; a code has two words."""
     assert exact.high is not None
     return exact.high
 
@@ -50,7 +50,7 @@ def score_keys(exact: Entries, real: bool) -> NDArray[np.uint64]:
 
 
 def add_next_buckets(occupied: Ints, at: Ints, count: int) -> tuple[Ints, Ints]:
-    """After each bucket with rows, insert the next higher bucket, unless it also contains rows.
+    """Insert, after each bucket with rows, the next higher bucket, unless that bucket also contains rows.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def add_next_buckets(occupied: Ints, at: Ints, count: int) -> tuple[Ints, Ints]:
 
 
 def concat_entries(a: Entries, b: Entries) -> Entries:
-    """Return the entries of `a`, followed by those of `b`. A cell must not have entries in both."""
+    """Return the entries of `a`, followed by those of `b`. No cell (such as a slice) may have entries in both."""
     kind = np.result_type(a.codes, b.codes)
     excess = None
     if a.excess is not None or b.excess is not None:

@@ -31,7 +31,7 @@ NAN = float("nan")
 
 
 def area_error(state: ScoresByLabel) -> float:
-    """Return the standard error of the AUC of a one-cell state by the method of DeLong et al. (1988).
+    """Return the standard error of the AUC of a state with one cell (slice), by the method of DeLong et al. (1988).
 
     Ties count one half. The result is NaN if rows have weights, or if a class has fewer than two rows.
     """
@@ -71,7 +71,7 @@ def _variance(N: Any, P: Any, wins: Any, below: Any, above: Any) -> Any:
 
 
 def area_errors(state: ScoreHistogram) -> Floats:
-    """Return the standard error of the AUC of every cell, as `area_error` does for one cell."""
+    """Return the standard error of the AUC of every cell (such as a slice), as `area_error` does for one cell."""
     out = np.full(len(state), NAN)
     for name in state.row_parts:
         e, starts = state.cells.tallies[name], state.entry_starts(name)
@@ -95,14 +95,14 @@ def _area_errors_of_cells(at: LabelledEntries) -> Floats:
     some = (P > 1) & (N > 1)
     integers = [x[some].astype(object) for x in (N, P, *map(at.sums, sums))]
     out = np.full(len(P), NAN)
-    # In a cell with too many rows, sums can overflow and yield a negative variance. Such a variance is set to 0, and
-    # `area_errors` computes the standard error of the cell again.
+    # In a cell with more than FEW rows, sums can overflow and yield a negative variance. Such a variance is set to 0,
+    # and `area_errors` computes the standard error of the cell again.
     out[some] = np.sqrt(np.maximum(_variance(*integers), 0.0))
     return out
 
 
 def average_precision_error(state: ScoresByLabel) -> float:
-    """Return the standard error of the average precision of a one-cell state by the infinitesimal jackknife.
+    """Return the infinitesimal jackknife standard error of the average precision of a state with one cell (slice).
 
     The influence of a row is the rate at which the average precision changes as the weight of the row increases. More
     weight for a row with score s changes the precision at all thresholds up to s. The changes can be computed as
@@ -116,7 +116,10 @@ def average_precision_error(state: ScoresByLabel) -> float:
 
 
 def average_precision_errors(state: ScoreHistogram) -> Floats:
-    """Return the standard error of the average precision of every cell, as `average_precision_error` does for one cell."""
+    """Return the standard error of the average precision of every cell (such as a slice).
+
+    The method is that of `average_precision_error`.
+    """
     out = np.full(len(state), NAN)
     for name in state.row_parts:
         e, starts = state.cells.tallies[name], state.entry_starts(name)
@@ -130,7 +133,7 @@ def average_precision_errors(state: ScoreHistogram) -> Floats:
 
 
 def _precision_errors_of_cells(at: LabelledEntries) -> Floats:
-    """Return the standard error of the average precision of each cell.
+    """Return the standard error of the average precision of each cell (such as a slice).
 
     Cells with similar numbers of distinct scores are computed together, in an array of shape (cells, scores). Cells with
     fewer scores are padded with counts of 0.
@@ -160,7 +163,7 @@ def _precision_errors_of_cells(at: LabelledEntries) -> Floats:
 
 
 def _precision_errors(positives: Any, negatives: Any) -> Floats:
-    """Return the standard error of the average precision of each cell, from row counts.
+    """Return the standard error of the average precision of each cell (such as a slice), from row counts.
 
     `positives` and `negatives` are row counts of shape (cells, scores), with the highest score first.
     """

@@ -43,7 +43,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-# All integers up to this one can be represented exactly in float64.
+# Every integer up to this value can be represented exactly in float64.
 SURE = 1 << 53
 NAN = float("nan")
 # Upper bounds on the relative error of an average precision: ROUNDING if it is computed in float64, OFF if it is
@@ -83,7 +83,7 @@ def cache_readout(read: Read) -> Read:
 
 
 class CellBounds(NamedTuple):
-    """The value of a metric for each cell, with certified lower and upper bounds; NaN where the metric is undefined."""
+    """The value of a metric for each cell (such as a slice), with certified bounds; NaN where it is undefined."""
 
     value: Floats
     low: Floats
@@ -91,7 +91,7 @@ class CellBounds(NamedTuple):
 
 
 class LabelledEntries(NamedTuple):
-    """The row counts of all cells by score and label, in sorted entries.
+    """The row counts of all cells (such as slices) by score and label, in sorted entries.
 
     Parameters
     ----------
@@ -141,10 +141,10 @@ class LabelledEntries(NamedTuple):
 
 
 def areas(state: ScoreHistogram) -> CellBounds:
-    """Return the area under the ROC curve of every cell, where ties count one half, with certified bounds.
+    """Return the area under the ROC curve of every cell (such as a slice), with certified bounds.
 
-    The value of a cell is a quotient of two integers, rounded once. The bounds assume the best and the worst order of
-    the scores within each bucket.
+    Ties count one half. The value of a cell is a quotient of two integers, rounded once. The bounds assume the best and
+    the worst order of the scores within each bucket.
     """
     N, P, twice, ties = _count_pairs(state).T
     both = 2.0 * (N.astype(np.float64) * P)
@@ -163,7 +163,7 @@ def areas(state: ScoreHistogram) -> CellBounds:
 
 
 def _count_pairs(state: ScoreHistogram) -> Ints:
-    """Return, for each cell, the numbers of negatives, positives, concordant pairs and tied pairs.
+    """Return, for each cell (such as a slice), the numbers of negatives, positives, concordant and tied pairs.
 
     In a concordant pair, the positive has a higher score than the negative. The third column is twice the number of
     concordant pairs, where a tied pair counts one half.
@@ -189,8 +189,8 @@ def _count_pairs(state: ScoreHistogram) -> Ints:
 def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[Ints, Ints] | None:
     """Return the counts from which the AUC of each cell is computed, with all rows and without each shard in turn.
 
-    A shard contains the rows of a random subset of the units (such as users) of a cell. The jackknife leaves out one
-    shard at a time.
+    A shard contains the rows of a random subset of the units (such as users) of a cell (such as a slice). The jackknife
+    leaves out one shard at a time.
 
     Parameters
     ----------
@@ -276,7 +276,7 @@ def _round_outward(quotient: Floats, divisor: Floats, dividend: Ints, way: int) 
 
 
 def heavy_cells(state: ScoreHistogram) -> NDArray[np.bool_]:
-    """Return a mask of the cells that need arithmetic beyond int64.
+    """Return a mask of the cells (such as slices) that need arithmetic beyond int64.
 
     These are the cells with weights, and the cells with so many rows that the number of pairs of a positive and a
     negative does not fit in an int64.
@@ -290,7 +290,7 @@ def heavy_cells(state: ScoreHistogram) -> NDArray[np.bool_]:
 
 
 def one_cell(state: ScoreHistogram, cell: Any) -> ScoreHistogram:
-    """Return a state with only the given cell."""
+    """Return a state that contains only the cell (such as a slice) with the index `cell`."""
     return state.read_cell(int(cell)) if state.axes else state
 
 
@@ -301,9 +301,9 @@ def _round_limits(limits: Limits | None) -> tuple[float, float, float]:
 
 @cache_readout
 def area(state: ScoresByLabel) -> Limits | None:
-    """Return the AUC of a one-cell state with its certified bounds; None if a class has no rows.
+    """Return the AUC of a state with one cell (slice), with certified bounds; None if a class has no rows.
 
-    Python integers are used, so weights and any number of rows are supported.
+    The function uses Python integers, so it supports weights and any number of rows.
     """
     N, P, twice, ties = state.pairs()
     if not P or not N:
@@ -326,7 +326,7 @@ def split_by_label(e: Entries, starts: Ints) -> LabelledEntries:
 
 
 def average_precisions(state: ScoreHistogram) -> CellBounds:
-    """Return the average precision of every cell, with certified bounds.
+    """Return the average precision of every cell (such as a slice), with certified bounds.
 
     Each distinct score, or each bucket if rows are in buckets, is a threshold.
     """
@@ -343,18 +343,18 @@ def _read_cells(
     read: Callable[[LabelledEntries, Any], tuple[Floats, Floats, Floats]],
     alone: Read,
 ) -> CellBounds:
-    """Return the value of a metric with certified bounds for every cell.
+    """Return the value of a metric with certified bounds for every cell (such as a slice).
 
     Parameters
     ----------
     state : ScoreHistogram
-        The state.
+        The score histograms of all cells.
     read : callable
         The function that computes the value and its lower and upper bounds for many cells in one call. It is called once
         for the cells with exact scores and once for the cells in buckets.
     alone : callable
-        The function that computes the value and its bounds for a one-cell state. It is used for cells that need
-        arithmetic beyond int64.
+        The function that computes the value and its bounds for a state with only one cell. It is used for cells that
+        need arithmetic beyond int64.
     """
     bounds = CellBounds(*(np.full(len(state), np.nan) for _ in range(3)))
     inexact = state.read_cells_named("off_grid") != 0
@@ -371,7 +371,7 @@ def _read_cells(
 
 
 class PositiveScores(NamedTuple):
-    """The numbers from which average precision is computed: one entry for each distinct score of a cell's positives.
+    """The numbers from which the average precision of each cell is computed, by distinct score of its positives.
 
     Parameters
     ----------
@@ -438,7 +438,7 @@ class PositiveScores(NamedTuple):
         return np.array([math.fsum(terms[i:j]) for i, j in itertools.pairwise(self.starts.tolist())])
 
     def exact_value(self) -> Fraction:
-        """Return the exact average precision of a single cell as a fraction. This is slow if there are many scores."""
+        """Return the exact average precision of a single cell as a fraction. This is slow for many scores."""
         sums = zip(*(map(_to_int, zip(x.high, x.low, strict=True)) for x in self[:4]), strict=True)
         total = sum((Fraction(a * (tp + a), a + c + tp + fp) for a, c, tp, fp in sums), Fraction(0))
         return total / _to_int((self.P.high[0], self.P.low[0]))
@@ -462,7 +462,7 @@ def _precisions_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, Flo
     if off.any():
         for array, found in zip((low, high), terms.limits(), strict=True):
             array[off] = found[off]
-    # `sure` tells whether 106 bits suffice to round a value correctly. They almost always do, so this loop is short.
+    # `sure` marks the values that 106 bits suffice to round correctly. They almost always do, so this loop is short.
     for i in np.flatnonzero(~sure & (P > 0)):
         part = slice(starts[i], starts[i + 1])
         a, c, tp, fp = (x.take(part) for x in terms[:4])
@@ -472,7 +472,7 @@ def _precisions_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, Flo
 
 
 def _term_limits(terms: PositiveScores, inexact: bool) -> Limits:
-    """Return the average precision of one cell with its certified bounds.
+    """Return the average precision of one cell (such as a slice) with its certified bounds.
 
     `inexact` tells whether a bucket can contain several scores.
     """
@@ -490,7 +490,7 @@ def _term_limits(terms: PositiveScores, inexact: bool) -> Limits:
 
 @cache_readout
 def average_precision(state: ScoresByLabel) -> Limits | None:
-    """Return the average precision of a one-cell state with its certified bounds; None if there are no positives."""
+    """Return the average precision of a state with one cell (slice), with certified bounds; None without positives."""
     a_, c_ = (Mass(m.digits[:, ::-1]) for m in (state.positives, state.negatives))
     has_positives, P = a_.digits.any(axis=0), Mass.from_int(a_.total())
     if not a_.total():
@@ -530,7 +530,7 @@ def _ks_distances_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, F
 
 @cache_readout
 def ks_distance(state: ScoresByLabel) -> Limits | None:
-    """Return the KS distance of a one-cell state with its certified bounds; None if a class has no rows."""
+    """Return the KS distance of a state with one cell (slice), with certified bounds; None if a class has no rows."""
     a, c = state.positives, state.negatives
     P, N = a.total(), c.total()
     if not P or not N:
@@ -545,8 +545,8 @@ def _largest_distance(tp: Mass, fp: Mass, P: int, N: int) -> Fraction:
     """Return the exact maximum of |tp / P - fp / N| over all scores.
 
     `tp` and `fp` are cumulative weights of the positives and negatives, and `P` and `N` are the total weights of the
-    positives and negatives. The differences are first computed in floats. The few largest ones are then compared with
-    integer arithmetic.
+    positives and negatives. The differences are first computed in floats. The largest differences are then computed
+    again and compared with integer arithmetic.
     """
     rough = np.abs(tp.to_floats() / float(P) - fp.to_floats() / float(N))
     near = np.flatnonzero(rough >= rough.max() - NEAR)

@@ -55,7 +55,8 @@ BITS = {"probability": 16, "real": 19, "logit": 19}
 With these values, a bucket keeps ten bits of the mantissa of a score, so half-precision scores are not rounded.
 """
 
-# In a cell with fewer rows than this, the number of pairs of a positive and a negative fits in an int64.
+# In a cell (such as a slice) with fewer rows than this, the number of pairs of a positive and a negative fits in an
+# int64.
 FEW = 1 << 31
 ENOUGH_LESS = 8
 """A cell of real scores keeps all of them exactly while they occupy fewer than 2**(bits - ENOUGH_LESS) buckets.
@@ -128,7 +129,7 @@ class ScoresByLabel(State):
 
 
 class DistinctScores(NamedTuple):
-    """The distinct scores of one cell in ascending order, with row counts by label.
+    """The distinct scores of one cell (such as a slice) in ascending order, with row counts by label.
 
     If rows are in buckets, the elements are the buckets that have rows and, above each of them, the next bucket. If
     this next bucket is empty, it represents all empty buckets up to the next one with rows. The search for the first
@@ -155,7 +156,7 @@ class DistinctScores(NamedTuple):
 
 
 class ScoreHistogram(ScoresByLabel, tag="scores"):
-    """Counts of negatives and positives by score: exact scores in cells with few rows, buckets in other cells.
+    """Counts of negatives and positives by exact score in cells (such as slices) with few rows, else by bucket.
 
     The leading bits of a score determine its bucket, so buckets are in the order of the scores.
 
@@ -212,12 +213,12 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def real(self) -> bool:
-        """Whether scores are any finite numbers; if False, they are probabilities."""
+        """Whether scores can be any finite numbers; if False, they are probabilities."""
         return self.scale != "probability"
 
     @property
     def buckets(self) -> int:
-        """The number of buckets per cell; 1 if the statistic has no buckets."""
+        """The number of buckets per cell (such as a slice); 1 if `bits` is None, so that there are no buckets."""
         return 1 if self.bits is None else count_buckets(self.bits, self.real)
 
     @property
@@ -232,7 +233,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def exact_limit(self) -> int | None:
-        """The largest number of rows for which a cell keeps exact scores; None if every cell keeps them."""
+        """The largest number of rows for which a cell (such as a slice) keeps exact scores; None for no limit."""
         return default_exact_limit(self.bits) if self.limit is None else self.limit
 
     @property
@@ -280,7 +281,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return not (self.real and self.exact_rows_limit)
 
     def select_folded_cells(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the cells whose exact scores must be converted to buckets.
+        """Return a mask of the cells (such as slices) whose exact scores must be converted to buckets.
 
         Parameters
         ----------
@@ -335,7 +336,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return place, lost if exact.excess is None else lost & has_weight(exact)
 
     def _bucket_entries(self, cells: Ints, place: Array, like: Entries) -> Entries:
-        """Return sorted entries with the row count of each cell, bucket and label.
+        """Return sorted entries with the row count of each combination of cell (such as a slice), bucket and label.
 
         Parameters
         ----------
@@ -369,18 +370,18 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def has_buckets(self) -> bool:
-        """Whether the rows of a one-cell state are counted by bucket rather than by exact score."""
+        """Whether the rows of a state with one cell (slice) are counted by bucket rather than by exact score."""
         return len(self.rows) > 0
 
     @property
     def _score_entries(self) -> Entries:
-        """The row counts of a one-cell state: by bucket if the cell has buckets, else by exact score."""
+        """The row counts of a state with one cell (slice): by bucket if `has_buckets` is true, else by exact score."""
         entries: Entries = self.rows if self.has_buckets else self.exact
         return entries
 
     @cached_property
     def distinct_scores(self) -> DistinctScores:
-        """The distinct scores or buckets of a one-cell state in ascending order, with row counts by label."""
+        """The distinct scores or buckets of a state with one cell (slice), in ascending order, with row counts."""
         entries = self._score_entries
         places: Array
         if not self.has_buckets:
@@ -494,17 +495,17 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @staticmethod
     def undo(scores: Floats) -> Floats:
-        """Return scores corrected for the sampling of negatives.
+        """Return scores corrected for the downsampling of negatives.
 
-        This function returns the scores unchanged, because by default no correction is needed. In the state that
-        `with_sampling_correction` returns, a function that corrects the scores takes its place.
+        By default, no correction is needed, so this function returns the scores unchanged. In a state that
+        `with_sampling_correction` returns, this function is replaced with one that corrects the scores.
         """
         return scores
 
     # -- fewer bits ---------------------------------------------------------------------------------------------------
 
     def coarsen(self, bits: int, limit: int | None = None) -> Self:
-        """Return exactly the histogram that the same rows would give if the setting `bits` had this lower value.
+        """Return exactly the histogram that the same rows would produce with a lower setting `bits`.
 
         Parameters
         ----------
@@ -561,13 +562,13 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         ).canonicalize()
 
     def _exact_entries(self) -> Entries:
-        """Return the row counts of all cells by exact score."""
+        """Return the row counts of all cells (such as slices) by exact score."""
         return self.cells.tallies["exact"]
 
     def _coarsen_buckets(self, rows: Entries, new: Self) -> tuple[Entries, Any]:
         """Convert row counts by bucket to the wider buckets of `new`.
 
-        Return the new entries, and the cells in which a wider bucket can contain several scores.
+        Return the new entries, and the cells (such as slices) in which a wider bucket can contain several scores.
         """
         assert self.bits is not None
         assert new.bits is not None
@@ -578,5 +579,8 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
 
 def default_exact_limit(bits: int | None) -> int | None:
-    """Return the default `limit` (the most rows for which a cell keeps exact scores); None if `bits` is None."""
+    """Return the default `limit`: the largest number of rows for which a cell (such as a slice) keeps exact scores.
+
+    The result is None if `bits` is None.
+    """
     return None if bits is None else EXACT if bits >= 16 else 0

@@ -96,7 +96,7 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
     def weight(self, label: int | None = None) -> Fraction:
         """Return the exact total weight or, with `label`, the weight that the targets assign to this label.
 
-        A target t assigns the share t of the weight of its row to label 1, and the rest to label 0.
+        A target t assigns the share t of the weight of its row to label 1, and the share 1 - t to label 0.
         """
         if label is not None:
             positive = self.total("target")
@@ -104,7 +104,7 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
         return units_to_fraction(self._weight_units())  # type: ignore[no-any-return]
 
     def _weight_units(self) -> Any:
-        """Return the weight of the rows in units of 2**-60: an integer, or an array with one integer per cell."""
+        """Return the weight of the rows in units of 2**-60: one integer, or one integer per cell (slice)."""
         units = to_python_int(self.rows) << FRACTION_BITS
         return units if self.excess is None else units + fixed_to_int(self.excess)
 
@@ -113,7 +113,7 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
         return self.weight(1)
 
     def total(self, term: str) -> Fraction:
-        """Return the weighted sum of one term. Only the term of each row is rounded, not the sum."""
+        """Return the weighted sum of a term. Only the value of the term in each row is rounded, not the sum."""
         i = find_term(self, term)
         total: Fraction = units_to_fraction(fixed_to_int(self.sums[i]))
         return total if self.large is None else total + exact_to_fraction(self.large[i])

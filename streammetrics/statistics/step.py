@@ -37,7 +37,7 @@ class ColumnType(NamedTuple):
 
 
 class ShardPart(NamedTuple):
-    """A kernel argument that represents an array of a second state, which has a cell for each shard.
+    """A kernel argument that stands for an array of a second state, which counts the rows of each shard separately.
 
     A shard is a random subset of the users, for jackknife intervals. One kernel call can update the state of all rows
     and the state of the shards together.
@@ -48,7 +48,7 @@ class ShardPart(NamedTuple):
 
 @dataclass(frozen=True)
 class Like:
-    """The information about a batch and a state from which a statistic chooses its kernel calls.
+    """The information about a batch and a state that a statistic uses to choose its kernel calls.
 
     It includes the types of the columns, but not their values.
 
@@ -58,8 +58,8 @@ class Like:
         The type of each column by its role, the name under which the statistic reads it (such as "y_true"). Columns that
         the statistic derives are included.
     lone : bool
-        Whether the state has only one cell, to which all rows belong. The column "at" (the cell of each row) is then
-        empty.
+        Whether the state has only one cell (such as one slice), to which all rows belong. The column "at" (the cell of
+        each row) is then empty.
     dense : frozenset of str
         The names of the histograms whose row counts are kept in an array with a counter for every possible code (place
         in the histogram). For such a histogram, a kernel receives this array, flattened cell by cell, and the array of

@@ -25,7 +25,7 @@ MEASURES = ("alpha_ndcg", "alpha_dcg", "err_ia", "err_ia_ideal", "err_ia_plain",
 
 
 class SubtopicSums(QuerySums, tag="subtopic_sums"):
-    """Exact sums of diversity measures over queries, from one row for each pair of document and subtopic.
+    """Exact sums of diversity measures over queries, from one row for each pair of a document and a subtopic.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         The measures with their cut-offs, such as "alpha_ndcg@10". A collection keeps the union of the terms that its
         metrics need.
     column : {"subtopic", "category"}
-        The column that says what a document covers. With "subtopic", a row contains a subtopic of the query and the
+        The column of the topics that a document covers. With "subtopic", a row contains a subtopic of the query and the
         relevance grade of the document for this subtopic (`y_true`). With "category", a row contains a category of the
         document.
     relevance_level : float, optional
@@ -148,7 +148,7 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
 def _number_subtopics(
     query_of_row: Ints, topic_ids: Ints, is_relevant: NDArray[np.bool_], queries: int
 ) -> tuple[Ints, Ints]:
-    """Number the topics of each query from 0. Only topics of relevant rows get a number.
+    """Assign consecutive numbers, from 0, to the topics of each query. Only topics of relevant rows get a number.
 
     Returns
     -------

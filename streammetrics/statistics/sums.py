@@ -73,7 +73,7 @@ class ScoreTerms(State):
         return eps_of(source, self.eps)
 
     def total_row_weight(self) -> RowWeight:
-        """Return the row count and the weight of each cell, summed over both labels."""
+        """Return the row count and the weight of each cell (such as a slice), summed over both labels."""
         return read_row_weight(self, "rows")
 
     def check(self) -> None:
@@ -103,7 +103,7 @@ class ScoreTerms(State):
 
 
 class TermSums(ScoreTerms):
-    """Exact sums of terms, row counts and weights, for each label and cell; the settings are those of `ScoreTerms`.
+    """Exact sums of terms, row counts and weights for each label; the settings are those of `ScoreTerms`.
 
     Notes
     -----
@@ -113,8 +113,8 @@ class TermSums(ScoreTerms):
     For standard errors of means and of ratios of means, the state also keeps the sum of (w * x)**2 over all rows, for
     weight w and term x. After the first batch with weights, it also keeps the sums of w**2 and w**2 * x by label.
     Squares are rounded to multiples of 2**-52, or of 2**-41 for the log loss. A sum of squares that reaches 2**41, or
-    that contains a term of 2**31 or more, stays at 2**41, which means that it overflowed. A one-cell state with three
-    terms takes 300 bytes.
+    that contains a term of 2**31 or more, stays at 2**41, which means that it overflowed. A state with three terms and
+    one cell (such as one slice) takes 300 bytes.
     """
 
     rows = Flat(2)
@@ -134,8 +134,8 @@ class TermSums(ScoreTerms):
         if not self.terms and not like.has_weights and "w2" not in like.present:
             return [Step("score_sums:count_labels", "y_true", "sample_weight", "at", own.rows, NOTHING, checks=True)]
         weights = "sample_weight" if like.has_weights else "ones"
-        # Without terms, the batch has no column of scores. The kernel then receives another column instead, and ignores
-        # it.
+        # If there are no terms, the batch has no column of scores. The kernel then receives another column instead, and
+        # ignores it.
         scores = "y_score" if self.terms else weights
         eps = self.epsilon(like.source("y_score")) if self.terms else 0.0
         how = self.term_codes, self.scale == "logit", eps
@@ -258,6 +258,6 @@ class ScoreSums(TermSums, tag="score_sums"):
         return estimate_means(weight[0] + weight[1], sums, products, overflowed, UNIT, self.rows[0] + self.rows[1])
 
     def _weight_units(self, label: int) -> Any:
-        """Return the weight of a label's rows in units of 2**-60: an integer, or an array with one integer per cell."""
+        """Return the weight of the rows with a label in units of 2**-60: one integer, or one per cell (slice)."""
         units = to_python_int(self.rows[label]) << FRACTION_BITS
         return units if self.excess is None else units + fixed_to_int(self.excess[label])

@@ -26,7 +26,7 @@ from .weighted_rows import RESERVED_ROLES, WeightedRows
 
 __all__ = ["UnitSums"]
 
-# An upper bound on the absolute values of inputs; input checks reject larger ones.
+# An upper bound on the absolute values of inputs. Input checks reject larger values.
 LARGEST = 2.0**416
 # A kernel argument that lists the products to sum. The number -1 means that a product has no second factor, so the
 # first row adds column 0 to sum 0, and the second row adds column 1 to sum 1.
@@ -49,7 +49,7 @@ class UnitSums(WeightedRows, tag="unit_sums"):
 
     Notes
     -----
-    A state takes 1.1 kB, whatever the number of units, because it keeps no separate sums for each unit.
+    A state takes 1.1 kB, regardless of the number of units, because it keeps no separate sums for each unit.
     """
 
     outcome: str = setting(default="outcome")

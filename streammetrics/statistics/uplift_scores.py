@@ -39,7 +39,7 @@ class Arms(NamedTuple):
 
 
 class UpliftScores(LabelScores, tag="uplift_scores"):
-    """Row counts by score, outcome and treatment: exact scores in small cells, buckets of scores in other cells.
+    """Row counts by outcome, treatment and score: exact scores in small cells (such as slices), else buckets.
 
     Notes
     -----
@@ -101,7 +101,7 @@ def _subtract_digits(whole: Mass, part: Mass) -> Any:
 
 
 def _are_consistent(histogram: Ints, cells: Ints, within: Entries) -> bool:
-    """Return whether the three histograms of a state that was read from bytes can belong to the same rows.
+    """Return whether the three histograms of an `UpliftScores` state read from bytes can count the same rows.
 
     The histograms must have equal totals at each score, and each combination of outcome and treatment must have a
     nonnegative weight.
@@ -147,7 +147,7 @@ def _weight_digits(entries: Entries) -> Ints:
 
 
 def _carry_fractions(counts: Ints) -> Ints:
-    """Carry whole units from the fractions of weights to their integer parts, so that fractions lie in [0, 1)."""
+    """Carry whole numbers from the fractions of weights to their integer parts, so that the fractions lie in [0, 1)."""
     out = counts.copy()
     if len(out) > 1:
         out[1] += out[2] >> FRACTION_BITS
@@ -156,7 +156,7 @@ def _carry_fractions(counts: Ints) -> Ints:
 
 
 def _number_scores(cells: Ints, within: Entries) -> Ints:
-    """Return an integer for each entry. Two entries have the same integer if they have the same cell and score."""
+    """Number the entries so that two entries have the same number if and only if they have the same cell and score."""
     keys = [within.codes >> within.codes.dtype.type(1), cells, *([] if within.high is None else [within.high])]
     order = np.lexsort(keys)
     new = np.any([np.diff(key[order], prepend=key[order[0]]) != 0 for key in keys], axis=0)

@@ -75,8 +75,8 @@ def weight_below(
 
     The three weights are the weight below the bucket that contains the quantile of the whole cell, the weight up to
     this quantile, and the weight up to the end of the bucket. A shard contains the rows of a random subset of the units
-    (such as users) of a cell. In the bucket of the quantile, the share of weight below the quantile is assumed to be
-    the same for every shard as for the whole cell.
+    (such as users) of a cell (such as a slice). In the bucket of the quantile, the share of weight below the quantile
+    is assumed to be the same for every shard as for the whole cell.
 
     Parameters
     ----------
@@ -114,7 +114,10 @@ def weight_below(
 
 
 def value_below(state: ValueHistogram, share: float) -> float:
-    """Return the value below which a share of the weight lies, interpolated within its bucket; NaN if the weight is 0."""
+    """Return the value below which the fraction `share` of the total weight lies, interpolated within its bucket.
+
+    The result is NaN if the total weight is 0.
+    """
     mass = state.mass(0)
     total = mass.total()
     return value_at(state, mass, share * total, 0) if total else NAN
@@ -132,7 +135,7 @@ def value_at(state: ValueHistogram, mass: Mass, rank: float, output: int) -> flo
 
 
 def _find_bucket(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> int:
-    """Return the index of the first bucket whose cumulative weight is large enough.
+    """Return the index of the first bucket at which the cumulative weight reaches `target` (exceeds it if not `reach`).
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ LOSS_PARTS = ("sums", "skipped", "lossy", "lossy_excess")
 class ValueHistogram(State, tag="value_buckets"):
     """A histogram of the values of a column, or of the differences between two columns, with the minimum and maximum.
 
-    The width of the buckets adapts to the values of a cell. The level of the cell, an integer, sets this width: level 0
+    The buckets adapt to the values of a cell (such as a slice). An integer, the level, determines their width: level 0
     has the narrowest buckets, and each further level doubles their width. The level depends only on the set of values
     (see `state.levels`).
 
@@ -143,7 +143,7 @@ class ValueHistogram(State, tag="value_buckets"):
             check_losses(self, self.losses, read_row_weight(self, "lossy")[..., None])
 
     def loss(self, term: str, output: int = 0) -> Fraction:
-        """Return the weighted sum of a loss. Only the loss of each row is rounded, not the sum."""
+        """Return the weighted sum of a loss for one output. Only the loss of each row is rounded, not the sum."""
         return exact_to_fraction(self.sums[self.losses.index(term), output])
 
     @property
@@ -216,7 +216,7 @@ class ValueHistogram(State, tag="value_buckets"):
         )
 
     def coarsen(self, bits: int) -> Self:
-        """Return exactly the histogram that the same rows would give if the setting `bits` had this lower value."""
+        """Return exactly the histogram that the same rows would produce with a lower setting `bits`."""
         if bits > self.bits:
             raise InvalidInputError(
                 f"coarsen(): expected at most {self.bits} bits, the resolution of this histogram, found {bits}"

@@ -26,8 +26,8 @@ class WeightedRows(State):
     """The base class for states that keep the number of rows and the exact sum of (weight - 1).
 
     The sum of weights is not rounded. Subclasses compute a variance as a difference between two numbers. If the
-    variance is much smaller than the mean (for example, 1 and 1e8), the two numbers are nearly equal, and a rounded sum
-    of weights would make the difference wrong.
+    standard deviation is much smaller than the mean (for example, 1 and 1e8), the two numbers are nearly equal, and a
+    rounded sum of weights would make the difference wrong.
     """
 
     rows = Flat()
@@ -56,7 +56,7 @@ class WeightedRows(State):
         return np.array([(k.smallest, k.largest, k.low, k.above) for k in kinds], np.float64).reshape(-1, 4)
 
     def weight(self) -> Fraction:
-        """Return the exact total weight, which is the number of rows if they have no weights."""
+        """Return the exact total weight, which is the number of rows if rows have no weights."""
         extra = exact_to_fraction(self.excess) if self.excess is not None else 0
         return int(self.rows) + Fraction(extra)
 

@@ -258,9 +258,9 @@ def _has_many_keys(rows: DataFrame, by: tuple[str, ...]) -> bool:
 
 
 def _build_result(counted: MetricLike, states: list[bytes], seals: bool) -> Evaluated:
-    """Merge the states of all tasks; take settings that states do not contain from the empty metrics `counted`.
+    """Merge the states of all tasks; the empty metrics `counted` provide the settings that states do not contain.
 
-    `seals` says whether the tasks have closed their groups.
+    `seals` says whether the tasks have closed their groups (reduced the rows of each group to sums).
     """
     # The merged state must not store a first and a last query, because Spark has counted the queries in any order.
     total = without_block_ends(merge(warn_of_size(states))) if states else counted

@@ -44,8 +44,8 @@ def register(session: SparkSession, aggregates: Mapping[str, Any] | None = None)
     Spark imposes some limitations on aggregates written in Python:
 
     - Spark shuffles all rows by the GROUP BY columns. `evaluate` shuffles states instead, which is faster for a large log.
-    - A SQL query that uses such an aggregate cannot also use a built-in one, such as `sum` or `count`; join two results
-      instead.
+    - A SQL query that uses such an aggregate cannot also use a built-in one, such as `sum` or `count`; join the
+      results of two queries instead.
     - For an empty table without GROUP BY, the result has no rows, whereas a built-in aggregate returns one row with a
       null.
     - Ranking metrics raise an error, because the rows of one ranking may be in several batches.
@@ -177,7 +177,7 @@ def _build_udf(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
 
 
 def _list_arguments(counted: MetricLike) -> tuple[tuple[str, ...], int]:
-    """Return the columns in the order in which an aggregate takes them, and how many of them are required."""
+    """Return the columns in the order in which an aggregate takes them, and the number of required columns."""
     columns = columns_of(counted)
     # The positional arguments of `update` (y_true, y_score) come first, but only those that a metric reads.
     positional = [n for n in definition_of(counted).positional_columns() if n in columns]

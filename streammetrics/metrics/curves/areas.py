@@ -1,7 +1,7 @@
 """Metrics of how well scores rank positives above negatives: AUC, Gini, average precision, KS.
 
 All are computed from one `ScoreHistogram`, which does not record the order of the scores inside a bucket. The certified
-bounds are therefore the smallest and largest values that any such order can give.
+bounds are therefore the smallest and largest values over all possible orders inside the buckets.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ByRows(ScoredValue):
 
     @property
     def undefined_value(self) -> float:
-        """The number that replaces a row's undefined value. If it is NaN, such rows are left out of the mean."""
+        """The number that replaces a row's undefined value. If it is NaN, the mean leaves out rows without a value."""
         return NAN
 
     def __post_init__(self) -> None:
@@ -116,7 +116,7 @@ def standardise_area(area: Fraction, low: Fraction, high: Fraction) -> Fraction:
 
 
 def area_between(state: ScoresByLabel, low: Fraction, high: Fraction) -> Limits | None:
-    """Return the standardised ROC area between the false positive rates `low` and `high`; None if a class has no rows."""
+    """Return the standardized ROC area between the FPRs `low` and `high`, or None if a class has no rows."""
     positives, negatives = state.positives, state.negatives
     P, N = positives.total(), negatives.total()
     if not P or not N:
@@ -179,15 +179,15 @@ class AUC(ByRows, tag="auc"):
     Parameters
     ----------
     max_fpr : float, optional
-        Use only the part of the curve up to this false positive rate, and standardise the area as in McClish (1989), like
-        scikit-learn's `roc_auc_score(max_fpr=)`.
+        Use only the part of the curve up to this false positive rate, and standardize the area as in McClish (1989),
+        like scikit-learn's `roc_auc_score(max_fpr=)`.
     min_fpr : float
-        Use only the part of the curve from this false positive rate onwards, and standardise the area in the same way:
+        Use only the part of the curve from this false positive rate onwards, and standardize the area in the same way:
         1/2 for random scores, 1 for a perfect ranking. The value can be negative if this part of the curve is low.
     multi_class : {"ovr", "ovo"}
         How to compare several classes. "ovr": each class with all others. "ovo": each pair of classes, on the rows of
-        these two classes only (Hand and Till 2001), for at most 256 classes. By default "ovo" keeps the scores of up to
-        65,536 rows exactly (at most 2**22 / C**2 rows for C classes, which takes 64 MiB). With more rows it uses
+        these two classes only (Hand and Till 2001), for at most 256 classes. By default, "ovo" keeps the scores of up
+        to 65,536 rows exactly (at most 2**22 / C**2 rows for C classes, which takes 64 MiB). With more rows it uses
         histograms of 2**10 buckets.
     average : {"macro", "micro", "weighted", "samples", None}
         How to combine the values of several classes or labels. "macro": their mean. "micro": one value for the rows of
@@ -293,7 +293,7 @@ class AUC(ByRows, tag="auc"):
 
     @property
     def _least(self) -> Fraction:
-        """The smallest possible value: 0 for the full area, negative for a standardised part of the area."""
+        """The smallest possible value: 0 for the full area, negative for a standardized part of the area."""
         return ZERO if self._full else standardise_area(ZERO, Fraction(self.min_fpr), self._rate)
 
     def of(self, state: ScoresByLabel) -> Limits | None:

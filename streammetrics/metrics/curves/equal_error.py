@@ -54,7 +54,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
     def _crossing(self, state: ScoresByLabel) -> tuple[ROCPoint, ROCPoint, ROCPoint]:
         """Return the two points between which FPR and FNR cross, and the one of them where the two rates differ less.
 
-        The first two points are neighbours on the curve. FPR is below FNR at the first point, but not at the second.
+        The first two points are neighbors on the curve. FPR is below FNR at the first point, but not at the second.
         """
         cells = find_occupied_cells(state)
         tp, fp = (Mass(m.digits[:, cells]).sums_through() for m in (state.positives, state.negatives))

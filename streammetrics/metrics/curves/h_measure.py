@@ -28,7 +28,7 @@ TERMS = 80
 
 
 class HMeasure(ScoredValue, tag="h_measure"):
-    """H-measure: the share of the expected loss, over a cost distribution, that scores avoid; 0 is chance, 1 is best.
+    """H-measure: the share of the expected loss, averaged over costs, that the scores avoid; 0 is chance, 1 is best.
 
     Formula: 1 - (sum of G(a, c) over the segments of the convex hull of the ROC curve) / G(P, N), where a segment has
     `a` positives and `c` negatives. Here G(a, c) = c ∫_0^q t u(t) dt + a ∫_q^1 (1 - t) u(t) dt, q = a / (a + c), and u
@@ -117,7 +117,7 @@ def hull(a: Floats, c: Floats) -> tuple[Floats, Floats]:
     """Return the positives and negatives in each segment of the upper convex hull of a ROC curve.
 
     `a` and `c` are the positives and negatives in each segment of the curve, from the highest scores down. Two
-    neighbouring segments are merged if the share of positives is at least as high in the segment with lower scores as
+    neighboring segments are merged if the share of positives is at least as high in the segment with lower scores as
     in the segment with higher scores.
     """
     tops: list[tuple[float, float]] = []

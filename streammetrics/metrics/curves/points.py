@@ -1,6 +1,6 @@
 """Curves over all thresholds, with few enough points to plot: ROC, precision-recall, error trade-off, gain.
 
-The points lie exactly on the true curve, because they are at bucket edges. Between two neighbouring points, the true
+The points lie exactly on the true curve, because they are at bucket edges. Between two neighboring points, the true
 curve stays inside the rectangle that has these points as opposite corners.
 """
 
@@ -105,7 +105,7 @@ class DETPoints(NamedTuple):
 
 
 class PerClass(tuple[Any, ...]):
-    """A tuple with one curve for each class or label, in class or label order."""
+    """A tuple with one curve for each class or label, in the order of the classes or labels."""
 
     def __new__(cls, *curves: Any) -> PerClass:
         """Create the tuple. Each curve is passed as a separate argument, as for a named tuple."""
@@ -143,9 +143,9 @@ class ScoreSteps(NamedTuple):
 
 
 def from_none(shares: Floats) -> Floats:
-    """Return cumulative shares with a 0 prepended, for the threshold that selects no rows.
+    """Return cumulative shares preceded by 0, the share at the threshold that selects no rows.
 
-    The new first element is NaN instead if the shares are undefined (0/0).
+    If the shares are undefined (0/0), they are preceded by NaN instead.
     """
     return np.concatenate([[0.0 if len(shares) and shares[-1] == 1 else NAN], shares])
 
@@ -216,9 +216,9 @@ def curves_of(metric: Curve, state: Any) -> Reading:
 
 
 def gap_of(state: ScoresByLabel) -> float:
-    """Return how far the true curve can be from the line through its points at bucket edges, on axes of length 1.
+    """Return the largest possible distance between the true curve and the line through its points at bucket edges.
 
-    The result is 0 if scores are exact or the curve is undefined.
+    Both axes have length 1. The result is 0 if scores are exact or the curve is undefined.
     """
     if state.is_exact or one_class(state) is not None:
         return 0.0

@@ -130,7 +130,7 @@ def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
 class ScoredValue(Several[ScoresByLabel], ScoredMetric[Any]):
     """Base class for metrics whose value is one number, computed from the positives and negatives at each score.
 
-    With several classes or labels, each has its own value, and `average` says how these values are combined.
+    With several classes or labels, each has its own value, and `average` determines how these values are combined.
     """
 
     about = About(value_range=(0, 1), interval_scale="logit", read_cells=_read_histograms)

@@ -18,7 +18,7 @@ from .scored_metric import ScoredValue
 __all__ = ["ThresholdedAUC"]
 
 Floats = NDArray[np.float64]
-# An upper bound on the rounding error of a mean of precisions in float64.
+# An upper bound on the rounding error of a mean of precision values in float64.
 ROUNDING = Fraction(1, 1 << 44)
 
 
@@ -40,7 +40,7 @@ class CountsAbove(NamedTuple):
 class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
     """ROC AUC or PR AUC from a few thresholds, as Keras computes it, for comparison with values reported by Keras.
 
-    Formula: sum over neighbouring thresholds of (x_i - x_(i+1)) * h_i. x is FPR (or recall). The height h_i is the
+    Formula: sum over neighboring thresholds of (x_i - x_(i+1)) * h_i. x is FPR (or recall). The height h_i is the
     mean, the smaller or the larger of the two TPRs (or precisions); for precisions, the interpolation of Davis and
     Goadrich replaces the mean.
 
@@ -59,7 +59,7 @@ class ThresholdedAUC(ScoredValue, tag="thresholded_auc"):
     -----
     The value is what `keras.metrics.AUC` reports for float64 scores, except that Keras counts in float32. With 200
     thresholds, it differs from the true area by 0.04 at a click rate of 0.5 %, and by 0.23 at 0.1 %. Use AUC instead
-    where you can. If a threshold lies inside a bucket, any number of the rows in this bucket can be above it, and the
+    if possible. If a threshold lies inside a bucket, any number of the rows in this bucket can be above it, and the
     bounds allow for that. As long as scores are kept exactly, the bounds equal the value. Memory and time are the same
     as for AUC.
 

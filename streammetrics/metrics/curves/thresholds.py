@@ -99,7 +99,7 @@ class OfThreshold(OwnNumber):
 
 
 class BestThreshold(AtThreshold):
-    """Base class for metrics whose value is the best at any threshold, such as the largest F1.
+    """Base class for metrics whose value is the best over all thresholds, such as the largest F1.
 
     In a subclass, `of` returns the numerator and denominator of the value at a `Cut` (the counts at a threshold). The
     value must never fall as TP grows or rise as FP grows. To find the best threshold, a few candidates are selected by
@@ -168,10 +168,11 @@ class BestThreshold(AtThreshold):
         return best, first
 
     def _rough(self, cuts: Cut, qualifies: Callable[[int], bool], margin: float) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return approximate values of all cuts and a mask of the cuts that meet the condition of `_required_ratio`.
+        """Return approximate values at all thresholds and a mask of those that meet the condition of `_required_ratio`.
 
-        If the ratio of a cut is within `margin` of the smallest allowed ratio, float64 is not precise enough to decide.
-        The function `qualifies` then decides with exact numbers; it takes the index of the cut.
+        `cuts` contains the counts at the thresholds. If a ratio is within `margin` of the smallest allowed ratio,
+        float64 is not precise enough to decide. The function `qualifies`, called with the index of the threshold, then
+        decides with exact numbers.
         """
         top, whole = (np.broadcast_to(x, cuts.tp.shape) for x in self.of(cuts))
         value = np.divide(top, whole, out=np.full(len(top), -1.0), where=whole > 0)

@@ -45,7 +45,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
 
     Notes
     -----
-    Counts are exact int64 numbers, or float64 if rows are weighted or counts are normalised. With `labels="discover"`
+    Counts are exact int64 numbers, or float64 if rows are weighted or counts are normalized. With `labels="discover"`
     the state takes 100 bytes per pair of classes that occurs, and an update takes 10 ns per row.
 
     Examples
@@ -65,7 +65,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
         formula=(
             "element [j, k] is the number of rows of true class j with decision k; [[TN, FP], [FN, TP]] for two classes"
         ),
-        # Counts grow with the number of rows; normalised counts do not.
+        # Counts grow with the number of rows; normalized counts do not.
         extensive=About.per_instance(lambda metric: metric.normalize is None),
     )
 
@@ -124,7 +124,7 @@ class Agreement(WholeMatrix):
 def product_of_margins(margins: Margins) -> int:
     """Return the sum over classes of (rows of the class) * (rows predicted as the class).
 
-    Divided by the number of rows, it is the number of correct predictions expected by chance.
+    The sum, divided by the number of rows, is the number of correct predictions expected by chance.
     """
     return sum(t * p for t, p in zip(margins.true, margins.predicted, strict=True))
 

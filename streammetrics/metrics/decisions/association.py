@@ -14,7 +14,7 @@ from .pairs import Labeling, OfLabelings
 
 __all__ = ["ContingencyCoefficient", "CramersV", "TschuprowsT"]
 
-# Up to this many quotients (one for each pair of classes that occurs), the sum is computed with exact fractions.
+# For up to this many quotients (one for each pair of classes that occurs), phi^2 is computed with exact fractions.
 FEW = 16
 # For more than FEW quotients, the common denominator would be huge, so they are summed as fixed-point numbers with this
 # many fractional bits.

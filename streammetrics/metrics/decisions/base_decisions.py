@@ -40,7 +40,7 @@ HARD = 0.5
 
 
 def default_threshold(metric: Any, declared: float) -> float | None:
-    """Return the default `threshold`: None if `top_k` is set, which needs no threshold, or `declared` otherwise."""
+    """Return the default `threshold`: None if `top_k` is set (it needs no threshold), and `declared` otherwise."""
     return declared if metric.top_k is None else None
 
 
@@ -50,8 +50,8 @@ class DecisionMetric(OfClasses[State, T]):
     Parameters
     ----------
     threshold : float, tuple of float, or None
-        The decision is positive if `score >= threshold`. With None, the decisions are read from `y_pred`. With a tuple of
-        thresholds, the value is an array with one value for each threshold. For several classes without `top_k`, the
+        The decision is positive if `score >= threshold`. With None, the decisions are taken from `y_pred`. With a tuple
+        of thresholds, the value is an array with one value for each threshold. For several classes without `top_k`, the
         threshold is not used: the class with the highest score is predicted (the first one in case of a tie).
     num_classes : int, optional
         The number of classes 0, 1, ..., num_classes - 1.
@@ -60,7 +60,8 @@ class DecisionMetric(OfClasses[State, T]):
         those that occur in `y_true` and `y_pred`, in ascending order; `names_of(state)` returns them, and `explain()`
         shows them.
     num_labels : int, optional
-        The number of labels, if each row has several 0/1 labels. Both inputs are then matrices with one column per label.
+        The number of labels, if each row has several 0/1 labels. `y_true` and the scores or predictions are then
+        matrices with one column per label.
     top_k : int, optional
         Predict the k classes or labels with the highest scores in each row; among equal scores, the first ones are chosen.
         With a threshold, a score must also reach the threshold, as in Keras. Sorting takes about 50 ns per score.
@@ -118,7 +119,7 @@ class DecisionMetric(OfClasses[State, T]):
             )
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """Count a batch.
+        """Count the rows of a batch.
 
         Parameters
         ----------
@@ -129,13 +130,14 @@ class DecisionMetric(OfClasses[State, T]):
             (the class with the highest score is predicted), or the predicted class as an integer or string. If
             `threshold=None` or `labels="discover"`, pass the predictions as `y_pred`.
         **columns : array-like of shape (n,)
-            `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_score` may also be passed by name.
+            `sample_weight`: weights that are 0 or between 2**-36 and 2**31. `y_true` and `y_score` may also be passed
+            by name.
 
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ; no rows are counted. The message names the column, the first invalid
-            row, and the number of invalid rows.
+            A value is invalid, or the lengths of the columns differ; no rows are counted. The message names the column,
+            the first invalid row, and the number of invalid rows.
         """
         return super().update(y_true, y_score, **columns)
 
@@ -171,7 +173,7 @@ class DecisionMetric(OfClasses[State, T]):
 
     @property
     def _cut(self) -> float:
-        """The only threshold, or `HARD` if the metric has none because decisions are read from `y_pred`."""
+        """The only threshold, or `HARD` if the metric has none because decisions are taken from `y_pred`."""
         assert not isinstance(self.threshold, tuple)
         return HARD if self.threshold is None else self.threshold
 

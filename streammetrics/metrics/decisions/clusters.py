@@ -1,4 +1,4 @@
-"""Clusters compared with true classes by the best one-to-one assignment of clusters to classes."""
+"""A metric that compares clusters with true classes by the best one-to-one assignment of clusters to classes."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class SumOfShares(CombinedRates):
 
 
 class Informedness(SumOfShares, tag="informedness"):
-    """Informedness, or Youden's J: recall plus specificity minus 1, from -1 to 1; random decisions have a value of 0.
+    """Informedness, or Youden's J: recall plus specificity minus 1, from -1 to 1; the value is 0 for random decisions.
 
     Formula: TP / (TP + FN) + TN / (TN + FP) - 1 = (TP * TN - FP * FN) / ((TP + FN) * (TN + FP)).
 
@@ -82,7 +82,7 @@ class Informedness(SumOfShares, tag="informedness"):
 
 
 class Markedness(SumOfShares, tag="markedness"):
-    """Markedness: precision plus negative predictive value minus 1, from -1 to 1; random decisions have a value of 0.
+    """Markedness: precision plus negative predictive value minus 1, from -1 to 1; it is 0 for random decisions.
 
     Formula: TP / (TP + FP) + TN / (TN + FN) - 1 = (TP * TN - FP * FN) / ((TP + FP) * (TN + FN)).
 

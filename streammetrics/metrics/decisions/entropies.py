@@ -22,7 +22,7 @@ __all__ = ["MOST_ROWS", "Entropies", "average_entropies", "divide_by_positive", 
 
 Floats = NDArray[np.float64]
 Sizes = tuple[tuple[int, int], ...]
-# The largest relative error of one term (a share times the logarithm of a quotient) due to float64 rounding.
+# An upper bound on the relative error, due to float64 rounding, of a share times the logarithm of a quotient.
 ROUNDED = Fraction(1, 1 << 50)
 
 MOST_ROWS = 1 << 32
@@ -121,16 +121,16 @@ def _expected_term(a: int, b: int, n: int) -> tuple[float, float]:
     """Return the expected value of k / n * log(n * k / (a * b)) and an upper bound on its error.
 
     Here n is the number of rows, and a and b are the sizes of two classes. The number k of rows that the two classes
-    share has a hypergeometric distribution. The probability of each k is computed from that of the neighbouring k,
+    share has a hypergeometric distribution. The probability of each k is computed from that of the neighboring k,
     starting at the most likely k. Values of k that are farther than 12 standard deviations plus 64 from the most likely
-    one are left out. By Bernstein's inequality, their total probability is less than 2**-100.
+    k are left out. By Bernstein's inequality, their total probability is less than 2**-100.
     """
     mode = (a + 1) * (b + 1) // (n + 2)
     reach = 64 + math.isqrt(144 * (a * b * (n - a) * (n - b)) // (n * n * max(n - 1, 1))) + 12
     low, high = max(0, a + b - n, mode - reach), min(a, b, mode + reach)
-    # `odds` contains, for each k, the probability of k + 1 divided by that of k. The products of these ratios, from the
-    # most likely k upward and downward, are probabilities relative to the largest one. They are at most 1, so nothing
-    # overflows.
+    # `odds` contains, for each k, the probability of k + 1 divided by that of k. Starting at the most likely k,
+    # products of these ratios (upward) and of their inverses (downward) are probabilities relative to the largest one.
+    # They are at most 1, so nothing overflows.
     k = np.arange(low, high, dtype=np.float64)
     odds = ((a - k) / (k + 1.0)) * ((b - k) / (n - a - b + k + 1.0))
     up = np.multiply.accumulate(odds[mode - low :])

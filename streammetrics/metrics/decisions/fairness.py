@@ -1,4 +1,4 @@
-"""Fairness of decisions across groups: the lowest rate of any group divided by the highest."""
+"""Fairness of decisions across groups: the lowest rate (such as recall) of any group divided by the highest rate."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
     """The rates that are compared between groups, such as recall."""
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """Count a batch.
+        """Count the rows of a batch.
 
         Parameters
         ----------
@@ -75,8 +75,8 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ; no rows are counted. The message names the column, the first invalid
-            row, and the number of invalid rows.
+            A value is invalid, or the columns differ in length; no rows are counted. The message names the column, the
+            first invalid row, and the number of invalid rows.
         MemoryLimitError
             There would be more than `max_groups` groups; no rows are counted.
         """
@@ -95,7 +95,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
         return GroupDecisions(thresholds=(self._cut,), column=column, max_labels=self.max_groups)
 
     def _rates(self, state: GroupDecisions, rate: str) -> dict[Any, Fraction | None]:
-        """Return one of the `RATES` (such as recall) for each group, or None for groups where it is 0/0."""
+        """Return the rate of each group, or None for groups where it is 0/0; `rate` is a key of `RATES`."""
         pairs = {group: RATES[rate](table) for group, table in state.tables(self._cut).items()}
         return {group: Fraction(a, b) if b else None for group, (a, b) in pairs.items()}
 
@@ -129,7 +129,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
 
 
 class OfGroups(OwnReading):
-    """The reading (value, bounds and details) of a ratio between groups.
+    """The reading (value, bounds and details) of a metric that divides the lowest rate of any group by the highest.
 
     Its details, shown by `explain()`, contain the rates of all groups and the number of undefined rates.
     """

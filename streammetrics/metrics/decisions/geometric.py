@@ -18,9 +18,10 @@ from .multiclass import WholeMatrix
 
 __all__ = ["GeometricMeanScore"]
 
-# The precision, in bits, to which Newton's method computes the root.
+# The precision, in bits, to which each intermediate result of Newton's method is rounded.
 BITS = 256
-# The largest relative error of the root. `_root` starts with 40 correct bits and takes two steps of Newton's method.
+# An upper bound on the relative error of the root. `_root` starts with 40 correct bits, which each of two Newton steps
+# about doubles.
 SURE = Fraction(1, 1 << 110)
 
 
@@ -60,7 +61,10 @@ class GeometricMeanScore(WholeMatrix, tag="geometric_mean_score"):
         return estimate._replace(error=estimate.error * reading.value)
 
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
-        """Return the derivative of log(value) with respect to the count of each cell, times the number of rows."""
+        """Return the derivative of log(value) with respect to each confusion-matrix count, times the number of rows.
+
+        The parameters are the same as for `WholeMatrix.gradient`.
+        """
         occurs = true > 0
         inner = np.eye(len(true)) / np.where(occurs, right, 1.0)[:, None] - 1 / np.where(occurs, true, 1.0)[:, None]
         return occurs[:, None] * inner / np.count_nonzero(occurs)
@@ -85,7 +89,7 @@ def _root(quotients: Sequence[tuple[int, int]]) -> Limits:
 
 
 def _power(x: Fraction, k: int) -> Fraction:
-    """Return x to the power k, with every product rounded to BITS bits."""
+    """Return x to the power k, with every product rounded down to BITS bits."""
     power = Fraction(1)
     for bit in f"{k:b}":
         power = _round_to_bits(power * power * (x if bit == "1" else 1))

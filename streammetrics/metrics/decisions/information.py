@@ -36,8 +36,8 @@ class InformationMetric(Labeling):
 class SharedInformation(InformationMetric):
     """Base class for scores of at most 1 that are computed from entropies.
 
-    In a subclass, `of` computes the score from `Entropies`. Labelings that differ only in class names have a score of
-    exactly 1.
+    In a subclass, `of` computes the score from `Entropies`. The score is exactly 1 for labelings that differ only in
+    class names.
     """
 
     def read(self, state: DiscoveredPairs) -> Reading:
@@ -86,7 +86,7 @@ class ChanceMetric(InformationMetric):
 
 
 class WithMean(InformationMetric):
-    """Base class for metrics that divide mutual information by a mean of the entropies of the two labelings.
+    """Base class for metrics that normalize mutual information by a mean of the entropies of the two labelings.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class MutualInformation(InformationMetric, tag="mutual_information"):
     Notes
     -----
     The definition matches scikit-learn's `mutual_info_score`. Terms are rounded, and their sum is exact; `bounds()`
-    certifies the error, which is about 2**-50.
+    gives certified bounds, which are within about 2**-50 of the value.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class ExpectedMutualInformation(ChanceMetric, tag="expected_mutual_information")
     Notes
     -----
     The definition matches scikit-learn's `expected_mutual_information`. AdjustedMutualInformation uses this value to
-    correct for chance. A row of weight k counts as k rows. `bounds()` certifies the rounding error. The state takes about
+    correct for chance. A row of weight k counts as k rows. `bounds()` allows for rounding errors. The state takes about
     100 bytes per pair of classes that occurs. The time for `compute()` grows with the number of pairs of distinct class
     sizes, one from each labeling. The time for each pair is at most proportional to the square root of the number of
     rows. The value is undefined if weights are not whole numbers or there are more than 2**32 rows.
@@ -162,8 +162,9 @@ class NormalizedMutualInformation(WithMean, SharedInformation, tag="normalized_m
 
     Notes
     -----
-    The definition matches scikit-learn's `normalized_mutual_info_score`: 1 for labelings that differ only in class
-    names, and 0 if one labeling has a single class. Exactness, memory and time are the same as for MutualInformation.
+    The definition matches scikit-learn's `normalized_mutual_info_score`. The value is 1 for labelings that differ only
+    in class names, and 0 if one labeling has a single class. Exactness, memory and time are the same as for
+    MutualInformation.
 
     Examples
     --------
@@ -190,10 +191,10 @@ class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_inf
 
     Notes
     -----
-    The definition matches scikit-learn's `adjusted_mutual_info_score`: 1 for labelings that differ only in class
-    names, and 0 if one labeling has a single class. If one labeling has a class for each row, I equals E, so the value
-    is 0. In this case, `average_method="min"` gives 0/0, so the value is undefined, whereas scikit-learn returns 1 or
-    -1. Weights, exactness, memory and time are the same as for ExpectedMutualInformation.
+    The definition matches scikit-learn's `adjusted_mutual_info_score`. The value is 1 for labelings that differ only in
+    class names, and 0 if one labeling has a single class. If one labeling has a class for each row, I equals E, so the
+    value is 0. In this case, `average_method="min"` gives 0/0, so the value is undefined, whereas scikit-learn returns
+    1 or -1. Weights, exactness, memory and time are the same as for ExpectedMutualInformation.
 
     Examples
     --------

@@ -43,7 +43,7 @@ class ClassSteps(NamedTuple):
 
     @classmethod
     def of(cls, state: PairCounts, how: str) -> ClassSteps:
-        """Compute the distances and the two disagreements from a state; `how` is "linear" or "quadratic"."""
+        """Compute the distances and both disagreements from the counts in a state; `how` is "linear" or "quadratic"."""
         cells = weights_in_units(*state.confusion_matrix())
         every = np.arange(len(cells))
         steps = np.abs(np.subtract.outer(every, every))
@@ -53,7 +53,7 @@ class ClassSteps(NamedTuple):
         return cls(cells, apart, int(off), int(by_chance))
 
     def gradient(self) -> NDArray[np.float64]:
-        """Return the derivative of kappa with respect to the count of each cell, times the number of rows."""
+        """Return the derivative of kappa with respect to each confusion-matrix count, times the number of rows."""
         total, apart = self.cells.sum(), self.apart.astype(np.float64)
         shares = to_float(self.cells, np.full(self.cells.shape, total, object))
         true, predicted = (to_float(n, np.full(n.shape, total, object)) for n in (self.cells.sum(1), self.cells.sum(0)))
@@ -113,7 +113,7 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
     def _has_steps(self, state: Any) -> bool:
         """Return whether errors are weighted by distance.
 
-        With two classes, every error has distance 1, so the weights would change nothing.
+        Weights have no effect with two classes, because every error then has distance 1.
         """
         return self.weights is not None and isinstance(state, PairCounts)
 

@@ -36,7 +36,7 @@ class WholeMatrix(AveragedDecision):
             )
 
     def gradient(self, right: Any, true: Any, predicted: Any) -> Any:
-        """Return the derivative of the value with respect to the count of each cell, times the number of rows.
+        """Return the derivative of the value with respect to each confusion-matrix count, times the number of rows.
 
         Parameters
         ----------

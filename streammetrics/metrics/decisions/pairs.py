@@ -42,7 +42,7 @@ class Labeling(ScoredLabels[DiscoveredPairs, Any]):
     max_labels: int = setting(default=1000, low=2, high=1 << 15, operational=True)
 
     def update(self, y_true: Any = None, y_pred: Any = None, /, **columns: Any) -> Any:
-        """Count a batch.
+        """Count the rows of a batch.
 
         Parameters
         ----------
@@ -55,8 +55,8 @@ class Labeling(ScoredLabels[DiscoveredPairs, Any]):
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ; no rows are counted. The message names the column, the first invalid
-            row, and the number of invalid rows.
+            A value is invalid, or the columns differ in length; no rows are counted. The message names the column, the
+            first invalid row, and the number of invalid rows.
         MemoryLimitError
             There would be more than `max_labels` classes; no rows are counted.
         """
@@ -73,7 +73,7 @@ class Labeling(ScoredLabels[DiscoveredPairs, Any]):
         return "weights are not whole numbers of rows" if not _is_whole(contingency) else "0/0"
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
-        # The bounds that `of` returns already allow for the rounding of weights.
+        # No slack is needed, because the bounds that `of` returns already allow for the rounding of weights.
         return Fraction(0)
 
 
@@ -147,7 +147,7 @@ class RowPairs(NamedTuple):
 class PairMetric(Labeling):
     """Base class for metrics that are computed from counts of row pairs.
 
-    Labelings that differ only in class names have a value of 1. For all others, `of` computes the value.
+    The value is 1 for labelings that differ only in class names. For all others, `of` computes the value.
     """
 
     def read(self, state: DiscoveredPairs) -> Reading:
@@ -170,9 +170,9 @@ class RandScore(PairMetric, tag="rand_score"):
 
     Notes
     -----
-    The definition matches scikit-learn's `rand_score`: 1 for labelings that differ only in class names, even for a
-    single row. A row of weight k counts as k rows. The value is exact up to one rounding, because exact integer counts
-    are divided only once. The value is undefined if weights are not whole numbers.
+    The definition matches scikit-learn's `rand_score`. The value is 1 for labelings that differ only in class names,
+    even for a single row. A row of weight k counts as k rows. The value is exact up to one rounding, because exact
+    integer counts are divided only once. The value is undefined if weights are not whole numbers.
 
     Examples
     --------

@@ -17,7 +17,7 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
     """Fleiss' kappa: the agreement between several raters of the same items beyond chance, at most 1.
 
     Formula: (po - pe) / (1 - pe), where po is the share of pairs that agree among all pairs of raters of the same item.
-    The agreement by chance, pe, is the sum of the squared shares of the classes in all ratings.
+    The agreement expected by chance, pe, is the sum of the squared shares of the classes in all ratings.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ class FleissKappa(Metric[RowTerms, float], tag="fleiss_kappa"):
     raters for all items. For two raters whose individual ratings are known, use CohenKappa.
 
     An item of weight w counts as w items. The value is exact up to one rounding, because exact integer counts are
-    divided only once. The value is undefined if no item has two raters or if all raters chose the same class.
+    divided only once. The value is undefined if no item has two or more raters or if all raters chose the same class.
 
     Examples
     --------

@@ -31,8 +31,8 @@ class SampledRatio(DecisionRatio):
         one value for the rows of all classes or labels together. "weighted": their mean, weighted by the number of
         positives of each class or label. "samples", for labels only: the mean over rows of a value computed from the
         labels of each row. None: an array with one value for each class or label. Means leave out undefined values, and
-        `explain()` counts them. With "samples", the state takes 2 kB and an update about 3 ns per label; the value of
-        each row is rounded once, and these values are summed exactly.
+        `explain()` counts them. With "samples", the state takes 2 kB, and an update takes about 3 ns per label; the
+        value of each row is rounded once, and these values are summed exactly.
     """
 
     average: str | None = setting(default="macro", choices=(*AVERAGES, "samples"))
@@ -106,7 +106,7 @@ def _estimate(metric: SampledRatio, state: LabelRows, value: float) -> Estimate:
     """Return the mean over rows with its standard error, computed from the squares of the row values."""
     terms = metric._row_terms
     # `products` contains sums over rows of the product of two quantities. Each key is a pair of quantity indexes: -1 is
-    # the weight, and 0 and 1 are the two terms. The sum for the key (0, 1) is 0, because the first term is 0 in every
+    # the weight, and 0 and 1 are the two `terms`. The sum for the key (0, 1) is 0, because the first term is 0 in every
     # row in which the second is 1.
     products = {(-1, -1): state.weight_squared(), (0, 1): 0}
     for i, term in enumerate(terms):

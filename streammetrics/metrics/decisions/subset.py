@@ -86,22 +86,23 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
             )
 
     def update(self, y_true: Any = None, y_score: Any = None, /, **columns: Any) -> Any:
-        """Count a batch.
+        """Count the rows of a batch.
 
         Parameters
         ----------
         y_true : array-like of shape (n, num_labels) or (n, num_outputs)
             The labels (0 or 1) or classes; or a mapping, data frame or Arrow table that contains the columns by name.
         y_score : array-like of shape (n, num_labels) or (n, num_outputs)
-            Finite scores. If `threshold=None`, pass 0/1 decisions as `y_pred`; with `num_outputs`, pass classes instead.
+            Finite scores. With `threshold=None`, pass 0/1 decisions as `y_pred` instead; with `num_outputs`, pass
+            classes as `y_pred`.
         **columns : array-like of shape (n,)
             `sample_weight`: 0, or between 2**-36 and 2**31. `y_true` and `y_score` may also be passed by name.
 
         Raises
         ------
         InvalidInputError
-            A value is invalid, or lengths differ; no rows are counted. The message names the column, the first invalid
-            row, and the number of invalid rows.
+            A value is invalid, or the columns differ in length; no rows are counted. The message names the column, the
+            first invalid row, and the number of invalid rows.
         """
         return super().update(y_true, y_score, **columns)
 

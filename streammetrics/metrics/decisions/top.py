@@ -1,4 +1,4 @@
-"""Metrics of the scores for several classes: top-k accuracy."""
+"""Top-k accuracy of the scores for several classes."""
 
 from __future__ import annotations
 

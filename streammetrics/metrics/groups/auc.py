@@ -190,7 +190,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         )
 
     def _error(self, reading: Reading) -> tuple[float, int]:
-        """Return the standard error and the number of groups, from sums of squares over groups.
+        """Return the standard error, computed from sums of squares over groups, and the number of groups.
 
         With `one_class=0.5`, groups whose rows all have the same label are included with the value 1/2.
         """

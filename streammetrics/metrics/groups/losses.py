@@ -66,7 +66,7 @@ class GroupedMetric(Metric[GroupSums, float]):
         raise NotImplementedError
 
     def _values(self, state: GroupSums) -> tuple[Floats, Floats]:
-        """Return the weights and the values of all groups with a defined value; the mean uses these weights."""
+        """Return the weights and the values of all groups with a defined value, from which the mean is computed."""
         counts, tops, divisors, _ = self._parts(state)
         with np.errstate(over="ignore"):
             return counts, np.minimum(tops / divisors, np.finfo(np.float64).max)
@@ -108,8 +108,8 @@ class OfMean(OwnReading):
         # of 2**-60.
         unit = 2.0**-58 if state.rounded else 2.0**-60
         reach = _mean(counts, state.rows.sum(axis=1)[there] * unit / divisors) + 2 * slip * value
-        # The bounds never allow for the rounding error of the term of a row (such as its loss), which is up to 2 ulp.
-        # So they also ignore the error `reach` if it is of a similar size.
+        # The term of a row (such as its loss) has a rounding error of up to 2 ulp, for which the bounds never allow.
+        # They therefore do not allow for the error `reach` either if it is of a similar size.
         if not state.rounded and reach <= 4 * math.ulp(value):
             return value, value
         return max(0.0, value - reach), value + reach

@@ -1,4 +1,4 @@
-"""The bucket error of the Paddle library: a calibration error over groups of neighbouring buckets with enough rows."""
+"""The bucket error of the Paddle library: a calibration error over groups of neighboring buckets with enough rows."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["BucketError"]
 
 
 class BucketError(ScoredLabels[ScoreBins, float], tag="bucket_error"):
-    """Bucket error: the mean relative calibration error of groups of neighbouring buckets that have enough rows.
+    """Bucket error: the mean relative calibration error of groups of neighboring buckets that have enough rows.
 
-    Formula: (sum over groups g of W_g * |CTR_g / p_g - 1|) / (sum of W_g), where CTR_g is the share of positives. Of
-    the n buckets, bucket i contains the scores from i/n to (i + 1)/n. Buckets are added to a group, in ascending order,
-    until sqrt((1 - p_g) / (p_g * W_g)) < 0.05. Here p_g is the mean of i/n over the rows of the group, and W_g is their
-    weight. A group that becomes wider than 0.01 before it meets this condition is left out.
+    Formula: (sum over groups g of W_g * |CTR_g / p_g - 1|) / (sum of W_g), where CTR_g is the share of positives. There
+    are n buckets, and bucket i contains the scores from i/n to (i + 1)/n. Buckets are added to a group, in ascending
+    order, until sqrt((1 - p_g) / (p_g * W_g)) < 0.05. Here p_g is the mean of i/n over the rows of the group, and W_g
+    is their weight. A group that becomes wider than 0.01 before it meets this condition is left out.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def _bounds_of_groups(state: ScoreBins, value: float) -> tuple[float, float]:
 
 
 def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[int, int, int, int]]:
-    """Form groups of neighbouring buckets, in ascending order, and yield the groups that have enough rows.
+    """Form groups of neighboring buckets, in ascending order, and yield the groups that have enough rows.
 
     Each item is a tuple: the weight of the group, its positives, the sum over its rows of their bucket indexes, and the
     index of its last bucket. To test how rounded weights affect the groups, the weight that a group needs is divided by

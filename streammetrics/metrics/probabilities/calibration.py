@@ -96,10 +96,10 @@ class BinnedMetric(OfClasses[Binned, T]):
     n_bins : int
         The number of bins.
     strategy : {"uniform", "quantile", "log"}
-        How to form n bins. "uniform": bins of equal width, where bin i contains the rows with i/n <= p < (i + 1)/n and
-        the last bin also contains those with p = 1. "quantile": bins of equal weight, whose edges are edges of histogram
-        buckets; a bucket belongs to the bin that contains its median row. "log": the edges are 0, 2**-(n - 1), ..., 1/4,
-        1/2, 1.
+        How to form n bins. "uniform": bins of equal width, where bin i contains the rows with a probability p from i/n
+        to below (i + 1)/n, and the last bin also contains those with p = 1. "quantile": bins of equal weight, whose
+        edges are edges of histogram buckets; a bucket belongs to the bin that contains its median row. "log": the edges
+        are 0, 2**-(n - 1), ..., 1/4, 1/2, 1.
     scale : {"probability", "logit"}
         Whether the scores are probabilities or logits. Logits are converted by the sigmoid, or by the softmax for several
         classes.
@@ -141,7 +141,7 @@ class BinnedMetric(OfClasses[Binned, T]):
         return no_weight_reason(state)
 
     def bins(self, state: Binned) -> tuple[list[Bin], Floats]:
-        """Return the n bins of a state and an array of their n + 1 edges."""
+        """Return the `n_bins` bins of a state and an array of their `n_bins` + 1 edges."""
         if isinstance(state, ScoreBins):
             return read_bins(state), np.arange(self.n_bins + 1) / self.n_bins
         masses, positives, low, grid, high = read_buckets(state)
@@ -154,7 +154,7 @@ class BinnedMetric(OfClasses[Binned, T]):
         return unite_buckets(state, masses, positives, [0, *cuts, len(low)], low, grid, high), np.r_[0.0, inner, 1.0]
 
     def moves(self, state: Binned, rounding: Fraction) -> bool:
-        """Return whether rounding could have put a bucket into the wrong bin.
+        """Return whether the rounding of weights could have put a histogram bucket into the wrong bin.
 
         `rounding` is the largest relative error of the weights. Only "quantile" bins depend on weights.
         """
@@ -186,15 +186,16 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         return Fraction(1) if self.moves(state, rounding) else 8 * rounding
 
     def _filled_bins(self, state: Binned) -> list[Bin]:
-        """Return the bins that contain rows. Bounds on their sums of w * p allow for the rounding of each product."""
+        """Return the bins that contain rows, with bounds that allow for rounding each product of weight and p."""
         return [b for b in widen_for_quantization(self.bins(state)[0], state) if b.weight]
 
 
 def _of_gaps(bins: Sequence[Bin], make_limits: Callable[[Sequence[Fraction], Sequence[Bin]], Limits]) -> Limits | None:
     """Return the value of a metric, with bounds, from the gaps of its bins, or None if there are no bins.
 
-    `make_limits` is the function that computes the value from gaps and bins. This value must not fall if a gap grows,
-    because the bounds are computed from the smallest and largest possible gaps.
+    The gap of a bin is the absolute difference between its predicted and observed positives. `make_limits` is the
+    function that computes the value from gaps and bins. This value must not fall if a gap grows, because the bounds are
+    computed from the smallest and largest possible gaps.
     """
     if not bins:
         return None
@@ -206,9 +207,9 @@ def _of_gaps(bins: Sequence[Bin], make_limits: Callable[[Sequence[Fraction], Seq
 
 
 def _read_uniform_bins(metric: ExpectedCalibrationError, state: Any) -> Reading | None:
-    """Return one `Reading` with the values of all cells (such as slices), or None if they must be read one by one.
+    """Return one `Reading` with the values of all cells (such as slices), or None if they must be computed one by one.
 
-    The cells can be read together only for bins of equal width with `norm="l1"`.
+    The values can be computed together only for bins of equal width with `norm="l1"`.
     """
     if not (state.can_vectorize and metric.strategy == "uniform" and metric.norm == "l1"):
         return None
@@ -238,7 +239,7 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     -----
     With `strategy="uniform"`, the value is exact: the sum of p in each bin is exact, and the value is rounded once. The
     state takes 48 bytes per bin; an update takes about 4 ns per row. The other strategies use the same score histogram as
-    AUC. With these, the sum of p in a bucket is at least its weight times its lower edge and at most its weight times
+    AUC. With them, the sum of p in a bucket is at least its weight times its lower edge and at most its weight times
     its upper edge. The bounds follow from these two numbers, and the value uses their mean. The value is exact for
     half-precision scores. `compute()` takes milliseconds.
 
@@ -423,8 +424,8 @@ class CalibrationTable(CalibrationCurve, tag="calibration_table"):
 
     Notes
     -----
-    By default, the state is the same score histogram as for AUC. `bounds()` certifies the mean predictions in the same way
-    as for ExpectedCalibrationError.
+    By default, the state is the same score histogram as for AUC. `bounds()` gives certified bounds on the mean
+    predictions, as for ExpectedCalibrationError.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """Bins of scores, with the sum of the predictions p in each bin.
 
-The sum is exact if the state counts rows by bin. If a bin is a union of histogram buckets, there are bounds on the sum.
+The sum is exact if the state counts rows by bin. If a bin is a union of histogram buckets, the sum is known only within
+bounds.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Binned = ScoreBins | ScoreHistogram
-# The first bucket of a bin is found by comparing sums of weights. If the float64 values of two sums differ by less than
-# this share, exact integers are compared instead.
+# The first bucket of a bin is found by comparing sums of weights. If the relative difference of two float64 sums is
+# smaller than this, exact integers are compared instead.
 NEAR = 2.0**-50
 # The products of weight and p are rounded to multiples of 2**-60. For the mean of p, this error matters (exceeds 2 ulp)
 # only if the mean is below 1 / SMALL.
@@ -66,7 +67,7 @@ class Bin(NamedTuple):
 
     @property
     def small(self) -> bool:
-        """Whether the mean of p is so small (below 1 / `SMALL`) that rounding to multiples of 2**-60 matters."""
+        """Whether the mean of p is so small that rounding weight * p to multiples of 2**-60 matters (see `SMALL`)."""
         # Integers are compared rather than fractions, because that is faster and there can be thousands of bins.
         (p, of), (w, unit) = self.predicted.as_integer_ratio(), self.weight.as_integer_ratio()
         return p * unit * SMALL < w * of
@@ -83,11 +84,11 @@ class Bin(NamedTuple):
         return max(Fraction(0), above, below), max(abs(above), abs(below))
 
     def wider(self, off: Fraction) -> Bin:
-        """Return a copy of the bin whose bounds allow for an additional error of `off` in the sum of p."""
+        """Return a copy of the bin with bounds that allow for an additional error of `off` in the sum of p."""
         return self._replace(low=max(self.low - off, Fraction(0)), high=min(self.high + off, self.weight))
 
     def means(self) -> tuple[float, float]:
-        """Return the smallest and largest possible means of p, or NaN without rows."""
+        """Return the smallest and largest possible means of p, which are NaN if the bin has no rows."""
         if self.is_exact:
             value: float = to_float(self.predicted, self.weight)
             return value, value
@@ -95,7 +96,7 @@ class Bin(NamedTuple):
 
 
 def read_buckets(state: ScoreHistogram) -> tuple[Mass, Mass, Floats, Floats, Floats]:
-    """Return five arrays over buckets: weight, positives, and the lower bound, estimate and upper bound of p."""
+    """Return five arrays: the weight, positives, and lower bound, estimate and upper bound of p of each bucket."""
     low, grid, high = _probabilities(state)
     masses, positives = state.masses, state.positives
     # As long as scores are exact, each score is a bucket of its own. Scores whose rows all have weight 0 are removed, so
@@ -136,7 +137,7 @@ def widen_for_quantization(bins: list[Bin], state: Binned) -> list[Bin]:
 
 
 def _probabilities(state: ScoreHistogram) -> tuple[Floats, Floats, Floats]:
-    """Return three arrays over buckets: the lower bound, estimate and upper bound of the probability p.
+    """Return three arrays: the lower bound, estimate and upper bound of the probability p of each bucket.
 
     For logits, the bounds allow for the rounding error of the sigmoid.
     """
@@ -182,7 +183,7 @@ def find_cut_ranges(masses: Mass, n_bins: int, slack: float) -> tuple[Ints, Ints
     own = masses.to_floats()
     middles = np.cumsum(own) - own / 2
     shares = np.arange(1, n_bins) / n_bins * float(masses.total())
-    # Each addition of the cumulative sum also has a rounding error.
+    # Each addition in the cumulative sum also has a rounding error.
     slack += len(own) * 2.0**-51
     return np.searchsorted(middles, shares * (1 - slack)), np.searchsorted(middles, shares * (1 + slack))
 
@@ -196,9 +197,9 @@ def unite_buckets(
     grid: Floats,
     high: Floats,
 ) -> list[Bin]:
-    """Return bins that are unions of neighbouring buckets.
+    """Return bins that are unions of neighboring buckets.
 
-    Bin i contains the buckets `cuts[i]` to `cuts[i + 1] - 1`. The other arrays are those from `read_buckets`.
+    Bin i contains the buckets `cuts[i]` to `cuts[i + 1] - 1`. The other arrays are those that `read_buckets` returns.
     """
     unit, at = UNIT if state.has_weights else 1, np.array(cuts)
     if state.is_exact:

@@ -170,7 +170,7 @@ class CalibrationFreeNE(SummedMetric, tag="calibration_free_ne"):
 
 
 def _read_differences(metric: TjurDiscrimination, state: Any) -> Reading | None:
-    """Return one `Reading` for all cells (such as slices), whose values form an array.
+    """Return one `Reading` with the values of all cells (such as slices) as an array.
 
     The bounds are computed cell by cell. Return None if the values also have to be computed cell by cell.
     """
@@ -254,8 +254,8 @@ class TjurDiscrimination(SummedMetric, tag="tjur_discrimination"):
 def _error(state: ScoreSums) -> Any:
     """Return the standard error of the difference between the two class means, as an array for several cells (slices)."""
     variance: Any = 0.0
-    # The variance of p in each class needs a sum of squares. This is obtained from the Brier score (p - y)**2, which is
-    # p**2 for negatives and (1 - p)**2 for positives. For positives, this gives the variance of 1 - p, which equals that
+    # The variance of p in each class needs a sum of squares. The state sums the squared errors (p - y)**2, which are
+    # p**2 for negatives and (1 - p)**2 for positives. For positives, they give the variance of 1 - p, which equals that
     # of p.
     for label in (0, 1):
         n = np.asarray(state.weight(label), np.float64)

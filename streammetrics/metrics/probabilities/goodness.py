@@ -108,9 +108,9 @@ class HosmerLemeshow(CalibrationError, tag="hosmer_lemeshow"):  # noqa: N818 - a
     Notes
     -----
     For a fitted and well-calibrated model, the statistic has approximately a chi-squared distribution. Its degrees of
-    freedom are the number of bins with rows, minus 2. `explain()` shows them and the p-value. A row of weight 2 counts as
-    two rows. The value is exact with "uniform" and for small data. Otherwise its bounds are certified: E lies between the
-    sums that use the lower and the upper edges of the histogram buckets.
+    freedom are the number of bins with rows, minus 2. `explain()` shows them and the p-value. A row of weight 2 counts
+    as two rows. The value is exact with "uniform" and for small data. Otherwise, it has certified bounds: E lies
+    between the sums that use the lower and the upper edges of the histogram buckets.
 
     Rows with equal scores stay in one bin, whereas some programs split them. With millions of rows, even a tiny gap is
     significant, so use a reliability curve (CalibrationCurve) instead. The value is undefined without rows. It is infinite

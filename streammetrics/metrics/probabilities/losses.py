@@ -29,15 +29,15 @@ from ..standard_errors import delta
 
 __all__ = ["CTR", "BrierScore", "Calibration", "LogLoss", "NormalizedEntropy", "PredictedCTR"]
 
-# Row terms are rounded to multiples of 2**-60. The rounding error can exceed 2 ulp of a term only if the term is below
-# `SMALL`.
+# Row terms (such as the log-loss of a row) are rounded to multiples of 2**-60. The rounding error can exceed 2 ulp of a
+# term only if the term is below `SMALL`.
 SMALL = 2.0**-8
 LABEL = "label"
 """The name of a term whose mean is the share of positives. It is not summed separately, because states count positives."""
 
 
 def _read_sums_side_by_side(metric: SummedMetric, state: Any) -> Reading | None:
-    """Return one `Reading` with the values of all cells (such as slices), or None if they must be read one by one.
+    """Return one `Reading` with the values of all cells (such as slices), or None if they must be computed one by one.
 
     Only the bounds of cells with small values are computed one by one.
     """
@@ -135,7 +135,7 @@ class SummedMetric(Several[ScoreSums]):
         return (1.0,)
 
     def _slack_over(self, divisor: Fraction, state: ScoreSums, limits: Limits, rounding: Fraction) -> Fraction:
-        """Return how much rounding can change the value, which is a sum of terms divided by `divisor`.
+        """Return an upper bound on the rounding error of the value, which is a sum of terms divided by `divisor`.
 
         `limits` is the value with its bounds, and `rounding` is the largest relative error of a weight.
         """
@@ -406,8 +406,8 @@ class Calibration(SummedMetric, tag="calibration"):
 
     Notes
     -----
-    Sums are exact and divided once. The value is undefined without positives, or, with `inverse=True`, if all
-    predictions are 0.
+    Sums are exact, and their quotient is rounded once. The value is undefined without positives, or, with
+    `inverse=True`, if all predictions are 0.
 
     Examples
     --------
@@ -458,7 +458,7 @@ class Calibration(SummedMetric, tag="calibration"):
 class CTR(SummedMetric, tag="ctr"):
     """Click-through rate, or prevalence: the weighted share of positives.
 
-    Formula: sum(w * y) / sum(w), for weights w and labels y. Only labels are read.
+    Formula: sum(w * y) / sum(w), for weights w and labels y. Scores are not needed.
 
     Parameters
     ----------
@@ -467,7 +467,7 @@ class CTR(SummedMetric, tag="ctr"):
 
     Notes
     -----
-    Counts (or sums of soft labels) are exact and divided once. The value is undefined without rows.
+    Counts (or sums of soft labels) are exact, and their quotient is rounded once. The value is undefined without rows.
 
     Examples
     --------
@@ -497,9 +497,9 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
 
     Notes
     -----
-    The sum is exact and divided once. Calibration has the same state, so computing both takes no more memory or time
-    than one alone. With two classes, the metric needs no labels; rows without a label are counted as negatives. The
-    value is undefined without rows.
+    The sum is exact, and the mean is rounded once. Calibration has the same state, so computing both takes no more
+    memory or time than one alone. With two classes, the metric needs no labels; rows without a label are counted as
+    negatives. The value is undefined without rows.
 
     Examples
     --------

@@ -114,7 +114,7 @@ def find_rungs(state: ScoreHistogram) -> ScoreRungs:
 
 
 def find_reason_without_fit(rows: ScoreRungs, free: bool) -> str | None:
-    """Return the reason why there is no finite fit, or None if there is one. If `free` is false, the slope is 1."""
+    """Return the reason why there is no finite fit, or None if there is one. If `free` is false, the slope b is 1."""
     if not len(rows.weight):
         return "no rows"
     yes, no = rows.middle[rows.positives > 0], rows.middle[rows.negatives > 0]
@@ -156,10 +156,10 @@ def solve_newton_step(g: Floats, h: Floats, free: bool) -> tuple[float, float]:
 
 
 def fit_logistic(rows: ScoreRungs, free: bool, slip: float) -> Fit:
-    """Fit a and b by Newton's method, halving each step until it no longer reduces the likelihood.
+    """Fit a and b of sigmoid(a + b * logit(p)) by Newton's method, halving each step while it reduces the likelihood.
 
-    If `free` is false, b is fixed at 1. `slip` is the relative error of the weights; the radius of the result allows
-    for it.
+    If `free` is false, b is fixed at 1. `slip` is the relative error of the weights; the radius of each coefficient
+    allows for it.
     """
     # The fit starts at a = 0, b = 1, so no step is needed if the logits are already calibrated.
     a, b = 0.0, 1.0
@@ -201,9 +201,9 @@ def errors(rows: ScoreRungs, a: float, b: float, free: bool) -> tuple[float, flo
 
 
 def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tuple[float, float]:
-    """Return how far a and b can be from the coefficients for the exact scores, of which only the buckets are known.
+    """Return upper bounds on the errors of a and b, which are fitted to histogram buckets instead of exact scores.
 
-    The result is infinite if no bound is found. The proof uses a circle around the fit, after the logits are scaled to
+    The bounds are infinite if none can be found. The proof uses a circle around the fit, after the logits are scaled to
     mean 0 and standard deviation 1. If the gradient at the fit is smaller than the radius times the smallest curvature
     inside the circle, the likelihood falls outward everywhere on the circle. As the likelihood is concave, its maximum
     then lies inside the circle. The function therefore searches for a radius that meets this condition.
@@ -218,7 +218,7 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
     # each bucket.
     t = np.sort(np.stack([a + b * rows.low, a + b * rows.high]), axis=0)
     p, q = sigmoid(t), sigmoid(-t[::-1])
-    # `g` is the largest possible length of the gradient at the fit, including the rounding errors of its sums.
+    # `g` is an upper bound on the norm of the gradient at the fit, including the rounding errors of its sums.
     size = rows.weight * (1 + np.abs(rows.middle))
     rounding = (slip + len(size) * ROUNDING) * total(size) / spread
     g = _reach(rows, p, q, np.ones_like(low), np.ones_like(low)) + rounding
@@ -255,8 +255,8 @@ def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) ->
     probabilities p. `q` has the same two rows for 1 - p.
     """
 
-    # A positive row adds z * q to the sum, and a negative row adds -z * p. The extremes of such a product of two
-    # intervals are among the four products of their ends.
+    # A positive row adds z * q to the sum, and a negative row adds -z * p. The extremes of a product of two intervals
+    # are among the four products of their ends.
     def product(of: Floats) -> Floats:
         return np.sort(np.stack([low * of[0], low * of[1], high * of[0], high * of[1]]), axis=0)
 
@@ -306,7 +306,7 @@ class RecalibrationMetric(ScoredLabels[ScoreHistogram, float]):
 
 
 class OfFit(OwnReading):
-    """The reading of one coefficient: its value, and its certified bounds for any scores inside the buckets."""
+    """The reading (value and bounds) of one coefficient; the bounds hold for any scores inside their buckets."""
 
     @property
     def coefficient(self) -> Coefficient:

@@ -1,4 +1,4 @@
-"""Losses that are a mean over rows: focal, hinge and Poisson loss.
+"""Losses that are means over rows: focal, hinge and Poisson loss.
 
 The state (`RowTerms`, or `ClassRows` for several classes) contains the exact sum of the losses of all rows. Only the
 result is rounded.

@@ -149,8 +149,8 @@ class D2LogLoss(SkillMetric, tag="d2_log_loss"):
         and half precision, 2**-52 for float64 (as in scikit-learn's `log_loss`).
     average : {"macro", "micro", "weighted", None}
         How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
-        "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. For
-        several classes, there is a single value, and the state takes 1.1 kB for each class.
+        "weighted": their mean, weighted by the number of positives of each label. None: an array with one value for
+        each label. For several classes, there is a single value, and the state takes 1.1 kB for each class.
 
     Notes
     -----
@@ -223,8 +223,8 @@ class D2Brier(SkillMetric, tag="d2_brier"):
     ----------
     average : {"macro", "micro", "weighted", None}
         How to combine the values of several labels. "macro": their mean. "micro": one value for all labels together.
-        "weighted": their mean, weighted by the number of positives of each. None: an array with one value for each. For
-        several classes, there is a single value, and the state takes 1.1 kB for each class.
+        "weighted": their mean, weighted by the number of positives of each label. None: an array with one value for
+        each label. For several classes, there is a single value, and the state takes 1.1 kB for each class.
 
     Notes
     -----

@@ -43,7 +43,7 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
     """Kullback-Leibler divergence: mean relative entropy of true distributions p to predicted distributions q, in nats.
 
     Formula: the mean over rows, weighted by `sample_weight`, of the sum over classes c of p_c * log(p_c / q_c), with p
-    from `y_true` and q from `y_pred`, both normalised to a sum of 1. A term with p_c = 0 is 0.
+    from `y_true` and q from `y_pred`, both normalized to a sum of 1. A term with p_c = 0 is 0.
 
     Parameters
     ----------

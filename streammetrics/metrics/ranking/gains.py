@@ -1,7 +1,7 @@
 """Base classes for ranking metrics, and metrics based on gains, which grow with the grade of a document.
 
-All are computed from one `RankingSums` state, so each query is ranked once for all measures and cut-offs. Undefined values
-are NaN, and `explain()` gives the reason.
+All metrics are computed from one `RankingSums` state, so each query is ranked once for all measures and cut-offs.
+Undefined values are NaN, and `explain()` gives the reason.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class RankingMetric(QueryMean[RankingSums]):
     Parameters
     ----------
     k : int, optional
-        How many of the top documents in each ranking count; all of them by default.
+        The number of documents at the top of each ranking that count; all documents by default.
     ties : {"average", "order", "document", "optimistic", "pessimistic"}
         How to rank documents with equal scores. "average": the value is the mean over all their orders. "order": in the
         order of their rows or of the `position` column. "document": by the `document` column, descending, as in
@@ -71,8 +71,9 @@ class RankingMetric(QueryMean[RankingSums]):
         Raises
         ------
         InvalidInputError
-            A value is invalid, lengths differ, a query occurs again, or the rows of a query contradict one another, for
-            example with different weights. The message names the column and the row, and no rows are counted.
+            A value is invalid, the columns differ in length, a query occurs again, or the rows of a query contradict
+            one another, for example with different weights. The message names the column and the row, and no rows are
+            counted.
         """
         return super().update(y_true, y_score, **columns)
 
@@ -122,10 +123,10 @@ class CumulativeGain(GainMetric, tag="cumulative_gain"):
 
     Notes
     -----
-    The sum over queries is exact, and the mean is rounded once. An update takes about 7 ns per document for all metrics of
-    the same ranking together. The sum of a query can exceed 1, so the state uses a wider accumulator. The value is
-    undefined without queries. Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR techniques"
-    (2002).
+    The sum over queries is exact, and the mean is rounded once. An update takes about 7 ns per document for all metrics
+    of the same ranking together. The sum of a query can exceed 1, so the state uses a wider accumulator (about 1.2 kB).
+    The value is undefined without queries. Source: Järvelin and Kekäläinen, "Cumulated gain-based evaluation of IR
+    techniques" (2002).
 
     Examples
     --------

@@ -11,7 +11,7 @@ __all__ = ["BPref", "InferredAP", "JudgedAtK"]
 
 
 class JudgedAtK(RankingMetric, tag="judged_at_k"):
-    """Judged at k: the share of the first k documents that have a relevance judgement, averaged over queries.
+    """Judged at k: the share of the first k documents that have a relevance judgment, averaged over queries.
 
     Formula: judged@k / min(k, returned), where judged@k is the number of judged documents among the first k, and
     returned is the number of returned documents.
@@ -64,7 +64,7 @@ class BPref(OneOrder, tag="bpref"):
 
     Notes
     -----
-    Documents without a judgement do not count. With `ties="document"`, the definition matches trec_eval's `bpref`.
+    Documents without a judgment do not count. With `ties="document"`, the definition matches trec_eval's `bpref`.
     The value is undefined without queries. Source: Buckley and Voorhees, "Retrieval evaluation with incomplete
     information" (2004).
 
@@ -85,7 +85,7 @@ class BPref(OneOrder, tag="bpref"):
 
 
 class InferredAP(OneOrder, tag="inferred_ap"):
-    """Inferred average precision: an estimate of average precision from a sample of judgements, averaged over queries.
+    """Inferred average precision: an estimate of average precision from a sample of judgments, averaged over queries.
 
     Formula: (1 / R) * (sum over the ranks i of relevant documents of 1 / i + ((i - 1) / i) * (pooled above / (i - 1)) *
     (r + e) / (r + n + 2 * e)), with e = 0.00001. R is the number of relevant documents. Above rank i, "pooled above"

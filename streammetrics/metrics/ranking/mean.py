@@ -106,7 +106,7 @@ def without_products(reading: Reading, parts: str, average: str) -> Estimate:
     """Return an estimate of a quotient of sums over queries, with the reason why it has no standard error.
 
     The standard error would need sums of products of `parts` (such as "numerator and denominator"), which no state
-    contains. `average` is the value of the metric's setting `average=` with which it has a standard error, such as
+    contains. `average` is the value of the `average=` setting for which the metric has a standard error, such as
     "queries".
     """
     why = f'the state has no products of {parts}: average="{average}" has an interval, Sharded(..., unit=) one of this'

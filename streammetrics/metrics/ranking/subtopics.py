@@ -19,8 +19,8 @@ class SubtopicMetric(QueryMean[SubtopicSums]):
     Parameters
     ----------
     k : int
-        How many of the top documents in each ranking count. Among equal scores, the smallest `document` comes first, as
-        in ndeval.
+        The number of top documents in each ranking that count. Among equal scores, the smallest `document` comes first,
+        as in ndeval.
     relevance_level : float, optional
         The lowest grade of a relevant document; any grade above 0 by default.
     empty : {0, "skip", 1}
@@ -44,7 +44,8 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
     """Alpha-nDCG: NDCG in which a subtopic is worth less each time it is repeated, averaged over queries.
 
     Formula: sum over i <= k of G_i / log2(1 + i), divided by the same sum for an ideal ranking. The gain of the
-    document at rank i is G_i = sum over its subtopics s of (1 - alpha)^n, where n documents above it are about s.
+    document at rank i is G_i = sum over its subtopics s of (1 - alpha)^n, where n is the number of documents above it
+    that are about s.
 
     Parameters
     ----------
@@ -86,10 +87,11 @@ class AlphaNDCG(SubtopicMetric, tag="alpha_ndcg"):
 
 
 class IntentAwareERR(SubtopicMetric, tag="err_ia"):
-    """Intent-aware expected reciprocal rank: the expected 1 / rank where a reader is satisfied, averaged over subtopics.
+    """Intent-aware expected reciprocal rank: the expected 1 / (rank at which a reader stops), averaged over subtopics.
 
     Formula: sum over i <= k of G_i / i, divided by a norm. The gain of the document at rank i is G_i = sum over its
-    subtopics s of (1 - alpha)^n, where n documents above it are about s. The value is the mean over queries.
+    subtopics s of (1 - alpha)^n, where n is the number of documents above it that are about s. The value is the mean
+    over queries.
 
     Parameters
     ----------
@@ -160,7 +162,7 @@ class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     Parameters
     ----------
     k : int
-        How many of the top items in each list count. Among equal scores, the smallest `document` comes first, as in
+        The number of top items in each list that count. Among equal scores, the smallest `document` comes first, as in
         ndeval.
 
     Notes

@@ -1,4 +1,4 @@
-"""D2 scores: the share by which predictions reduce the loss of the best constant."""
+"""D2 scores: the share by which predictions reduce the loss of the best constant prediction."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ __all__ = ["D2AbsoluteError", "D2Pinball", "D2Tweedie"]
 LARGEST_LOG = 35.0
 """An upper bound on |log(v)| for numbers v from 2**-50 to 2**50. The rounding error of a sum of logarithms is proportional
 to it."""
-# The property `is_certain` is true if the relative rounding error of the null deviance (the deviance of always
-# predicting the mean) is at most this large.
+# The property `SavedDeviance.is_certain` is true if the relative rounding error of the null deviance (the deviance of
+# always predicting the mean) is at most this large.
 NEGLIGIBLE = 1e-6
 
 
@@ -48,11 +48,11 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
     Notes
     -----
     The loss of the predictions is an exact sum. The loss of the best constant is computed from a histogram of targets
-    (see Quantile), and its error is at most the width of a bucket. This error changes the score by about 0.001 at
-    7 bits, wherever the targets lie. The loss is exact for up to 32 distinct targets and for up to 8,192 distinct
-    integers. Each output takes at most 2 MiB during updates, and a row takes about 5 ns. The definition matches
-    scikit-learn's `d2_pinball_score`. The value is undefined without rows or if the loss of the best constant is 0
-    (scikit-learn then returns 1.0 or 0.0).
+    (see `Quantile`), and its error is at most the width of a bucket. This error changes the score by about 0.001 at 7
+    bits, wherever the targets lie. The best constant's loss is exact for up to 32 distinct targets and for up to 8,192
+    distinct integers. Each output takes at most 2 MiB during updates, and a row takes about 5 ns. The definition
+    matches scikit-learn's `d2_pinball_score`. The value is undefined without rows or if the loss of the best constant
+    is 0 (scikit-learn then returns 1.0 or 0.0).
 
     Examples
     --------
@@ -97,7 +97,7 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
         return Limits(low, 1 - loss / least.value, high)
 
     def _least(self, state: ValueHistogram, output: int) -> Limits | None:
-        """Return the total loss of the best constant, with bounds for any position of targets inside their buckets."""
+        """Return the total loss of the best constant, with bounds that hold wherever targets lie in their buckets."""
         mass, alpha = state.mass(output), Fraction(repr(self.alpha))
         if not mass.total():
             return None
@@ -199,10 +199,10 @@ class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
 
 
 def null_deviance(state: RowTerms, power: float) -> tuple[float, float]:
-    """Return the mean deviance of always predicting the mean and the largest rounding error of this deviance.
+    """Return the null deviance (the mean deviance of always predicting the mean) and its largest rounding error.
 
-    The deviance is 0 if all targets are equal. Its rounding errors come from logarithms or powers of the targets and
-    the mean.
+    The null deviance is 0 if all targets are equal. Its rounding errors come from logarithms or powers of the targets
+    and the mean.
     """
     weight = state.weight()
     mean, unit = np.float64(to_float(state.total("target"), weight)), to_float(state.total(f"unit@{power!r}"), weight)
@@ -221,7 +221,7 @@ class SavedDeviance(OwnReading):
 
     @cached_property
     def null(self) -> tuple[float, float]:
-        """The deviance of always predicting the mean and its largest rounding error."""
+        """The null deviance (the deviance of always predicting the mean) and its largest rounding error."""
         return null_deviance(self.state, self.metric.power)
 
     def _raw_value(self) -> float:
@@ -249,13 +249,13 @@ class SavedDeviance(OwnReading):
         return None if self.null[0] > 0 else "all targets are equal up to the rounding of float64"
 
     def _share_saved(self, null: float) -> float:
-        """Return D2 for a given null deviance: 1 - deviance of the predictions / null deviance."""
+        """Return D2 for a given null deviance: 1 - (deviance of the predictions) / (null deviance)."""
         total = Fraction(self.state.total(f"deviance@{self.metric.power!r}"))
         return 1.0 - to_float(total, self.state.weight()) / null if null > 0 else NAN
 
 
 def to_whole_numbers(*numbers: NDArray[np.float64]) -> tuple[list[NDArray[Any]], int]:
-    """Convert float64 numbers to Python integers in a common unit 2**e. Return the integers, followed by e."""
+    """Convert arrays of float64 numbers to Python integers in a common unit 2**e; return the integers and e."""
     # A float64 is m * 2**e with a mantissa m of 53 bits. All numbers are scaled to the smallest exponent, so they stay
     # exact.
     parts = [np.frexp(v) for v in numbers]
@@ -268,8 +268,8 @@ def best_loss(values: NDArray[Any], weights: NDArray[Any], alpha: Fraction) -> F
 
     `values` must be in ascending order.
     """
-    # The quantile is the first value at which the cumulative weight reaches the share alpha of the total. Integers are
-    # compared, so this is exact.
+    # The quantile is the first value at which the cumulative weight reaches the share alpha of the total. The
+    # comparison uses only integers, so it is exact.
     through = np.cumsum(weights)
     at = values[np.flatnonzero((through * alpha.denominator >= alpha.numerator * through[-1]) & (weights > 0))[0]]
     losses = (values - at) * weights

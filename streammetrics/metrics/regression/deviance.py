@@ -23,8 +23,9 @@ class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
 
     Notes
     -----
-    Powers are accurate to a few ulp, and the sum of terms is exact. Terms are also accurate if p is close to y, where
-    the formula of scikit-learn's `mean_tweedie_deviance` loses all digits. The value is undefined without rows.
+    Powers are accurate to a few ulp, and the terms of rows are summed exactly. A term is accurate even if p is close to
+    y, where the formula of scikit-learn's `mean_tweedie_deviance` loses all digits. The value is undefined without
+    rows.
 
     Examples
     --------
@@ -70,8 +71,8 @@ class PoissonDeviance(SummedLoss, tag="poisson_deviance"):
 
     Notes
     -----
-    Terms are also accurate if p is close to y, and their sum is exact. The definition matches scikit-learn's
-    `mean_poisson_deviance`. The value is undefined without rows.
+    The term of each row is accurate even if p is close to y, and the sum of the terms is exact. The definition matches
+    scikit-learn's `mean_poisson_deviance`. The value is undefined without rows.
 
     Examples
     --------
@@ -96,9 +97,9 @@ class GammaDeviance(SummedLoss, tag="gamma_deviance"):
 
     Notes
     -----
-    A prediction of twice the target has the same loss for targets of any size. Terms are also accurate if p is close to
-    y, and their sum is exact. The definition matches scikit-learn's `mean_gamma_deviance`. The value is undefined
-    without rows.
+    A prediction of twice the target has the same loss for targets of any size. The term of each row is accurate even if
+    p is close to y, and the sum of the terms is exact. The definition matches scikit-learn's `mean_gamma_deviance`. The
+    value is undefined without rows.
 
     Examples
     --------

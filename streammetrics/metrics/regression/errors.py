@@ -1,7 +1,7 @@
 """Losses of predicted numbers: absolute, squared, asymmetric and robust errors.
 
-All are computed from one `RegressionSums` state: exact sums, rounded once. With `num_outputs=`, targets and predictions
-are matrices with one column per output.
+All are computed from the exact sums of one `RegressionSums` state, and rounded once. With `num_outputs=`, targets and
+predictions are matrices with one column per output.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class WMAE(SummedLoss, tag="wmae"):
 
 
 class PinballLoss(SummedLoss, tag="pinball_loss"):
-    """Pinball loss: the loss of a quantile forecast; the true alpha-quantile minimises its expectation.
+    """Pinball loss: the loss of a quantile forecast; the true alpha-quantile minimizes its expectation.
 
     Formula: sum(w * (alpha * max(y - p, 0) + (1 - alpha) * max(p - y, 0))) / sum(w), for weights w, targets y and
     forecasts p.

@@ -1,6 +1,6 @@
-"""Metrics of how well predictions follow targets: bias, explained variance, R2 and correlation.
+"""Metrics that measure how well predictions follow targets: bias, explained variance, R2 and correlation.
 
-All are computed from one `Moments` state: exact sums of the columns, their squares and their product. The value is
+All are computed from one `Moments` state: exact sums of the columns, their squares and their product. The values are
 therefore correct to the last bits, even if the variance is tiny compared with the mean.
 """
 
@@ -143,7 +143,7 @@ def squared_error(state: Moments, output: int) -> Fraction:
 def _explained_share(metric: R2, state: Moments, residual: Fraction, output: int) -> Quotient:
     """Return the share of the target variance that the predictions explain.
 
-    `residual` is the sum of squares that the predictions leave unexplained.
+    `residual` is the residual sum of squares, which the predictions leave unexplained.
     """
     spread = state.covariance("x", "x", output)
     if metric.force_finite and not spread and state.weight():

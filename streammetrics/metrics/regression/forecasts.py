@@ -79,7 +79,7 @@ class IntervalMetric(RowMean[float]):
     interval_within = (-math.inf, math.inf)
 
     def update(self, y_true: Any = None, lower: Any = None, upper: Any = None, /, **columns: Any) -> Self:
-        """Count a batch.
+        """Count the rows of a batch.
 
         Parameters
         ----------
@@ -119,8 +119,8 @@ class IntervalScore(IntervalMetric, tag="interval_score"):
     Notes
     -----
     The columns are `y_true`, `lower` and `upper`. Intervals with `lower` above `upper` are not corrected: their width is
-    negative. The terms of rows are computed in float64, and their sum is exact. A row takes about 20 ns. Source: Winkler
-    (1972); Gneiting and Raftery (2007), eq. 43. The value is undefined without rows.
+    negative. The term of each row is computed in float64, and the sum of the terms is exact. A row takes about 20 ns.
+    Source: Winkler (1972); Gneiting and Raftery (2007), eq. 43. The value is undefined without rows.
 
     Examples
     --------
@@ -219,8 +219,9 @@ class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
     Notes
     -----
     As the quantiles become dense, the value approaches the score of the whole distribution. Quantiles that cross are
-    not corrected. The terms of rows are computed in float64, and their sum is exact. A forecast (one column of one row)
-    takes about 10 ns. The definition matches scoringrules' `crps_quantile`. The value is undefined without rows.
+    not corrected. The term of each row is computed in float64, and the sum of the terms is exact. A forecast (one
+    column of one row) takes about 10 ns. The definition matches scoringrules' `crps_quantile`. The value is undefined
+    without rows.
 
     Examples
     --------
@@ -264,9 +265,9 @@ class CRPSEnsemble(ForecastMetric, tag="crps_ensemble"):
 
     Notes
     -----
-    Members are sorted, so the value does not depend on their order. The terms of rows are computed in float64, and
-    their sum is exact. The definition matches properscoring's `crps_ensemble` and scoringrules' function of the same
-    name with its "nrg" and "fair" estimators. The value is undefined without rows.
+    Members are sorted, so the value does not depend on their order. The term of each row is computed in float64, and
+    the sum of the terms is exact. The definition matches properscoring's `crps_ensemble` and scoringrules' function of
+    the same name with its "nrg" and "fair" estimators. The value is undefined without rows.
 
     Examples
     --------

@@ -28,9 +28,9 @@ class LogCosh(SummedLoss, tag="log_cosh"):
 
     Notes
     -----
-    Terms are accurate to a few ulp, even for small errors, and their sum is exact. A row takes about 10 ns; the state
-    is the same as for `MAE`. The definition matches `LogCoshError` in torchmetrics and Keras. The value is undefined
-    without rows.
+    The term of each row is accurate to a few ulp, even for small errors, and the sum of the terms is exact. A row takes
+    about 10 ns; the state is the same as for `MAE`. The definition matches `LogCoshError` in torchmetrics and Keras.
+    The value is undefined without rows.
 
     Examples
     --------

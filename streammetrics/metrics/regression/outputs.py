@@ -49,7 +49,7 @@ class OutputMetric(Metric[S, Any]):
     multioutput: str = setting(default="uniform_average", choices=MULTIOUTPUT)
 
     def update(self, y_true: Any = None, y_pred: Any = None, /, **columns: Any) -> Self:
-        """Count a batch.
+        """Count the rows of a batch.
 
         Parameters
         ----------

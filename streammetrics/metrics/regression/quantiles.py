@@ -23,7 +23,7 @@ PAIR = ("y_true", "y_pred")
 class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
     """Error quantile: a quantile of the absolute errors, with certified bounds.
 
-    Formula: the q-quantile of |p - y|, as defined in Quantile.
+    Formula: the q-quantile of |p - y|, as defined in `Quantile`.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
 class ResidualQuantile(ErrorQuantile, tag="residual_quantile"):
     """Residual quantile: a quantile of the signed errors, with certified bounds.
 
-    Formula: the q-quantile of p - y, as defined in Quantile.
+    Formula: the q-quantile of p - y, as defined in `Quantile`.
 
     Parameters
     ----------

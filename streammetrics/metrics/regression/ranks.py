@@ -28,7 +28,7 @@ Array = NDArray[Any]
 
 
 def ranks(masses: Array) -> Array:
-    """Return twice the ranks of values in ascending order, centred at 0; equal values share their mean rank.
+    """Return twice the ranks of values in ascending order, centered at 0; equal values share their mean rank.
 
     `masses` contains the number of rows, or their total weight, for each value. The factor 2 makes all ranks integers.
     """
@@ -67,7 +67,7 @@ def covariance(pairs: Pairs) -> tuple[int, int]:
     # The rank of a row is the rank of its bucket plus its rank within the bucket, which is unknown. The product of two
     # such ranks has four terms, and three of them are unknown. Two of the unknown terms are a rank within a bucket
     # times the rank of a bucket; `off` bounds their sums. The third is the product of two ranks within buckets; the
-    # Cauchy-Schwarz inequality bounds its sum by the root of the product of both entries of `spread`.
+    # Cauchy-Schwarz inequality bounds its sum by the root of the product of the two entries of `spread`.
     off, spread = 0, [0, 0]
     for side, (own, other, near) in enumerate(((pairs.x, pairs.y, b), (pairs.y, pairs.x, a))):
         if not pairs.sure[side]:
@@ -83,7 +83,7 @@ def _sorted_within(own: Array, other: Array, cells: Array, near: Array) -> int:
     buckets, and `cells` is its row count. `near` contains the rank of each bucket in the other column.
     """
     # The sum is largest if the rows within each bucket have the same order as in the other column, so sort them by that
-    # column. The ranks within a bucket are doubled and centred at 0, as in `ranks`.
+    # column. The ranks within a bucket are doubled and centered at 0, as in `ranks`.
     order = np.lexsort((other, own))
     mass, value, at = cells[order], near[other[order]], own[order]
     first = np.flatnonzero(np.append(True, at[1:] != at[:-1])[: len(at)])
@@ -142,7 +142,7 @@ class RankMetric(Metric[JointHistogram, float]):
     memory_limit: int = setting(default=1 << 32, low=0, operational=True)
 
     def update(self, y_true: Any = None, y_pred: Any = None, /, **columns: Any) -> Self:
-        """Count a batch.
+        """Count the rows of a batch.
 
         Parameters
         ----------
@@ -227,12 +227,12 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
 
     Notes
     -----
-    The bounds assume the best and the worst order of the rows within each bucket of targets and of predictions. The
-    value is exact as long as each bucket contains only one value. Bucket widths adapt to the data: with `bits=7`, the
-    bounds are within about 0.01 of the value, while the true error is less than 0.001. A row of weight k counts as k
-    equal rows. The state takes 64 bytes per row up to `limit`, and beyond it 16 bytes for each pair of a target bucket
-    and a prediction bucket that contains rows. A row takes about 100 ns. The definition is that of scipy's `spearmanr`.
-    The value is undefined if all targets or all predictions are equal.
+    The bounds allow for any order of the rows within each bucket of targets and of predictions. The value is exact as
+    long as each bucket contains only one value. Bucket widths adapt to the data: with `bits=7`, the bounds are within
+    about 0.01 of the value, while the true error is less than 0.001. A row of weight k counts as k equal rows. The
+    state takes 64 bytes per row up to `limit`, and beyond it 16 bytes for each pair of a target bucket and a prediction
+    bucket that contains rows. A row takes about 100 ns. The definition is that of scipy's `spearmanr`. The value is
+    undefined if all targets or all predictions are equal.
 
     Examples
     --------
@@ -331,9 +331,9 @@ class UnresolvedPairs(NamedTuple):
     Parameters
     ----------
     alike, opposite : Fraction
-        Pairs in the same order by target and by prediction, and pairs in opposite orders.
+        The number of pairs in the same order by target and by prediction, and of pairs in opposite orders.
     equal : Fraction
-        Pairs of equal targets and equal predictions.
+        The number of pairs with equal targets and equal predictions.
     """
 
     alike: Fraction
@@ -345,8 +345,8 @@ def estimate_unresolved(pairs: Pairs) -> UnresolvedPairs:
     """Estimate how many of the pairs whose order is unknown are concordant, discordant, or equal in both columns."""
     # The order of two rows is unresolved if they share a bucket of targets (x), of predictions (y), or of both. `a` is
     # the estimated share of pairs with different targets among the pairs that share a bucket of targets, and `b` is the
-    # same for predictions. For the pairs that differ, `lean_x` and `lean_y` are the share of pairs in the same order
-    # minus the share in opposite orders.
+    # same for predictions. For the pairs that differ, `lean_x` (in a bucket of targets) and `lean_y` (in a bucket of
+    # predictions) are the share of pairs in the same order minus the share in opposite orders.
     x, y, both = pairs.tied_pairs
     (a, b), (lean_x, lean_y) = pairs.differing_share, pairs.local_order
     cell = max(both - pairs.self_pairs, 0)
@@ -389,7 +389,7 @@ class XAUC(RankMetric, tag="xauc"):
 
     def of(self, pairs: Pairs) -> Limits | None:
         both, certain, sure = pairs.tied_pairs[2], pairs.concordant, bool(pairs.sure.all())
-        # If each cell of the table contains a single target and a single prediction, pairs of rows in one cell are
+        # If each cell (pair of buckets) contains a single target and a single prediction, pairs of rows in one cell are
         # equal in both columns. Otherwise their order is unknown, like the order of pairs in one bucket of targets or
         # of predictions.
         equal = max(both - pairs.self_pairs, 0)

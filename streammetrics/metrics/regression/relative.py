@@ -41,8 +41,8 @@ class MAPE(SummedLoss, tag="mape"):
 
     Notes
     -----
-    Terms are computed in float64, and their sum is exact. The value is undefined if there are no rows, or if all
-    targets are 0 and skipped.
+    The term of each row is computed in float64, and the sum of the terms is exact. The value is undefined if there are
+    no rows, or if all targets are 0 and skipped.
 
     Examples
     --------
@@ -90,8 +90,8 @@ class MeanRelativeError(SummedLoss, tag="mean_relative_error"):
 
     Notes
     -----
-    Targets of 0 are left out, and `explain()["skipped"]` gives their number. Terms are computed in float64, and their
-    sum is exact. The value is undefined if there are no rows, or if all targets are 0.
+    Targets of 0 are left out, and `explain()["skipped"]` gives their number. The term of each row is computed in
+    float64, and the sum of the terms is exact. The value is undefined if there are no rows, or if all targets are 0.
 
     Examples
     --------
@@ -130,8 +130,8 @@ class MaxRelativeError(Metric[Extremes, float], tag="max_relative_error"):
 
     Notes
     -----
-    The value is exact, except that the error of one row is rounded. The value is undefined if there are no rows, or if
-    all targets are 0.
+    The value is exact, except that the difference p - y and the quotient are each rounded once. It is undefined if
+    there are no rows, or if all targets are 0.
 
     Examples
     --------

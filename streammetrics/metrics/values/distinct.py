@@ -1,4 +1,4 @@
-"""Estimate the number of distinct keys, or of keys that two data sets share, from a sample of the keys."""
+"""Estimates of the number of distinct keys, or of keys that two data sets share, from a sample of the keys."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
 
 
 class OfSample(OwnReading):
-    """Value, certified bounds and details of the number of keys, estimated from a sample."""
+    """Number of distinct keys, estimated from a hash sample, with certified bounds and details of the sample."""
 
     def _bounds(self) -> tuple[float, float]:
         return _certain(self.state)
@@ -151,8 +151,8 @@ def _estimate(kept_keys: int, share: float, within: tuple[float, float]) -> Esti
 
     The interval inverts a score test: it contains all numbers of keys that the test does not reject.
     """
-    # The number of kept keys has a binomial distribution. The ends of the interval are the solutions n of (kept - share
-    # * n)**2 = z**2 * share * (1 - share) * n.
+    # The number of kept keys has a binomial distribution. The ends of the interval are the solutions n of
+    # (kept_keys - share * n)**2 = z**2 * share * (1 - share) * n.
     value, left = _clip(kept_keys / share, within), 1.0 - share
 
     def ends(confidence: float) -> tuple[float, float]:

@@ -69,7 +69,7 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
         bins = [state.mass_of(i) for i in range(1, len(self.edges))]
         if not self.density:
             return np.array([to_float(mass, state.unit) for mass in bins])
-        # The density of a very narrow bin, and the width of a very wide bin, can overflow.
+        # The density of a very narrow bin, or the width of a very wide bin, can overflow; suppress numpy's warning.
         with np.errstate(over="ignore"):
             return np.array([to_float(mass, sum(bins)) for mass in bins]) / np.diff(self.edges)
 

@@ -1,4 +1,4 @@
-"""Metrics of a column of keys (such as campaigns): the most frequent keys, the entropy, the share of unique keys."""
+"""Metrics of a column of keys (such as campaigns): the most frequent keys, entropy, and the share of unique keys."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class CountedKeys(Metric[KeyCounts, Any]):
     Parameters
     ----------
     limit : int
-        The maximum number of distinct keys across all slices. An update beyond it raises MemoryLimitError and counts
-        nothing.
+        The maximum number of distinct keys across all slices. An update that would exceed it raises MemoryLimitError
+        and counts nothing.
     missing : {"raise", "skip"}
         Whether a row without a key raises an error or is skipped. `explain()` shows the number of skipped rows.
     missing_values : tuple of int, str or bytes

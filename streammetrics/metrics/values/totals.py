@@ -148,8 +148,8 @@ class Variance(MomentOfValues, tag="variance"):
     Parameters
     ----------
     ddof : float
-        The delta degrees of freedom: 0 for the variance of these rows, 1 for an unbiased estimate. A row of weight k
-        counts as k rows.
+        The delta degrees of freedom: 0 for the variance of the counted rows, 1 for an unbiased estimate. A row of
+        weight k counts as k rows.
 
     Notes
     -----
@@ -436,9 +436,9 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
     Notes
     -----
     Keys are integers of any width, strings or bytes, passed as the column `value`. `interval()` contains the estimate
-    and its standard error. `bounds()` are certified: there are at least as many keys as registers in use, and at most
-    as many as rows. A repeated key changes only the number of rows, so merging states of overlapping logs gives their
-    union. The hash never changes. Source: Flajolet et al. (2007), Ertl (2017). The value is 0 without rows.
+    and its standard error. `bounds()` returns certified bounds: there are at least as many keys as registers in use,
+    and at most as many as rows. A repeated key changes only the number of rows, so merging states of overlapping logs
+    gives their union. The hash never changes. Source: Flajolet et al. (2007), Ertl (2017). The value is 0 without rows.
 
     Examples
     --------
@@ -485,7 +485,7 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
 
 
 class OfSketch(OwnReading):
-    """Value and certified bounds of the number of keys, estimated from a sketch."""
+    """Number of distinct keys, estimated from a HyperLogLog sketch, with certified bounds."""
 
     def _bounds(self) -> tuple[float, float]:
         return _certain(self.state)

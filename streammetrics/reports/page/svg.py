@@ -1,4 +1,4 @@
-"""Draw charts as inline SVG, which takes its light or dark colours from the page style."""
+"""Draw charts as inline SVG, which takes its light or dark colors from the page style."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["COLOURS", "draw_heatmap", "draw_marker", "draw_sparkline", "draw_svg
 
 WIDTH, HEIGHT = 360, 308
 LEFT, RIGHT, TOP, FLOOR = 46, 346, 26, 264
-COLOURS = 6  # the number of different colours for models on a page
-DASHED = (1, 3, 5)  # the colour indices of models whose lines are dashed
+COLOURS = 6  # the number of different colors for models on a page
+DASHED = (1, 3, 5)  # the color indices of models whose lines are dashed
 LETTERS = 6.4  # assumed width of a letter in SVG units, to estimate the width of text
 
 
@@ -39,7 +39,7 @@ def draw_svg(chart: Chart, width: int = WIDTH) -> str:
 
 
 class SvgCanvas:
-    """The area of one chart. It converts values to SVG coordinates, and draws axes and layers."""
+    """The drawing area of one chart, which converts values to SVG coordinates, and draws axes and layers."""
 
     def __init__(self, chart: Chart, width: int, right: int) -> None:
         self.chart, self.width, self.right = chart, width, right
@@ -141,7 +141,7 @@ class SvgCanvas:
 
 
 def draw_marker(number: int | None, x: float, y: float, r: float = 4.0) -> str:
-    """Return the marker of a model as SVG; the shape depends on the colour index `number`.
+    """Return the marker of a model as SVG; the shape depends on the color index `number`.
 
     If `number` is None, the marker is a black dot.
     """
@@ -163,7 +163,7 @@ def draw_marker(number: int | None, x: float, y: float, r: float = 4.0) -> str:
 def draw_sparkline(title: str, lines: Sequence[tuple[int, Sequence[float]]]) -> str:
     """Return a small line chart without axes.
 
-    `lines` are pairs of a colour index and values. The vertical axis ranges from the lowest to the highest of all
+    `lines` are pairs of a color index and values. The vertical scale ranges from the lowest to the highest of all
     values.
     """
     known = [v for _, values in lines for v in values if math.isfinite(v)]
@@ -183,7 +183,7 @@ def draw_sparkline(title: str, lines: Sequence[tuple[int, Sequence[float]]]) -> 
 def draw_heatmap(title: str, names: Sequence[str], counts: Any, shares: Any) -> str:
     """Return a heat map of a confusion matrix as SVG.
 
-    The darker a cell, the larger its share of the true class. With up to 15 classes, the cells also show counts.
+    A darker cell contains a larger share of its true class. With up to 15 classes, the cells also show counts.
     """
     n, side = len(names), RIGHT - LEFT
     step, small = side / n, 13 if n <= 8 else 10

@@ -41,24 +41,24 @@ def report(
     path : path
         The file to write.
     title : str, optional
-        Title of the page.
+        The title of the page.
     sides : pair of str
-        Names of sides a and b in comparisons.
+        The names of sides a and b in comparisons.
     rows_independent : bool
         Whether metrics that were counted without `unit=` get intervals that treat all rows as independent; by default,
         they get no intervals.
     provenance : mapping of str to str or list of str, optional
-        Origin of the data: command, files, dates. Rows, weights, filters, digests and the version are added
+        The origin of the data: command, files, dates. Rows, weights, filters, digests and the version are added
         automatically.
     sort, min_rows
         The same as for `Sliced.table`.
     confidence : float
-        Confidence level of the intervals of values. Comparisons and scorecards have their own confidence levels.
+        The confidence level of the intervals of values. Comparisons and scorecards have their own confidence levels.
 
     Returns
     -------
     Path
-        Path of the page.
+        The path of the page.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Access control: identify who sent a request, and check whether this person may read or change an experiment."""
+"""Access control: identify the sender of a request, and check whether the sender may read or change an experiment."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Access:
         self.failures = RateLimiter(settings.failures / 60, settings.failures)
 
     def find_client(self, scope: Scope) -> str:
-        """Return the address of a client. Requests with the same address share one rate limit."""
+        """Return the address of the client that sent a request. Clients with the same address share one rate limit."""
         return find_client_address(scope, self.settings.proxies)
 
     def uses_https(self, scope: Scope) -> bool:
@@ -152,8 +152,8 @@ class Access:
 class Gate:
     """Middleware that checks every request.
 
-    It passes on each allowed request, with the person in `request.state.reader`, and answers all others with an error
-    or a redirect to the login form.
+    It stores the sender in `request.state.reader` and passes each allowed request on to the application. It answers all
+    other requests with an error or a redirect to the login form.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class Gate:
         self.app, self.access, self.answer_error = app, access, answer_error
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Check a request. Pass it on to the application if it is allowed, or send an error."""
+        """Pass a request on to the application if it is allowed; otherwise, send an error or a redirect."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self.app(scope, receive, send)
@@ -260,7 +260,10 @@ def read_bearer_token(request: Request) -> str | None:
 
 
 async def read_form(request: Request, seconds: float) -> dict[str, str]:
-    """Return the fields of a posted form, keyed by name; empty if the body cannot be parsed as a form."""
+    """Return the fields of a posted form, keyed by name, or an empty dict if the body cannot be parsed as a form.
+
+    `seconds` is the time limit for reading the body.
+    """
     body = await read_body(request, MAX_FORM_BYTES, seconds)
     try:
         return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=20))
@@ -287,7 +290,7 @@ def error_response(
     """Return an error as JSON.
 
     `wait` is the number of seconds until a retry, for the Retry-After header. With `bearer`, the WWW-Authenticate
-    header asks for a bearer token. With `close`, the connection is closed.
+    header asks for a bearer token. With `close`, the server closes the connection.
     """
     headers = {"cache-control": "no-store"} | ({"connection": "close"} if close else {})
     if wait is not None:

@@ -55,11 +55,11 @@ def issue_token(store: Any, scope: str, name: str, *, by: str, at: float, tags: 
     scope : str
         The ID of an experiment whose parts the token may post, or `OWNER` or `READER`.
     name : str
-        The name in the audit log. The new token replaces an earlier one with this name.
+        The name of the token in the audit log. The new token replaces an earlier token with the same name.
     by : str
-        Who creates the token, for the audit log.
+        The person who creates the token, for the audit log.
     at : float
-        The time, in seconds since 1970.
+        The time of creation, in seconds since 1970.
     tags : sequence of str
         The tags to which the token of a reader is limited; if there are none, the token is valid for all experiments.
     """
@@ -89,7 +89,7 @@ class Accounts:
         self._cached_tags: tuple[float, dict[str, tuple[str, ...]]] = (float("-inf"), {})
 
     def _load_tokens(self, scope: str) -> dict[str, str]:
-        """Return a dict that maps the hash of each token of a scope to the token's name, cached for a few seconds.
+        """Return a dict, cached for a few seconds, that maps the hash of each token of a scope to the token's name.
 
         Callers must pass only IDs of existing experiments. Otherwise, requests with invented IDs could fill the cache.
         """

@@ -31,7 +31,7 @@ class NoRoomError(StreamMetricsError):
 
 
 class DecoderService(Protocol):
-    """The interface of decoders, which decode and check frames in this process or in another one.
+    """The interface of decoders, which decode and check frames (serialized metrics) in this or another process.
 
     A decoder handles only one call at a time.
     """
@@ -51,13 +51,13 @@ class DecoderService(Protocol):
         ------
         LateError, EndedError
             Decoding took too long, or the decoder died. There are no results, not even for some of the frames. The
-            decoder has also forgotten the plans fixed by frames that are not yet stored.
+            decoder has also forgotten the metric plans that were fixed by frames not yet stored.
         NoRoomError
             All threads are busy; decoding has not begun.
         """
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the plans of some experiments.
+        """Forget the plans (the metrics and settings that all frames must share) of some experiments.
 
         This is needed if the frame that fixed a plan could not be stored. A later frame then fixes the plan again.
         """
@@ -67,7 +67,9 @@ class DecoderService(Protocol):
 
 
 class FrameDecoder:
-    """Decode frames and check that they fit their experiments, in the calling thread and without a time limit.
+    """Decode frames (serialized metrics) and check that they fit their experiments, in the calling thread.
+
+    There is no time limit.
 
     Parameters
     ----------
@@ -89,7 +91,7 @@ class FrameDecoder:
         return decode_frames(frames, max_content, checks)
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the plans of some experiments, because the frames that fixed them could not be stored."""
+        """Forget the metric plans of some experiments, because the frames that fixed them could not be stored."""
         self._checker.forget_plans(experiments)
 
 
@@ -121,8 +123,8 @@ class ThreadDecoder:
         """Decode and check frames within a time limit. Each result is a digest and row counts, or an error."""
         work = self._threads.submit(self._decoder.decode, frames, experiments, max_content)
         if not wait([work], seconds).done:
-            # The abandoned thread may still use the old decoder. A new one replaces it, and reads the plans from the
-            # store again.
+            # The abandoned thread may still use the old decoder. A new decoder replaces the old one, and reads the
+            # metric plans from the store again.
             self._decoder = self._make()
             if work.cancel():
                 raise NoRoomError("all threads that decode parts are busy; send the part again later")
@@ -130,7 +132,7 @@ class ThreadDecoder:
         return work.result()
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the plans of some experiments, because the frames that fixed them could not be stored."""
+        """Forget the metric plans of some experiments, because the frames that fixed them could not be stored."""
         self._decoder.forget_plans(experiments)
 
     def close(self) -> None:
@@ -139,9 +141,9 @@ class ThreadDecoder:
 
 
 def load_reference(store: Any, experiment: str) -> MetricLike | None:
-    """Return stored metrics of an experiment, from which its plan is read after a restart; None if nothing is stored.
+    """Return the stored metrics that define the metric plan of an experiment after a restart; None if there are none.
 
-    They are the metrics of the saved total or, if there is no saved total, of the first part.
+    These are the metrics of the saved total or, if there is no saved total, of the first part.
     """
     saved = store.total(experiment)
     frames = [saved[1]] if saved is not None else [part.data for _, part in store.parts(experiment)[:1]]

@@ -53,7 +53,7 @@ class WriteProbe:
         self._store, self._lock, self._checked_at = store, threading.Lock(), float("-inf")
 
     def check(self) -> None:
-        """Raise a store error if a test write fails. After a successful test write, none is made for a second."""
+        """Raise a store error if a test write fails. A successful test write is not repeated for one second."""
         with self._lock:
             if time.monotonic() - self._checked_at >= PROBE_INTERVAL:
                 self._store.check_write()
@@ -76,7 +76,7 @@ class Api(NamedTuple):
     definitions : Definitions
         The experiments.
     settings : ServerSettings
-        The limits.
+        The limits of the server.
     probe : WriteProbe
         The check that the store is writable.
     """
@@ -126,7 +126,7 @@ class Api(NamedTuple):
         return JSONResponse(answer_fields, STATUS_CODES.get(outcome, 409))
 
     async def _void_part(self, request: Request) -> Response:
-        """Remove a part that should not have been posted."""
+        """Remove a part (the metrics of one source for one hour) that should not have been posted."""
         experiment, answer = await self.authorize(request)
         if experiment is None:
             return answer
@@ -202,7 +202,7 @@ class Api(NamedTuple):
     async def _refuse_early(self, request: Request, answer: Response) -> Response:
         """Answer a refused request whose body was not read.
 
-        The rest of the body is discarded first, so that the sender receives the answer.
+        The body is read and discarded first, so that the sender receives the answer.
         """
         await drain_body(request, self.settings.max_bytes)
         answer.headers["connection"] = "close"
@@ -250,7 +250,7 @@ class Api(NamedTuple):
         )
 
     async def _decide_conflict(self, request: Request) -> Response:
-        """Accept or reject a conflict. An accepted conflict replaces the part that currently counts for its key."""
+        """Accept or reject a conflicting part. An accepted part replaces the part that counts under the same key."""
         experiment, answer = await self.authorize(request)
         if experiment is None:
             return answer

@@ -29,7 +29,7 @@ class DecodedFrame(NamedTuple):
 def decode_frames(
     frames: Sequence[bytes], max_content: int, checks: Sequence[Callable[[PartSummary], None]] = ()
 ) -> list[DecodedFrame]:
-    """Decode frames and check all of their content.
+    """Decode frames (serialized metrics) and check all of their content.
 
     Parameters
     ----------

@@ -120,8 +120,8 @@ def is_https(scope: Scope, proxies: Collection[str]) -> bool:
 def is_same_origin(request: Request) -> bool:
     """Return whether a form comes from a page of this server.
 
-    The headers Sec-Fetch-Site and Origin, which browsers add, show where a form comes from. The result is True if both
-    are missing.
+    The headers Sec-Fetch-Site and Origin, which browsers add, show where a form comes from. The result is True if
+    both headers are missing.
     """
     site = request.headers.get("sec-fetch-site")
     if site is not None:

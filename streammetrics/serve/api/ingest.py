@@ -1,4 +1,4 @@
-"""The queue of posted frames. They are decoded in groups outside the event loop, checked, and stored."""
+"""The queue of posted frames, which are decoded in groups outside the event loop, checked, and stored."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ of only one frame, the next group starts immediately.
 
 @dataclass(eq=False)
 class WaitingFrame:
-    """A posted frame in the queue. Its request waits for the future `answer`.
+    """A posted frame (serialized metrics) in the queue. Its request waits for the future `answer`.
 
     `decode_alone` is true if the frame was in a group that could not be decoded. The frame is then decoded alone.
     """
@@ -65,7 +65,7 @@ class WaitingFrame:
 
 @dataclass
 class IngestCounts:
-    """The number of frames with each outcome since the server started.
+    """The numbers of posted frames (serialized metrics) by outcome, since the server started.
 
     `same` counts repeated posts. `conflict` counts posts with different content under the same key. `failed` counts
     frames that could not be decoded or stored because of a server fault. `reasons` counts refused and failed frames by
@@ -81,7 +81,7 @@ class IngestCounts:
 
 
 class Ingest:
-    """The queue of posted frames. A background task decodes and checks the frames, and saves them in the store.
+    """The queue of posted frames (serialized metrics). A background task decodes, checks and stores the frames.
 
     Parameters
     ----------
@@ -183,8 +183,8 @@ class Ingest:
         except Exception as error:
             if not isinstance(error, StreamMetricsError):
                 log.exception("a group of %d parts failed", len(group))
-            # This call fails if the decoder cannot be started. A decoder that never started has no plans to forget, so
-            # the error is ignored.
+            # This call fails if the decoder cannot be started. A decoder that never started has no metric plans to
+            # forget, so the error is ignored.
             with suppress(Exception):
                 await self._run_in_thread(self.decoder.forget_plans, {one.key.experiment for one in group})
             for one in group:
@@ -207,7 +207,7 @@ class Ingest:
         return group
 
     async def _decode_group(self, group: list[WaitingFrame]) -> list[tuple[WaitingFrame, DecodedFrame]]:
-        """Decode a group of frames, and return the valid ones with their content.
+        """Decode a group of frames, and return the valid ones, each with its digest and row counts.
 
         Invalid frames are refused. If the decoder fails, the frames without a result return to the queue.
         """
@@ -218,8 +218,8 @@ class Ingest:
                 results = await self._run_in_thread(
                     self.decoder.decode, frames, experiments, settings.max_content, settings.decode_seconds
                 )
-            # The decoder took too long or died, and its plans are lost. Stop here, so that the frames decoded so far
-            # are stored first. The next decoder then reads the plans from the store.
+            # The decoder took too long or died, and its metric plans are lost. Stop here, so that the frames decoded so
+            # far are stored first. The next decoder then reads the plans from the store.
             except (LateError, EndedError) as error:
                 self._requeue(runs[i:], error)
                 break

@@ -1,6 +1,6 @@
 """Check that a part (the posted metrics of one source in one hour) fits its experiment.
 
-The arms and slices must be those of the definition. The metrics and their settings must be the same in all parts.
+A part must have the arms and slices of the definition, and all parts must have the same metrics and settings.
 """
 
 from __future__ import annotations
@@ -84,19 +84,19 @@ class PartPlan(NamedTuple):
 
 
 class _AcceptedHeader(NamedTuple):
-    """The header of the last accepted part of an experiment, and the definition and plan that it matched."""
+    """The header of the last accepted part of an experiment, and the definition and metric plan that it matched."""
 
     experiment: Experiment
     metrics: Any
     header: bytes
 
     def matches(self, experiment: Experiment, metrics: Any, header: bytes) -> bool:
-        """Return whether the definition, the plan and the header are the same as for the last accepted part."""
+        """Return whether the definition, the metrics of the plan and the header are those of the last accepted part."""
         return experiment == self.experiment and metrics is self.metrics and header == self.header
 
 
 class PartChecker:
-    """Check parts of experiments. The first part fixes the plan of its experiment, and all later parts must match it.
+    """Check posted parts. The first part fixes the metric plan of its experiment, and all later parts must match it.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ class PartChecker:
             )
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the plans of some experiments, because the parts that fixed them could not be stored."""
+        """Forget the metric plans of some experiments, because the parts that fixed them could not be stored."""
         with self._lock:
             for experiment in experiments:
                 self._plans.pop(experiment, None)
@@ -198,7 +198,7 @@ def _check_layout(experiment: Experiment, part: PartSummary) -> None:
 
 
 def _find_single_use_tag(read: Any) -> str:
-    """Return the tag of a state that may be posted only once, such as GroupAUC with closed groups; "" for others."""
+    """Return the tag of a metric that may be posted only once, such as GroupAUC with closed groups; otherwise ""."""
     parts = read.state.parts().values()
     return read.state.tag if any(isinstance(p, Flat) and p.form == "once" for p in parts) else ""
 
@@ -210,7 +210,10 @@ def _describe_layout(metrics: Any) -> str:
 
 
 def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_kinds: dict[str, str]) -> PartPlan:
-    """Return the plan, extended with a part's new metrics; raise IncompatibleStateError if settings differ."""
+    """Return the plan, extended with a part's new metrics; raise IncompatibleStateError if settings differ.
+
+    If `plan` is None, the metrics in `part` and their `key_kinds` become the plan.
+    """
     if plan is None:
         return PartPlan(empty_copy(part), key_kinds)
     common = [name for name in plan.metrics.names if name in part.names]

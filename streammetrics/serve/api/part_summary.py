@@ -35,13 +35,13 @@ class PartSummary(NamedTuple):
     keys : set
         The keys of the first slice column.
     key_kinds : dict
-        The type of the keys in each slice column that contains any.
+        The type of the keys in each slice column that contains at least one key.
     rows : int
         The number of rows. Metrics may leave out rows, so this is the largest number that any metric counted.
     weight : float
         The largest sum of weights that any metric counted.
     dropped : dict
-        For each reason, the largest number of rows that any metric dropped.
+        For each reason to drop rows, the largest number of rows that any metric dropped.
     other_share : float
         The share of rows in the slice `other`, which collects the rows of all slices beyond the slice limit.
     """

@@ -1,4 +1,4 @@
-"""Run the reader and the decoder in separate processes, so that the server can answer requests while they compute."""
+"""Run the experiment reader and the frame decoder in separate processes, so that they do not delay requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ReaderProcess:
     Parameters
     ----------
     url : str
-        The store, as for `open_store`.
+        The URL of the store, as for `open_store`.
     """
 
     def __init__(self, url: str) -> None:
@@ -42,7 +42,7 @@ class ReaderProcess:
         return reading
 
     def compact(self, experiment: str, now: float) -> None:
-        """Merge each day's parts that can no longer be corrected; after the retention time, delete the parts' data."""
+        """Merge parts by day once they can no longer be corrected; delete their data after the retention time."""
         self.worker.call("compact", experiment, now)
 
     def total(self, experiment: str) -> bytes | None:
@@ -71,7 +71,7 @@ class DecoderProcess:
     Parameters
     ----------
     url : str
-        The store, as for `open_store`.
+        The URL of the store, as for `open_store`.
     make : callable
         Builds the decoder from the store, in the other process.
     """
@@ -95,8 +95,8 @@ class DecoderProcess:
         return results
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the plans of some experiments, because the frames that fixed them could not be stored."""
-        # The call fails if the process has died. The error is ignored, because the plans died with the process.
+        """Forget the metric plans of some experiments, because the frames that fixed them could not be stored."""
+        # The call fails if the process has died. The error is ignored, because the plans were lost with the process.
         with suppress(StreamMetricsError):
             self.worker.call("forget_plans", set(experiments))
 

@@ -50,7 +50,7 @@ class WorkerProcess:
 
     Notes
     -----
-    Any thread may call methods. The worker runs one call at a time; other callers wait for the lock.
+    Methods can be called from any thread. The worker runs one call at a time; other callers wait for the lock.
     """
 
     def __init__(self, task: str, make: Callable[..., Any], *args: Any, nice: int = 0) -> None:
@@ -174,8 +174,8 @@ class _Child:
     def exchange(self, question: Any, seconds: float | None) -> Any:
         """Send a call to the process and return its answer; raise LateError if it takes longer than `seconds`.
 
-        `question` is a pair: a method name and its arguments. If it is None, nothing is sent, and the first message of
-        the process, which says that it is ready, is returned.
+        `question` is a pair: a method name and its arguments. If it is None, send nothing, and return the first message
+        of the process, which says whether it is ready.
         """
         if question is not None:
             self.pipe.send(question)
@@ -220,7 +220,7 @@ def _serve_calls(pipe: Connection, parent: int, nice: int, make: Callable[..., A
 
 
 def _exit_with_parent(parent: int) -> None:
-    """Wait for the parent process to end, then end this process, even during a call."""
+    """Wait until the parent process has ended, and then end this process, even during a call."""
     while os.getppid() == parent:
         threading.Event().wait(1.0)
     os._exit(1)

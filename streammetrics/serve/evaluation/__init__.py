@@ -1,1 +1,1 @@
-"""Evaluate experiments: definitions, merged data, time windows, verdicts, and the log of earlier looks."""
+"""Evaluate experiments: definitions, merged data, time windows, verdicts, and the log of verdicts shown earlier."""

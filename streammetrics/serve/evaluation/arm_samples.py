@@ -66,7 +66,7 @@ def select_phase(slices: Any, experiment: Experiment, phase: Any) -> Any:
 
 
 def _find_column(slices: Any, experiment: Experiment, column: str) -> int:
-    """Return the index of a column among the columns of the outer `Sliced`.
+    """Return the index of a column among the slice columns of the outer `Sliced` object.
 
     Raise InvalidInputError if this column or the arm column is missing.
     """
@@ -93,19 +93,19 @@ def roll_up(slices: Any, experiment: Experiment, *columns: str) -> Any:
 
 
 def collect_arm_samples(slices: Any, experiment: Experiment) -> ArmSamples:
-    """Return one sample for each arm and metric, over all rows of the arm."""
+    """Return one `Sample` for each arm and metric, over all rows of the arm."""
     return split_by_arm(*collect_sides(roll_up(slices, experiment)))
 
 
 def collect_slice_samples(slices: Any, experiment: Experiment, column: str) -> ArmSamples:
-    """Return the samples of each arm, with one value for each key of a slice column."""
+    """Return one `Sample` for each arm and metric, with one value for each key of a slice column."""
     return split_by_arm(*collect_sides(roll_up(slices, experiment, column)))
 
 
 def split_by_arm(samples: Sequence[Sample]) -> ArmSamples:
     """Split each sample by arm, and return the samples of each arm.
 
-    The first element of each key is the arm. It is removed from the returned keys, which identify slices of the arm.
+    The first element of each key of a sample is the arm. It is removed from the returned keys, which identify slices.
     """
     result: ArmSamples = {}
     for sample in samples:

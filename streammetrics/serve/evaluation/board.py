@@ -48,9 +48,9 @@ log = logging.getLogger(__name__)
 class _BoardEntry:
     """The board's record of one experiment: its last evaluation, and the task that reevaluates it.
 
-    `fence` is the number of the experiment's lease, or None if another server evaluates it. `basis` identifies the data
-    of the last evaluation: the version of the definition and the position of the last part. `due` is the time of the
-    next evaluation if neither the definition nor the parts change. `started` is the time at which the running
+    `fence` is the number of the experiment's lease, or None if this server does not hold the lease. `basis` identifies
+    the data of the last evaluation: the version of the definition and the position of the last part. `due` is the time
+    of the next evaluation if neither the definition nor the parts change. `started` is the time at which the running
     evaluation began. `is_evaluating` is also true while an evaluation waits for the thread that computes it.
     """
 
@@ -90,11 +90,11 @@ class Board:
 
     Notes
     -----
-    Use the board as ``async with board:``, or call `start` and `stop`. `ready` is true once the reader has started. A
-    thread evaluates the experiments for which this server holds a lease (the exclusive right to evaluate them). Pages
-    show the previous evaluation until a new one has finished. Another thread renews the leases, even during a long
-    evaluation. A long evaluation is followed by a pause of the same length. An error in one experiment withholds only
-    the verdicts of that experiment.
+    Use the board in an ``async with`` statement, or call `start` and `stop`. `ready` is true once the reader has
+    started. A thread evaluates the experiments for which this server holds a lease (the exclusive right to evaluate
+    them). Pages show the previous evaluation until a new one has finished. Another thread renews the leases, even
+    during a long evaluation. A long evaluation is followed by a pause of the same length. An error in one experiment
+    withholds only the verdicts of that experiment.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Board:
         self._is_open, self.ready = False, False
 
     async def start(self) -> None:
-        """Start evaluating every experiment, now and whenever it changes."""
+        """Start the board, which evaluates every experiment now and whenever the experiment changes."""
         self._loop, self._is_open = asyncio.get_running_loop(), True
         self._worker = ThreadPoolExecutor(1, "streammetrics-board")
         self._poller = ThreadPoolExecutor(1, "streammetrics-board-leases")
@@ -353,7 +353,7 @@ class Board:
     async def _start_reader(self) -> None:
         """Start the reader before the first evaluation.
 
-        If that fails, the first evaluation tries again. If that fails too, the page shows the error.
+        If the reader cannot be started, the first evaluation tries again. If that fails too, the page shows the error.
         """
         try:
             await self._run_in_thread(self._reader.start)
@@ -457,21 +457,21 @@ class Board:
         entry.loaded_at, entry.last_looks = evaluation.at, looks if is_new else entry.last_looks
 
     def _compact(self, experiment: str, entry: _BoardEntry) -> None:
-        """For each day, merge the parts that can no longer be corrected; run at most once an hour."""
+        """Merge parts by day once they can no longer be corrected; run at most once an hour."""
         now = self._clock()
         if not self._is_open or entry.fence is None or now - entry.compacted_at < COMPACT_INTERVAL:
             return
         entry.compacted_at = now
         try:
             self._reader.compact(experiment, now)
-        # If merging fails, pages still show all data, and the server tries again after an hour. A stop of the server
-        # interrupts merging, which is no error.
+        # If merging fails, pages still show all data, and the server tries again after an hour. If the server
+        # stops, it interrupts the merge, which is not an error.
         except Exception:
             if self._is_open:
                 log.exception("%s: old parts could not be merged", experiment)
 
     def _build_withheld(self, experiment: str, error: Exception) -> Evaluation | None:
-        """Return the last evaluation, with all verdicts withheld because of an error, or None if there is none."""
+        """Return the last evaluation with its verdicts withheld because of `error`; None if there is no evaluation."""
         try:
             last = self.evaluation(experiment)
         # If the last evaluation cannot be read, there is nothing to show for this experiment. Other experiments are
@@ -483,8 +483,8 @@ class Board:
             return None
         reason = f"reading the data has failed since {format_hour(int(last.at) // HOUR)}: {error}"
         verdicts = [t._replace(decision="withheld", sentence=f"No verdict: {reason}") for t in last.verdicts]
-        # Open pages load an evaluation only if it is newer than the one they show. Increase its time by the smallest
-        # possible step, so that they show the new reason.
+        # Open pages load an evaluation only if it is newer than the one they show. Increase the time of this evaluation
+        # by the smallest possible step, so that the pages show the new reason.
         at = last.at if last.withheld == reason else math.nextafter(last.at, math.inf)
         return replace(last, at=at, withheld=reason, verdicts=verdicts)
 

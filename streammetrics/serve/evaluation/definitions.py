@@ -64,9 +64,9 @@ class Definitions:
         return None if entry is None else entry[1]
 
     def get_for_parts(self, experiment: str) -> Experiment | None:
-        """Return an experiment with only the metrics that its parts must contain; None if the ID is unknown.
+        """Return an experiment with only the metrics that posted parts must contain; None if the ID is unknown.
 
-        For a day after a change of the definition, parts may lack the metrics that the change added. The processes that
+        For one day after the definition changes, parts may lack the metrics that the change added. The processes that
         post parts can therefore be redeployed one by one. Only a new primary metric and a new metric in `counts` are
         required immediately.
         """
@@ -151,7 +151,7 @@ class Definitions:
 
 
 def _keep_metrics(definition: Experiment, before: Experiment) -> Experiment:
-    """Return a definition without the metrics that `before` lacks; its own `primary` and `counts` are always kept."""
+    """Return `definition` without the metrics that the earlier version `before` lacks; keep `primary` and `counts`."""
     known = {*before.metrics, before.counts, definition.primary}
     kept = {name for name in definition.metrics if name in known}
     return replace(

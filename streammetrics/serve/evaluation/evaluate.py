@@ -45,7 +45,7 @@ COVERED_SHARE = 0.9
 
 
 class Coverage(NamedTuple):
-    """The number of complete days of data, and a phrase about missing parts for the end of a sentence."""
+    """The number of complete days of data, and a phrase about missing parts to append to a sentence."""
 
     days: float
     gaps: str
@@ -92,11 +92,11 @@ class EvaluationInput:
     Parameters
     ----------
     experiment : Experiment
-        The definition.
+        The definition of the experiment.
     now : float
         The time, in seconds since 1970.
     arms : ArmSamples
-        The samples of each arm, over all rows.
+        The samples (the values of each metric) of each arm, over all rows.
     final_arms : ArmSamples
         The samples of each arm, over the rows of final hours.
     ratio : SampleRatio or None
@@ -171,7 +171,7 @@ class EvaluationInput:
         return ""
 
     def compute_progress(self, treatment: str) -> Progress | None:
-        """Return the combined number of users in a treatment and the control, and how many are planned.
+        """Return the actual and the planned number of users in a treatment and the control together.
 
         Return None if one of these numbers is unknown.
         """
@@ -246,7 +246,7 @@ def _name_state(is_listed: bool, is_closed: bool, behind: float) -> str:
 
 
 def compute_drift(experiment: Experiment, arms: Any) -> list[ScoreDrift]:
-    """Return how much the scores in each treatment differ from the scores in the control.
+    """Return how much the scores of each treatment differ from the scores of the control.
 
     The measure is the population stability index. If several metrics use the same scores, the result contains a single
     entry for them, under the name of the first metric.
@@ -305,7 +305,7 @@ def evaluate(
     index : PartIndex
         The index of the posted parts: which hours of which sources have parts.
     looks : sequence of ShownLook
-        The earlier looks, oldest first.
+        The earlier looks (verdicts and figures as people saw them), oldest first.
     history : DefinitionHistory
         The changes to the definition.
     series : WindowSeries, optional
@@ -468,7 +468,7 @@ def _find_span(
 
 
 def _count_rows(samples: Sequence[Any]) -> int:
-    """Return the number of rows in an arm.
+    """Return the number of rows in an arm, given the samples of all its metrics.
 
     Metrics may drop or ignore rows, so the result is the largest number that any metric counted.
     """
@@ -553,7 +553,7 @@ def _build_slice_rows(slices: Mapping[str, ArmSamples], comparisons: Sequence[Tr
 
 
 def thin_looks(looks: Sequence[ShownLook]) -> list[ShownLook]:
-    """Return at most MAX_LOOKS evenly spaced looks at each treatment, always including the last one."""
+    """Return at most MAX_LOOKS evenly spaced looks (shown verdicts) for each treatment, including the last one."""
     by_treatment: dict[str, list[ShownLook]] = {}
     for look in looks:
         by_treatment.setdefault(look.treatment, []).append(look)

@@ -52,7 +52,7 @@ class TreatmentVerdict(NamedTuple):
 
 
 class PowerEstimate(NamedTuple):
-    """How many users an experiment needs to detect a difference in the primary metric with a power of 80 %.
+    """The number of users that an experiment needs to detect a difference in the primary metric with a power of 80 %.
 
     Detecting the relative difference `relative` (0.01 means 1 %) takes `users` users in treatment and control together,
     and `more_days` more days. `at_end` is the smallest relative difference that the planned number of users can detect.
@@ -78,7 +78,7 @@ class MetricRow(NamedTuple):
     better : str
         Which values are better: "high", "low" or "one" (closer to 1).
     margin : float or None
-        The margin of a guardrail.
+        The relative margin by which a guardrail may become worse; 0.02 means 2 % of the control's value.
     control_value, value : float or None
         The values of the control and the treatment.
     change, low, high : float or None
@@ -86,7 +86,7 @@ class MetricRow(NamedTuple):
     once_low, once_high : float or None
         The interval for a single look. It is valid only if people look at the experiment just once.
     bound : float or None
-        The largest error of `change` that is due to approximations in the state, such as histograms. Sampling error is
+        The largest error of `change` that is due to approximations in the metric, such as histograms. Sampling error is
         not included.
     word, reason : str
         The conclusion, such as "better", and the reason if there is no conclusion. The conclusion is "too early" while
@@ -127,7 +127,7 @@ class RatioCheck(NamedTuple):
     """The check of whether the arms have the planned shares of users.
 
     If they do not (a sample ratio mismatch), `alarm` is true, and the arms are not comparable. `users` and `planned`
-    are the users and the planned shares by arm.
+    are the numbers of users and the planned shares by arm. `e_value` measures the evidence for a mismatch.
     """
 
     e_value: float
@@ -193,8 +193,8 @@ class SourceStatus(NamedTuple):
     """The status of a source.
 
     A source that the definition does not name is "unlisted". A listed source is "late" while its next part is overdue,
-    and "silent" once the part is overdue by three hours or more. Otherwise, it is "closed" if the definition closes it,
-    and "fresh" if not.
+    and "silent" once the part is overdue by three hours or more. Otherwise, the source is "closed" if the definition
+    closes it, or "fresh" if not.
 
     `counted_to` is the last hour for which the source posted a part. `behind` is the number of seconds by which its
     next part is overdue. `late` is the number of parts that arrived late. `missing` lists, as strings, the latest hours
@@ -219,7 +219,7 @@ class SourceStatus(NamedTuple):
 
 
 class ScoreDrift(NamedTuple):
-    """How much the scores of an arm differ from the scores of the control.
+    """The difference between the scores of an arm and the scores of the control.
 
     `stability` is the population stability index, and `word` describes its size.
     """
@@ -257,8 +257,10 @@ class Evaluation:
     withheld : str
         The reason for withholding all verdicts; empty if they are not withheld.
     verdicts, table, slices, arms, series, days, sources, drift
-        Lists of objects of the classes above. `table` contains the metrics over all rows, and `slices` those in each
-        slice. `series` contains the values by hour, and `days` those by day.
+        Lists of named tuples, such as `TreatmentVerdict`. `table` contains the metrics over all rows, and `slices`
+        those in each slice. `series` contains the values by hour, and `days` those by day.
+    ratio : RatioCheck or None
+        The check of whether the arms have the planned shares of users; None if there was no check.
     users, planned, per_day : float or None
         The current number of users, the planned number, and the average number of new users per day.
     final_to : int or None
@@ -270,7 +272,7 @@ class Evaluation:
     warnings : dict of str to list
         For each treatment, warnings about its comparison with the control, such as Simpson's paradox, as sentences.
     power, looks : list
-        Lists of objects of the classes above. `looks` contains a selection of the earlier looks.
+        Lists of `PowerEstimate` and `ShownLook` objects. `looks` contains a selection of the earlier looks.
     dropped : dict
         The number of dropped rows by reason. If metrics dropped different numbers of rows, this is the largest number.
     position : (int, int) or None

@@ -43,7 +43,7 @@ class ExperimentSource(Protocol):
         """Return the evaluation and the definition of an experiment."""
 
     def compact(self, experiment: str, now: float) -> None:
-        """Merge each day's parts that can no longer be corrected; after the retention time, delete the parts' data."""
+        """Merge parts by day once they can no longer be corrected; delete their data after the retention time."""
 
     def total(self, experiment: str) -> bytes | None:
         """Return the total of an experiment (all its parts merged) as bytes, or None if it has no parts."""
@@ -150,7 +150,7 @@ class ExperimentReader:
             cache.next_save = now + max(SAVE_INTERVAL, SAVE_RATIO * (now - began))
 
     def _update_cache(self, experiment: str, cache: _ReaderCache) -> None:
-        """Add the parts and looks that were stored since the last call to the cache."""
+        """Add to the cache all parts and looks that were stored since the last call."""
         position, entries = self.store.load_ledger_since(experiment, cache.position[0])
         # The second number of a position (the epoch) changes when older parts change. In that case, read all parts
         # again.
@@ -163,7 +163,7 @@ class ExperimentReader:
             cache.looks += decode_looks(text)
 
     def compact(self, experiment: str, now: float) -> None:
-        """Merge each day's parts that can no longer be corrected; after the retention time, delete the parts' data."""
+        """Merge parts by day once they can no longer be corrected; delete their data after the retention time."""
         definition = Experiment.from_dict(json.loads(self.store.history(experiment)[-1].text))
         self.totals.set_time_zone(experiment, definition.timezone)
         self.totals.compact(experiment, now=now, correct_within_days=definition.correct_within_days)

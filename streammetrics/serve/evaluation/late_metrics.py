@@ -1,4 +1,4 @@
-"""Compute the metrics that were added to an experiment after its first parts.
+"""Compute the metrics that were added to an experiment after its first parts had arrived.
 
 The total contains only the metrics that all parts contain, so it lacks a metric that was added later. Such a metric is
 computed over the most recent days, as far back as every part contains it. Its value covers only the users and rows of
@@ -32,7 +32,7 @@ class LateMetrics(NamedTuple):
         return {arm: [*arms.get(arm, ()), *self.arms.get(arm, ())] for arm in dict.fromkeys([*arms, *self.arms])}
 
     def describe(self, row: MetricRow) -> MetricRow:
-        """Return a row of the table. If its metric was added later, `reason` says since when it has been counted."""
+        """Return `row`; if its metric was added later, `reason` also says since when the metric has been counted."""
         first = self.first_hours.get(row.metric)
         if first is None:
             return row
@@ -57,7 +57,7 @@ def collect_late_metrics(
     experiment : Experiment
         The definition. Its primary metric must be in all parts.
     phase : key
-        The key of the last phase, if there are phases.
+        The key of the last phase, or None if there are no phases.
     arms : ArmSamples
         The samples of the metrics in the total.
     points : sequence of WindowPoint
@@ -65,7 +65,7 @@ def collect_late_metrics(
     series : WindowSeries
         The cache that merges windows.
     hours, days : mapping of int to ExperimentWindow
-        The merged parts of each hour and of each day, by their first hour.
+        The merged parts of each hour and of each day, keyed by their first hour.
     before : int
         The hour, in hours since 1970, from which data is ignored because its outcomes may be incomplete.
     """

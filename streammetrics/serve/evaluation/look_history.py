@@ -15,7 +15,7 @@ __all__ = ["decode_looks", "encode_looks", "is_same_look"]
 
 
 def encode_looks(looks: Iterable[ShownLook]) -> str:
-    """Return the looks at one time, one for each treatment, as JSON."""
+    """Return the looks (shown verdicts) at one time, one for each treatment, as JSON."""
     return json.dumps([look._asdict() for look in looks], allow_nan=False)
 
 

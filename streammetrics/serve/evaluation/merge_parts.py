@@ -1,4 +1,4 @@
-"""Merge the parts of an experiment in any order. A metric that is missing in some parts is dropped."""
+"""Merge the parts of an experiment in any order. A metric that is missing from some parts is dropped."""
 
 from __future__ import annotations
 

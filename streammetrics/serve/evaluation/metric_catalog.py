@@ -111,7 +111,7 @@ def _parse_entry(name: str, table: Any) -> CatalogEntry:
 def check_definitions(folder: str | Path, catalog: MetricCatalog | None) -> tuple[list[str], list[str]]:
     """Check the definitions in a folder of ID.toml files before a server uses them.
 
-    Return the IDs of the valid definitions, and an error message for each of the others.
+    Return the IDs of the valid definitions, and an error message for each invalid definition.
     """
     valid, errors = [], []
     for path in sorted(Path(folder).glob("*.toml")):

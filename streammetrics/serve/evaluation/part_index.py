@@ -82,7 +82,7 @@ class HourSet:
 
 
 class SourceIndex:
-    """The hours and delays of one source's parts, and its counts of conflicts, rows and dropped rows."""
+    """The hours and delays of one source's parts, and the numbers of its conflicts, rows and dropped rows."""
 
     def __init__(self) -> None:
         self.hours = HourSet()
@@ -93,15 +93,15 @@ class SourceIndex:
 
     @property
     def parts(self) -> int:
-        """The number of parts that count."""
+        """The number of parts whose rows are included in the total."""
         return len(self._delays)
 
     def count_late(self, delay: float) -> int:
-        """Return the number of parts that count but arrived more than `delay` hours after the end of their hour."""
+        """Return how many parts in the total arrived more than `delay` hours after the end of their hour."""
         return int((np.frombuffer(self._delays) > delay).sum()) if self._delays else 0
 
     def add(self, entry: IndexedPart) -> None:
-        """Add a ledger entry, which must belong to this source."""
+        """Add an entry of the ledger (the list of all received parts); it must belong to this source."""
         if entry.state in COUNTED:
             self.hours.add(entry.key.hour)
             self.first_received_at = min(self.first_received_at, entry.received_at)
@@ -129,7 +129,7 @@ class PartIndex:
         self.sources: dict[str, SourceIndex] = {}
 
     def add(self, entries: Iterable[IndexedPart]) -> Self:
-        """Add ledger entries of any sources; return this object."""
+        """Add entries of the ledger (the list of all received parts), from any sources; return this object."""
         for entry in entries:
             self.sources.setdefault(entry.key.source, SourceIndex()).add(entry)
         return self
@@ -149,16 +149,16 @@ class PartIndex:
 
     @property
     def parts(self) -> int:
-        """The number of parts that count."""
+        """The number of parts whose rows are included in the total."""
         return sum(source.parts for source in self.sources.values())
 
     @property
     def first_received_at(self) -> float:
-        """The time at which the first part that counts arrived, in seconds since 1970; infinite if there is none."""
+        """The time, in seconds since 1970, at which the first part in the total arrived; infinity if there is none."""
         return min((source.first_received_at for source in self.sources.values()), default=math.inf)
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """The first and the last hour of the parts that count, or None if there are none."""
+        """The first and the last hour of the parts in the total, or None if there are none."""
         spans = [span for source in self.sources.values() if (span := source.hours.span) is not None]
         return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None

@@ -32,7 +32,11 @@ The pause between two saves is at least SAVE_INTERVAL seconds, and at least SAVE
 
 
 class _CachedTotal:
-    """The total of one experiment in memory, with the position (number and epoch) of the last part that it includes."""
+    """The total of one experiment in memory.
+
+    `position` contains the number of the last part in the total, and the epoch, which increases when older parts
+    change.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -90,7 +94,7 @@ class Totals:
         self._totals: OrderedDict[str, _CachedTotal] = OrderedDict()
 
     def set_time_zone(self, experiment: str, time_zone: str) -> None:
-        """Set the time zone that defines the days of an experiment. Before the first call, this is UTC."""
+        """Set the time zone that defines the days of an experiment; the default is UTC."""
         self._windows.set_time_zone(experiment, time_zone)
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -144,7 +148,7 @@ class Totals:
     # -- upkeep -------------------------------------------------------------------------------------------------------
 
     def compact(self, experiment: str, *, now: float, correct_within_days: float = 3.0) -> int:
-        """For each day, merge the parts that can no longer be corrected; return the number of merged parts.
+        """Merge parts by day once they can no longer be corrected; return the number of merged parts.
 
         Merging saves space without changing a single bit of the total or the days.
 
@@ -197,12 +201,12 @@ class Totals:
                 self._save_entry(experiment, entry)
 
     def _refresh(self, experiment: str, entry: _CachedTotal) -> None:
-        """Add new parts to the total. If a part in it was replaced, recompute the total from the merged days."""
+        """Add new parts to the total; if an older part was replaced, recompute the total from the merged days."""
         if entry.position is None:
             saved = self.store.total(experiment)
             entry.replace(*((0, 0), None) if saved is None else (saved[0], from_bytes(saved[1])))
             entry.saved_position = None if saved is None else saved[0]
-        # Stop at the part that is currently the last. Otherwise, the loop might never end while new parts keep arriving.
+        # Stop at the part that is currently the last. Otherwise, the loop might never end if new parts keep arriving.
         last = self._add_page(experiment, entry)
         while entry.part_number < last:
             self._add_page(experiment, entry)
@@ -214,7 +218,7 @@ class Totals:
     def _add_page(self, experiment: str, entry: _CachedTotal) -> int:
         """Add the next new parts (at most 256) to the total, and return the number of the last part in the store."""
         (last, epoch), parts, is_complete = self.store.load_parts_since(experiment, entry.part_number)
-        # If the epoch has changed, a part that counted may have been replaced or deleted. If frames are missing, the
+        # If the epoch has changed, a part in the total may have been replaced or deleted. If frames are missing, the
         # store has merged new parts into their day before this server read them. Either way, recompute the total from
         # the days.
         if entry.position is None or epoch != entry.position[1] or not is_complete:
@@ -228,7 +232,8 @@ class Totals:
     def _add_parts(self, experiment: str, metrics: Any, parts: Sequence[tuple[int, PostedPart]]) -> Any:
         """Merge new parts into the total and into the windows of their hours and days; return the new total.
 
-        `metrics` is the old total, and `parts` contains pairs of a number and a part.
+        `metrics` is the old total. Each item of `parts` consists of the number under which the store keeps a part, and
+        the part itself.
         """
         by_hour = merge_parts_by_group([part.key.hour for _, part in parts], [part.data for _, part in parts])
         numbers: dict[int, list[int]] = {hour: [] for hour in by_hour}

@@ -1,4 +1,7 @@
-"""Compare a treatment with the control: verdict, scorecard, slices and power, with always-valid intervals."""
+"""Compare a treatment with the control and compute its verdict, scorecard, slices and power.
+
+The verdict uses always-valid intervals, which hold however often people look at the results.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,7 @@ UNCORRECTED_WORDS = {"better": "unclear", "worse": "unclear", "breached": "undec
 
 
 def finite_or_none(value: float | None) -> float | None:
-    """Return a number, or None if it is missing or not finite, because JSON has no NaN or infinity."""
+    """Return `value` as a float, or None if it is missing or not finite, because JSON has no NaN or infinity."""
     return None if value is None or not math.isfinite(value) else float(value)
 
 
@@ -66,16 +69,16 @@ class TreatmentComparison:
     Parameters
     ----------
     experiment : Experiment
-        The definition.
+        The definition of the experiment.
     treatment : str
         The name of the treatment arm.
     arms : dict
-        The samples of each arm, over all its rows.
+        The samples (metric values and their replicates) of each arm, computed over all of its rows.
     progress : Progress or None
         The current and the planned number of users in the two arms combined. If it is None, only intervals for a single
         look can be computed.
     ratio : SampleRatio or None
-        The sample ratio check.
+        The result of the sample ratio check, if there is one.
     """
 
     experiment: Experiment
@@ -90,7 +93,10 @@ class TreatmentComparison:
         return confidence_of_one(self.experiment)
 
     def build_verdict(self) -> TreatmentVerdict:
-        """Return the verdict on the treatment, withheld if the primary metric or a guardrail cannot be compared."""
+        """Return the verdict on the treatment. It is withheld if a deciding metric cannot be compared.
+
+        The deciding metrics are the primary metric and the guardrails.
+        """
         _, missing = self.questions
         roles = self.experiment.metrics
         if missing_deciding := [m for m in missing if roles[m.metric] in DECIDING]:
@@ -123,9 +129,9 @@ class TreatmentComparison:
         return [row for row, _ in self._build_table((), self.arms, {})]
 
     def build_slice_rows(self, column: str, arms: ArmSamples) -> list[tuple[MetricRow, float]]:
-        """Return a table row and a p-value for each metric and each key of a slice column.
+        """Return a table row and a p-value for each metric in each slice, such as each value of the column "country".
 
-        `arms` contains the samples of each arm, with one value for each key.
+        `arms` contains the samples of each arm; a sample contains one metric value for each slice.
         """
         all_rows = Counter(dict.fromkeys(self.experiment.metrics, 0))
         for arm in self._compared_arms():
@@ -135,8 +141,8 @@ class TreatmentComparison:
     def find_warnings(self, slices: Mapping[str, ArmSamples]) -> list[str]:
         """Return a sentence for each metric that shows Simpson's paradox across the slices of a column.
 
-        `slices` contains, for each slice column, the samples of each arm, with one value for each key. The result is
-        empty if there are no always-valid intervals.
+        `slices` contains the samples of each arm by slice column; a sample has one metric value for each slice. The
+        result is empty if there are no always-valid intervals.
         """
         questions, _ = self.questions
         if self.progress is None or not questions:
@@ -150,7 +156,7 @@ class TreatmentComparison:
         return [note.sentence for some in notes for note in some if note.is_warning]
 
     def compute_power(self) -> PowerEstimate | None:
-        """Return how many users are needed to detect a difference in the primary metric.
+        """Return an estimate of the number of users needed to detect a difference in the primary metric.
 
         Return None if the number of users or the standard error is unknown.
         """
@@ -280,7 +286,7 @@ class TreatmentComparison:
     def _build_missing_rows(
         self, missing: MissingMetric, by: tuple[str, ...], samples: ArmSamples, all_rows: Mapping[str, int]
     ) -> list[MetricRow]:
-        """Return the rows of a metric that cannot be compared. They contain values and a reason, but no difference."""
+        """Return the table rows of a metric that cannot be compared: its values and a reason, but no differences."""
         sides = [{k: i for s in samples[a] if s.name == missing.metric for i, k in enumerate(s.keys)} for a in samples]
         named = [next((s for s in samples[a] if s.name == missing.metric), None) for a in samples]
         rows_of_metric = []
@@ -324,7 +330,7 @@ def correct_slice_words(rows: Sequence[tuple[MetricRow, float]], confidence: flo
     """Return the rows of slices without the conclusions that a correction for multiple comparisons does not support.
 
     A removed "better" or "worse" becomes "unclear", and a removed "breached" becomes "undecided". `rows` contains pairs
-    of a row and its p-value, and 1 - `confidence` is the false discovery rate.
+    of a row and its p-value, and 1 - `confidence` is the target false discovery rate.
 
     The correction is e-BH: the Benjamini-Hochberg procedure with p-values 1 / e, where e is the e-value of an
     always-valid interval. It controls the false discovery rate even if the slices are dependent. Model metrics are

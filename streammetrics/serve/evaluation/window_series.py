@@ -33,7 +33,7 @@ from .windows import ExperimentWindow, PartIds
 __all__ = ["WindowSeries"]
 
 BATCH = 8
-"""The number of windows that are read together. A larger number is not faster, and needs more memory."""
+"""The number of windows (hours or days) that are read together. Larger batches are not faster and need more memory."""
 RelativeChange = tuple[float | None, float | None, float | None]
 
 
@@ -45,9 +45,9 @@ class CachedPoints(NamedTuple):
 
 
 class WindowSeries:
-    """The chart points of all windows of one experiment. Windows without new parts are not read again.
+    """The chart points of all windows (hours and days) of one experiment. Windows without new parts are not read again.
 
-    A caller that evaluates an experiment repeatedly passes the same object to `evaluate`. The object is not
+    A caller that evaluates an experiment repeatedly should pass the same object to `evaluate`. The object is not
     thread-safe.
     """
 
@@ -60,7 +60,7 @@ class WindowSeries:
         self._merges: dict[int, tuple[GrowingMerge, GrowingMerge]] = {0: (GrowingMerge(), GrowingMerge())}
 
     def serialize(self) -> tuple[str, bytes | None]:
-        """Return the chart points as JSON, and the merged whole days, serialized (None if there are no whole days)."""
+        """Return the chart points as JSON, and the serialized merge of whole days (None if there are no whole days)."""
         points = [[*window, sort_ids(one.part_ids), one.points] for window, one in self._cached_points.items()]
         merged_days, _ = self._merges[0]
         days = [sort_ids(part_ids) for part_ids in merged_days.part_ids]
@@ -88,7 +88,7 @@ class WindowSeries:
         Parameters
         ----------
         experiment : Experiment
-            The definition.
+            The definition of the experiment.
         phase : key
             The key of the last phase, if there are phases.
         kind : {"hour", "day"}
@@ -131,8 +131,8 @@ class WindowSeries:
     ) -> Any:
         """Return the merged metrics of the hours from `first` up to `before` (exclusive); None if there are no windows.
 
-        Whole days that begin at `first` or later are merged first, followed by the individual hours of the last,
-        incomplete day. `time_zone` is the time zone that defines days.
+        `hours` and `days` contain the windows, keyed by their first hour. Whole days that begin at `first` or later are
+        merged first, followed by the individual hours of the last, incomplete day. `time_zone` defines the days.
         """
         day = find_day(before, time_zone)
         of_days, of_hours = self._merges.setdefault(first, (GrowingMerge(), GrowingMerge()))
@@ -202,7 +202,7 @@ def compute_points(
 
 
 def _group_by_metrics(experiment: Experiment, phase: Any, windows: Mapping[int, MetricLike]) -> Iterator[ArmSamples]:
-    """Yield the samples of each arm by window.
+    """Yield the samples (metric values) of each arm, with one value for each window.
 
     Metrics can be added during an experiment, so windows may differ in their metrics. Windows with the same metrics are
     yielded together.

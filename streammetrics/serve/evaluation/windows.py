@@ -21,12 +21,12 @@ from .merge_parts import merge_parts
 __all__ = ["ExperimentWindow", "MovedError", "PartIds", "Windows", "retry_when_moved"]
 
 READY_FRACTION = 4
-"""Metric objects get 1 / READY_FRACTION of the cache, and serialized frames get the rest.
+"""Metric objects get 1 / READY_FRACTION of the cache, and frames (serialized metric objects) get the rest.
 
 A frame takes up a tenth of the memory of its object, but reading it takes 10 ms.
 """
 WindowKey = tuple[str, str, int]
-"""The ID of an experiment, "hour" or "day", and the first hour of the window."""
+"""The key of a window: the ID of the experiment, the length of the window ("hour" or "day"), and its first hour."""
 PartIds = frozenset[Hashable]
 
 
@@ -38,7 +38,7 @@ class WindowTotal(NamedTuple):
 
 
 class MergeCache:
-    """A cache of merged windows.
+    """A cache of merged windows (the metrics of an hour or a day of an experiment).
 
     The least recently used windows are serialized to save memory, and later removed.
 
@@ -120,7 +120,10 @@ class _LruCache:
 HOUR = 3600.0
 MAX_TRIES = 5
 READ_BATCH = 256
-"""The number of frames that are read and merged together. Frames are small, but merging them takes a lot of memory."""
+"""The number of frames (serialized parts) that are read and merged together.
+
+Frames are small, but merging them takes a lot of memory.
+"""
 T = TypeVar("T")
 
 
@@ -129,7 +132,7 @@ class MovedError(StreamMetricsError):
 
 
 def retry_when_moved(read: Callable[[], T]) -> T:
-    """Return the result of a function, calling it again if it raises MovedError.
+    """Call `read` and return its result. If it raises MovedError, call it again.
 
     Parts are rarely merged or replaced, so a few tries are enough.
     """
@@ -161,7 +164,7 @@ class ExperimentWindow(NamedTuple):
 
 
 class Windows:
-    """Provide the hours and days of experiments as windows, and cache their merged metrics.
+    """The hours and days of experiments, as windows whose merged metrics are cached.
 
     A part never changes after it is stored, so a cached window is valid as long as its part IDs are the same. If there
     are new part IDs, only the new parts are added to the window. If a part ID has disappeared, the window is
@@ -183,7 +186,7 @@ class Windows:
         self._time_zones: dict[str, str] = {}
 
     def set_time_zone(self, experiment: str, time_zone: str) -> None:
-        """Set the time zone that defines the days of an experiment. Before the first call, this is UTC.
+        """Set the time zone that defines the days of an experiment. The default is UTC.
 
         Windows that were cached for days in another time zone do no harm, because their part IDs differ.
         """
@@ -305,13 +308,13 @@ class Windows:
         return metrics
 
     def _lock_of(self, experiment: str) -> threading.RLock:
-        """Return the lock of an experiment, which prevents two threads from computing the same window."""
+        """Return the lock of an experiment. It prevents two threads from computing the same window at the same time."""
         return self._locks.setdefault(experiment, threading.RLock())
 
     def _add_stored_parts(self, metrics: Any, key: WindowKey, part_ids: PartIds) -> Any:
         """Read the parts with these IDs from the store in batches, and return the metrics with these parts added.
 
-        `metrics` is None if nothing has been merged yet.
+        `metrics` is None if no parts have been merged yet. `key` identifies the window.
         """
         count = 0
         for frames in self._read_frames(key, part_ids):

@@ -13,14 +13,14 @@ __all__ = ["annotate_looks", "annotate_windows"]
 
 
 def annotate_looks(chart: Chart, annotations: Sequence[ShownAnnotation]) -> Chart:
-    """Return the chart of looks with a line for each annotation. The horizontal axis must be in hours since 1970."""
+    """Return a chart of looks with a line added for each annotation. Its x-axis must be in hours since 1970."""
     return _add_lines(chart, [(float(one.hour), one) for one in annotations])
 
 
 def annotate_windows(
     chart: Chart, first_hour: int, by: str, time_zone: str, annotations: Sequence[ShownAnnotation]
 ) -> Chart:
-    """Return the chart of windows with a line for each annotation.
+    """Return a chart of windows (hours or days) with a line added for each annotation.
 
     `first_hour` is the first hour of the first window, in hours since 1970, and `by` is "hour" or "day". `time_zone`
     defines the days.

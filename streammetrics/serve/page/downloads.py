@@ -22,7 +22,7 @@ Table = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
 
 def render_csv(evaluation: Evaluation, name: str) -> str:
-    """Return a table of an evaluation as CSV. Numbers are written in full precision.
+    """Return the table `name` of an evaluation as CSV. Numbers are written with full precision.
 
     Text that a spreadsheet would read as a formula, such as "=1+1", gets a leading apostrophe.
     """
@@ -35,7 +35,7 @@ def render_csv(evaluation: Evaluation, name: str) -> str:
 
 
 def _format_cell(value: Any) -> Any:
-    """Return the text of a cell: a number in full precision, or text with an apostrophe before a formula.
+    """Return a value as a CSV cell: a number with full precision, or text (with an apostrophe before a formula).
 
     Examples
     --------
@@ -80,7 +80,7 @@ def _build_window_table(points: Sequence[Any]) -> Table:
 
 
 def _build_day_table(points: Sequence[Any], time_zone: str) -> Table:
-    """Return a table of daily windows: the columns of the hourly table, and each day's date in a time zone."""
+    """Return the table of daily windows: the columns of the hourly table, plus the date of each day in `time_zone`."""
     heads, rows = _build_window_table(points)
     dates = (to_datetime(p.hour, time_zone).date().isoformat() for p in points)
     return [*heads, "day"], ([*row, date] for row, date in zip(rows, dates, strict=True))
@@ -132,7 +132,7 @@ PICTURES: dict[str, Callable[[PageData, Any], Any]] = {
 
 
 def render_png(page: PageData, name: str) -> bytes | None:
-    """Return a chart of a page as PNG, or None if there is nothing to draw yet.
+    """Return the chart `name` of a page as PNG, or None if there is nothing to draw yet.
 
     Raises
     ------

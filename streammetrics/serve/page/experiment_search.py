@@ -37,7 +37,7 @@ class ExperimentSearch(NamedTuple):
         return cls(query.get("q", "").strip()[:200], query.get("tag", ""), query.get("archived") == "1")
 
     def matches(self, experiment: str, definition: Mapping[str, Any]) -> bool:
-        """Return whether the search finds an experiment, whose definition is given as JSON values.
+        """Return whether an experiment matches the search, given its ID and its definition as JSON values.
 
         Examples
         --------
@@ -53,5 +53,5 @@ class ExperimentSearch(NamedTuple):
 
 
 def list_tags(definitions: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the distinct tags in some definitions, sorted."""
+    """Return the distinct tags in the definitions, sorted."""
     return sorted({tag for definition in definitions for tag in definition.get("tags", [])})

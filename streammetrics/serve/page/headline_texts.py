@@ -37,8 +37,8 @@ def build_headline(
 ) -> Headline:
     """Return the headline about a treatment: the verdict, a second line, and remarks (each a `Fact`).
 
-    `rows` contains the rows of the treatment's scorecard, `arms` the colour of each arm, and `looks` the earlier looks.
-    `badge` is the label of the intervals, such as "95 % always".
+    `rows` contains the rows of the treatment's scorecard, `arms` the color of each arm, and `looks` the earlier looks.
+    `badge` is the label of the intervals, such as "95 % always" for intervals that are valid at every look.
     """
     ratio, changes = evaluation.ratio, [Fact("but", "changed", f"{text}.") for text in evaluation.late_changes]
     if ratio is not None and ratio.alarm:
@@ -107,7 +107,7 @@ def _describe_interval(
 ) -> list[Fact]:
     """Return a list with one remark about the primary metric's interval, or an empty list if there is no interval.
 
-    The remark says what the interval guarantees, and since when it excludes zero.
+    The remark says what the interval guarantees, and since when it has excluded zero.
     """
     row = next(
         (r for r in evaluation.table if verdict and r.treatment == verdict.treatment and r.role == "primary"), None
@@ -125,7 +125,7 @@ def _describe_interval(
 
 
 def find_exclusion_time(looks: Sequence[ShownLook]) -> float | None:
-    """Return the time since which the interval has excluded zero at every look.
+    """Return the time since which the interval of the difference has excluded zero at every look.
 
     Return None if the interval at the last look includes zero.
     """
@@ -206,7 +206,7 @@ def describe_users(evaluation: Evaluation, verdict: TreatmentVerdict | None) -> 
 
 
 def describe_power(evaluation: Evaluation, treatment: str) -> str:
-    """Return a sentence about the users needed to detect a difference in the primary metric; "" if unknown."""
+    """Return a sentence on the number of users needed to detect a difference in the primary metric; "" if unknown."""
     one = next((p for p in evaluation.power if p.treatment == treatment), None)
     if one is None:
         return ""
@@ -223,7 +223,7 @@ def describe_power(evaluation: Evaluation, treatment: str) -> str:
 
 
 def describe_final_hours(evaluation: Evaluation) -> str:
-    """Return a sentence that names the last hour with complete outcomes; "" if all hours or none have them."""
+    """Return a sentence that names the last hour with complete outcomes; "" if all hours or no hours are complete."""
     if evaluation.final_to is None or evaluation.hours is None or evaluation.final_to >= evaluation.hours[1]:
         return ""
     return (

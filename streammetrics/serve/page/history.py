@@ -78,11 +78,11 @@ class ExperimentHistory:
     annotations: Sequence[ShownAnnotation] = ()
 
     def list_about(self) -> list[tuple[str, str]]:
-        """Return the hypothesis, description, owner and tags as pairs of a name and a text; leave out empty ones."""
+        """Return the hypothesis, description, owner and tags as pairs of a name and a text; leave out empty texts."""
         return [(name, _format_setting(name, self.definition[name])) for name in ABOUT if self.definition.get(name)]
 
     def list_settings(self) -> list[tuple[str, str]]:
-        """Return the definition's settings as pairs of a name and a text; leave out empty and secret ones."""
+        """Return the definition's settings as pairs of a name and a text; leave out empty and secret settings."""
         return [
             (name, _format_setting(name, value))
             for name, value in self.definition.items()
@@ -96,7 +96,7 @@ def load_history(store: Any, experiment: str, describe_changes: Callable[[str, s
     Parameters
     ----------
     store : Store
-        The store.
+        The store of definitions, looks, parts, decisions and annotations.
     experiment : str
         The ID of the experiment.
     describe_changes : callable

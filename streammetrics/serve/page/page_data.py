@@ -58,7 +58,8 @@ __all__ = [
 class Choice(NamedTuple):
     """A link to a view of the page, such as the view of another metric.
 
-    `query` is the URL query, and `is_selected` is true if the page currently shows this view.
+    `query` is the URL query, and `is_selected` is true if the page currently shows this view. For a link to an arm,
+    `number` is the color index of the arm.
     """
 
     text: str
@@ -208,7 +209,7 @@ def _build_charts(
 def _build_choices(
     page: PageData, metric: str, metrics: Sequence[str], columns: Sequence[str], column: str
 ) -> dict[str, list[Choice]]:
-    """Return the links to other views, grouped by what they change, such as "metric".
+    """Return the links to other views, grouped by the choice that they change, such as "metric".
 
     If there is only one arm, metric or slice column to choose from, its group is left out.
     """
@@ -246,7 +247,7 @@ def _describe_freshness(evaluation: Evaluation) -> tuple[str, float | None]:
 
 
 def _describe_hours(evaluation: Evaluation) -> str:
-    """Return a sentence that says since when there are hourly values; "" if there are values for all hours.
+    """Return a sentence that says when the hourly values begin; "" if there are values for all hours.
 
     Once the parts of a day can no longer be corrected, the store merges them. After that, the hourly values of that day
     can no longer be computed.
@@ -267,7 +268,7 @@ def _format_data_end(hour: int, at: float) -> str:
 
 
 def describe_computing(since: float | None) -> str:
-    """Return a text that says when the running evaluation started, or an empty string if none is running.
+    """Return text that says when the running evaluation started, or an empty string if none is running.
 
     Examples
     --------
@@ -278,7 +279,7 @@ def describe_computing(since: float | None) -> str:
 
 
 def _compute_progress(evaluation: Evaluation) -> float | None:
-    """Return the users so far as a share of the planned users, at most 1; None if either number is unknown."""
+    """Return the number of users so far divided by the planned number, at most 1; None if either number is unknown."""
     if not evaluation.users or not evaluation.planned:
         return None
     return min(evaluation.users / evaluation.planned, 1.0)
@@ -318,8 +319,8 @@ def build_glance(
 ) -> Glance:
     """Return the row of an experiment in the list of experiments, with its decision, freshness, users and alerts.
 
-    `definition` is the definition as JSON values, `conflicts` is the number of conflicts, and `recorded` is the last
-    decision that an owner recorded.
+    `definition` is the definition as JSON values, `conflicts` is the number of conflicts that await a decision, and
+    `recorded` is the last decision that an owner recorded.
     """
     alerts = []
     if evaluation.ratio is not None and evaluation.ratio.alarm:
@@ -369,7 +370,7 @@ def _format_delay(source: str, seconds: float | None) -> str:
 
 
 def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[str]]]]:
-    """Return the name of the primary metric, and the table of arms as pairs of an arm and its cells.
+    """Return the name of the primary metric, and the table of arms as pairs of an arm and its table cells.
 
     The cells contain, in this order, the planned share, the number of users and the actual share. They are followed by
     the number of rows, the number of positive labels, and the value of the primary metric.
@@ -389,7 +390,7 @@ def build_arms_table(page: PageData) -> tuple[str, list[tuple[NamedSide, list[st
 
 
 def build_source_rows(page: PageData) -> list[tuple[SourceStatus, list[str]]]:
-    """Return the table of sources as pairs of a source and its cells.
+    """Return the table of sources as pairs of a source and its table cells.
 
     The cells contain the last hour, the delay, the number of parts, the number of late parts, and the missing hours.
     They also contain the number of rows, and the number of dropped rows for each reason.
@@ -404,6 +405,6 @@ def build_source_rows(page: PageData) -> list[tuple[SourceStatus, list[str]]]:
 
 
 def _format_missing_hours(hours: Sequence[str]) -> str:
-    """Return a text that names the first three of `hours` and counts the others; "none" if there are no hours."""
+    """Return text that lists the first three of `hours` and counts the others; "none" if there are no hours."""
     more = f" and {len(hours) - 3} more" if len(hours) > 3 else ""
     return ", ".join(format_time(parse_hour(h) * float(HOUR))[4:-4] for h in hours[:3]) + more or "none"

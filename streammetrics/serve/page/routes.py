@@ -189,7 +189,7 @@ def build_page_routes(
     Parameters
     ----------
     board : Board
-        Provides the evaluations, with its methods `evaluation` and `subscribe`.
+        Provides the evaluations, with its methods `evaluation`, `subscribe` and `computing_since`.
     store : Store
         The store of definitions, looks and conflicts.
     reader : callable
@@ -198,8 +198,8 @@ def build_page_routes(
     total : callable
         Returns the merged metrics of an experiment as bytes (a frame) for download, or None if there is no data.
     decide : callable
-        Decides a conflict. Takes the experiment, the number of the conflict, "accept" or "reject", the name of the user
-        who decides, and the reason.
+        Accepts or rejects a conflict (a part posted again with different content). Takes the experiment, the number of
+        the conflict, "accept" or "reject", the name of the user who decides, and the reason.
     describe_changes : callable
         Takes two definitions as JSON; returns the changes from the first to the second as sentences.
     beat : float
@@ -252,7 +252,7 @@ class _Pages:
         return _html_response(self._render(name, request, who, max((e.at for e in evaluations), default=0.0), **values))
 
     def experiment(self, request: Request) -> Response:
-        """Answer with the page of an experiment, or with its sections as a fragment.
+        """Answer with the page of an experiment, or with a fragment (only its sections) if the query requests one.
 
         Many open pages request the same fragment at the same time, so each fragment is rendered once and cached. The
         cache key contains everything that a fragment depends on: the evaluation, the view, the CSRF token in an owner's
@@ -288,7 +288,7 @@ class _Pages:
     # -- live updates -------------------------------------------------------------------------------------------------
 
     async def live(self, request: Request) -> Response:
-        """Send a stream of events to an open experiment page, one for each new evaluation of the experiment."""
+        """Send a stream of events to an open experiment page, one event for each new evaluation of the experiment."""
         who, evaluation = await run_in_threadpool(self._find_evaluation, request)
         if isinstance(who, Response):
             return who
@@ -297,7 +297,7 @@ class _Pages:
         )
 
     async def live_of_all(self, request: Request) -> Response:
-        """Send a stream of events to an open list of experiments, one for each new evaluation."""
+        """Send a stream of events to an open list of experiments, one event for each new evaluation."""
         who = await run_in_threadpool(self._reader, request, "")
         if isinstance(who, Response):
             return who
@@ -306,9 +306,10 @@ class _Pages:
         return stream_events([self._board.subscribe(e.experiment, e.at) for e in evaluations], repr(at), self._beat)
 
     async def decide(self, request: Request) -> Response:
-        """Accept or reject a conflict. An accepted conflict replaces the part that currently counts under its key.
+        """Accept or reject a conflict: a part whose key was posted before with different content.
 
-        The sender must be an owner, and the form must contain the CSRF token of the owner's session.
+        An accepted conflict replaces the part that currently counts under its key. The sender must be an owner, and the
+        form must contain the CSRF token of the owner's session.
         """
         who, evaluation = await run_in_threadpool(self._find_evaluation, request)
         if isinstance(who, Response):

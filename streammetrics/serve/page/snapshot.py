@@ -1,4 +1,4 @@
-"""Render an experiment's page as one HTML file that stays the same when the experiment or the release changes."""
+"""Render an experiment's page as an HTML file that stays the same when the experiment or this package changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .view import View
 __all__ = ["NONCE", "SnapshotPerson", "render_snapshot"]
 
 NONCE = "SNAPSHOT"
-"""The nonce of the styles in a snapshot. The server replaces it with the nonce of the response."""
+"""A placeholder for the nonce of the styles in a snapshot. The server replaces it with the nonce of each response."""
 
 
 class SnapshotPerson(NamedTuple):

@@ -22,7 +22,7 @@ Arms = dict[str, NamedSide]
 
 
 def assign_colours(evaluation: Evaluation, definition_arms: Sequence[str] = ()) -> Arms:
-    """Return the name and colour index of each arm, as a dict keyed by arm; the control comes first."""
+    """Return the name and color index of each arm, as a dict keyed by arm; the control comes first."""
     treatments = list_treatments(evaluation)
     names = list(dict.fromkeys([*(a.arm for a in evaluation.arms), *definition_arms, *treatments]))
     ordered = [n for n in names if n not in treatments] + treatments
@@ -70,7 +70,7 @@ def build_slice_forest(
     *,
     withheld: bool,
 ) -> Forest | None:
-    """Return a chart of the difference in one metric for each slice, grouped by slice column; None without slices.
+    """Return a chart of the difference of a metric in each slice, grouped by slice column; None if there are no slices.
 
     `all_rows` is the table row of the metric over all data. If `withheld`, the chart shows no conclusions.
     """

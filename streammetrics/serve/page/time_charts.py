@@ -27,7 +27,7 @@ MAX_LETTERS = 28  # the longest name above a chart, in characters
 
 
 def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Chart | None:
-    """Return a chart of the difference over all rows, as it was at each look.
+    """Return a chart of the difference between two arms over all rows, as estimated at each look.
 
     Early looks with an interval too wide to be informative are left out, because they would stretch the axis. Return
     None if fewer than two looks remain.
@@ -60,10 +60,10 @@ def build_look_chart(looks: Sequence[ShownLook], metric: str, view: View) -> Cha
 def build_window_chart(
     points: Sequence[WindowPoint], total_change: float | None, metric: str, side: NamedSide, view: View
 ) -> Chart | None:
-    """Return a chart of the difference in each window, with intervals that are valid for a single look.
+    """Return a chart of the difference in each window (hour or day), with intervals that are valid for a single look.
 
-    `total_change` is the difference over all rows. Windows with an interval too wide to be informative are left out.
-    Return None if there is no data.
+    `side` is the treatment, and `total_change` is its difference from the control over all rows. Windows with an
+    interval too wide to be informative are left out. Return None if there is no data.
     """
     points_by_hour = {
         p.hour: p for p in points if p.arm == side.name and p.change is not None and not is_too_wide(p.low, p.high)
@@ -106,7 +106,7 @@ def build_window_chart(
 def build_arm_chart(
     points: Sequence[WindowPoint], metric: str, arms: Arms, view: View, *, percent: bool
 ) -> Chart | None:
-    """Return a chart of a metric's value in each window, with a line for each arm; None if there is no data."""
+    """Return a chart of a metric's value in each hour or day, with a line for each arm; None if there is no data."""
     points_by_arm: dict[str, dict[int, WindowPoint]] = {}
     for p in points:
         if p.arm in arms and p.value is not None:
@@ -142,7 +142,8 @@ def build_ratio_chart(
 ) -> Chart | None:
     """Return a chart of the share of users in an arm, or None if there are fewer than two looks.
 
-    With two arms, a band shows the shares that are too close to the planned share to raise an alarm.
+    `planned` is the planned share, and `arms` is the number of arms. With two arms, a band shows the shares that are
+    too close to the planned share to raise an alarm.
     """
     visible = [one for one in looks if one.shares and side.name in one.shares and one.users]
     if len(visible) < 2:
@@ -217,7 +218,7 @@ def _build_time_axis(first: float, last: float, time_zone: str) -> ChartAxis:
 
 
 def _describe_difference(point: ShownLook | WindowPoint) -> str:
-    """Return a difference, with its interval and the number of users or rows, as text; "" if there is none."""
+    """Return a difference, with its interval and the number of users or rows, as text; "" if there is no difference."""
     if point.change is None:
         return ""
     has_interval = point.low is not None and point.high is not None
@@ -243,7 +244,7 @@ def _thin_looks(looks: Sequence[ShownLook], max_looks: int) -> list[ShownLook]:
 
 
 def _drop_close_values(values: Sequence[float], min_distance: float) -> list[float]:
-    """Drop the values that are too close to an earlier one, so that labels do not overlap."""
+    """Return the values without those that are too close to an earlier value, so that labels do not overlap."""
     distant: list[float] = []
     for v in values:
         if all(abs(v - other) >= min_distance for other in distant):

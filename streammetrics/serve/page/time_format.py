@@ -22,7 +22,7 @@ def format_time(at: float) -> str:
 
 
 def format_hour_end(hour: int) -> str:
-    """Format the end of an hour, given in hours since 1970; the end of a day is 24:00."""
+    """Format the end of an hour, given in hours since 1970; the end of a day is written as 24:00."""
     t = to_datetime(hour)
     return f"{t:%a} {t.day} {t:%B} {t.hour + 1:02}:00 UTC"
 

@@ -59,7 +59,7 @@ class View(NamedTuple):
         )  # fmt: skip
 
     def to_query(self, **changes: str) -> str:
-        """Return the view, with some choices changed, as a URL query."""
+        """Return the view, with the given changes, as a URL query."""
         new = self._replace(**changes)  # type: ignore[arg-type]
         fields = {"arm": new.arm, "metric": new.metric, "slice": new.slice}
         fields |= {

@@ -29,7 +29,7 @@ class Driver(Protocol):
     """The interface of drivers, which contain everything that differs between SQLite and PostgreSQL."""
 
     errors: tuple[type[Exception], ...]
-    """The exceptions of the database module."""
+    """The exception classes that the database module raises."""
     identity_column: str
     """The SQL type of a column that numbers its rows automatically."""
     begin_read: str
@@ -42,7 +42,7 @@ class Driver(Protocol):
 
     @property
     def write_lock(self) -> AbstractContextManager[Any]:
-        """A lock that allows one write transaction at a time in this process, or an empty context if not needed."""
+        """A lock that allows one write transaction at a time in this process; a no-op context manager if not needed."""
         ...
 
     def connect(self) -> Any:

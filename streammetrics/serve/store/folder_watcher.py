@@ -161,7 +161,7 @@ def parse_path(path: str) -> PartKey:
 
 
 class FolderWatcher:
-    """Scan a folder at intervals and submit each new file as a part.
+    """A watcher that scans a folder at intervals and submits each new file as a part.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ class JournalStore:
     database: Database
 
     def add_decision(self, experiment: str, decision: Decision, page: str) -> int:
-        """Save a decision with the page as people saw it, and return the new decision's number.
+        """Save a decision with the HTML page as people saw it, and return the new decision's number.
 
         The number in `decision` itself is ignored.
         """
@@ -67,7 +67,7 @@ class JournalStore:
         return [Decision(*row) for row in rows]
 
     def last_decisions(self) -> dict[str, Decision]:
-        """Return the last decision about each experiment that has one, keyed by experiment ID."""
+        """Return the last decision about each experiment that has any decisions, keyed by experiment ID."""
         with self.database.read_transaction() as run:
             rows = run(f"SELECT experiment, {DECISION_COLUMNS} FROM decisions ORDER BY number")
         return {experiment: Decision(*rest) for experiment, *rest in rows}

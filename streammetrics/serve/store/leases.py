@@ -44,7 +44,7 @@ class LeaseStore:
     database: Database
 
     def hold_leases(self, server: str, seconds: float) -> dict[str, int]:
-        """Renew the leases of a server, take the leases that it should hold, and give back all others.
+        """Renew the leases of a server, take the leases that it should hold, and release all others.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ class LeaseStore:
             return dict(run("SELECT experiment, fence FROM leases WHERE server = ?", server))
 
     def release_leases(self, server: str) -> None:
-        """Give back all leases of a server that is stopping, so that other servers need not wait for them to expire."""
+        """Release all leases of a server that is stopping, so that other servers need not wait for them to expire."""
         with self.database.write_transaction() as run:
             run("UPDATE leases SET server = '', until = 0 WHERE server = ?", server)
             run("DELETE FROM servers WHERE server = ?", server)
@@ -133,7 +133,7 @@ def check_fence(run: RunStatement, experiment: str, fence: int) -> None:
 
 
 def _take_lease(run: RunStatement, experiment: str, server: str, until: float, limit: float) -> None:
-    """Take the lease of an experiment if it expires before the time `limit`."""
+    """Take the lease of an experiment up to the time `until`, if the current lease expires before the time `limit`."""
     run("INSERT INTO leases VALUES (?, '', 0, 0, NULL, NULL) ON CONFLICT (experiment) DO NOTHING", experiment)
     run(
         "UPDATE leases SET server = ?, fence = fence + 1, until = ?, computing = NULL WHERE experiment = ? AND until < ?",

@@ -21,7 +21,7 @@ __all__ = ["DAY", "MergedDay", "NewParts", "PartOutline", "PartStore", "StoredPa
 DAY = 24
 COUNTED = ("current", "folded", "forgotten")
 MAX_CONFLICTS = 8
-"""The largest number of conflicts that are stored for a key.
+"""The maximum number of conflicts (parts with the same key but different content) that are stored for a key.
 
 A source whose content changes with each retry would otherwise fill the disk.
 """
@@ -69,7 +69,7 @@ class NewParts(NamedTuple):
 
 
 class PartOutline(NamedTuple):
-    """The components of the total of an experiment.
+    """The components of the total (the merged metrics of all parts) of an experiment.
 
     The components are the merged days, given by their digests, and the parts that have not been merged yet.
     """
@@ -79,7 +79,7 @@ class PartOutline(NamedTuple):
     current_parts: list[StoredPart]
 
     def limit_to(self, number: int) -> PartOutline:
-        """Return the outline without the parts after part `number`."""
+        """Return the outline without the parts whose numbers are larger than `number`."""
         return self._replace(current_parts=[entry for entry in self.current_parts if entry.number <= number])
 
 
@@ -136,7 +136,7 @@ class PartStore:
         return self.load_parts_since(experiment, after).parts
 
     def load_parts_since(self, experiment: str, after: int) -> NewParts:
-        """Return the position of an experiment, and the next parts (at most 256) after number `after` that count."""
+        """Return the position of an experiment, and the next parts (at most 256) after `after` that count."""
         with self.database.read_transaction() as run:
             stream_position = read_position(run, experiment)
             # The left join also returns parts whose frames have been deleted. Such a part shows that the list is
@@ -158,11 +158,11 @@ class PartStore:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def ledger(self, experiment: str) -> list[StoredPart]:
-        """Return all rows of the ledger, sorted by number."""
+        """Return the ledger of an experiment (the list of all received parts), sorted by number."""
         return self.load_ledger_since(experiment, 0)[1]
 
     def load_ledger_since(self, experiment: str, after: int) -> tuple[StreamPosition, list[StoredPart]]:
-        """Return the position of an experiment, and the rows of its ledger after part number `after`.
+        """Return the position (last part number and epoch) of an experiment, and its ledger after part number `after`.
 
         If the epoch in the position differs from the one at the last call, older rows have changed as well.
         """
@@ -183,7 +183,7 @@ class PartStore:
             return _load_entries(run, experiment, " AND state = 'late'")
 
     def outline(self, experiment: str) -> PartOutline:
-        """Return the components of the total of an experiment, read in one transaction."""
+        """Return the components of the total (the merged metrics) of an experiment, read in one transaction."""
         with self.database.read_transaction() as run:
             days = dict(run("SELECT day, digest FROM folds WHERE experiment = ?", experiment))
             return PartOutline(
@@ -191,7 +191,7 @@ class PartStore:
             )
 
     def frames(self, experiment: str, numbers: Sequence[int]) -> list[bytes]:
-        """Return the frames of the parts with these numbers. Deleted frames are left out."""
+        """Return the frames (serialized metrics) of the parts with these numbers. Deleted frames are left out."""
         with self.database.read_transaction() as run:
             rows = []
             for i in range(0, len(numbers), PAGE):
@@ -204,7 +204,7 @@ class PartStore:
         return [data for (data,) in rows]
 
     def load_merged_day(self, experiment: str, day: int, digest: str) -> bytes | None:
-        """Return the frame of a merged day.
+        """Return the frame (serialized metrics) of a merged day.
 
         Return None if the store contains no merged day with this digest, for example because the day has been merged
         again.
@@ -372,8 +372,8 @@ class PartStore:
     def delete_obsolete_frames(self, experiment: str) -> None:
         """Delete the frames that are no longer needed, in short transactions that let other writers proceed in between.
 
-        A frame is needed as long as a part with the same key is "current". Deletion stops after a few seconds, because
-        the caller has other work to do; a later call deletes the rest.
+        The frame of a part is needed as long as a part with the same key is "current". Deletion stops after a few
+        seconds, because the caller has other work to do; a later call deletes the remaining frames.
         """
         end = time.monotonic() + DELETE_SECONDS
         while time.monotonic() < end and (numbers := self._find_obsolete_frames(experiment)):
@@ -399,7 +399,7 @@ class PartStore:
     # -- the total ----------------------------------------------------------------------------------------------------
 
     def save_total(self, experiment: str, at: StreamPosition, data: bytes) -> None:
-        """Save the total of all parts up to a position. Do nothing if the store already contains a later total."""
+        """Save the total (merged metrics) of all parts up to the position `at`, unless a later total is stored."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO totals VALUES (?, ?, ?, ?) ON CONFLICT (experiment) DO UPDATE SET "
@@ -411,13 +411,13 @@ class PartStore:
             )
 
     def total(self, experiment: str) -> tuple[StreamPosition, bytes] | None:
-        """Return the stored total and its position, or None if there is none."""
+        """Return the stored total (merged metrics) of an experiment and its position, or None if there is none."""
         with self.database.read_transaction() as run:
             rows = run("SELECT upto, epoch, data FROM totals WHERE experiment = ?", experiment)
         return ((rows[0][0], rows[0][1]), rows[0][2]) if rows else None
 
     def save_series(self, experiment: str, points: str, days: bytes | None) -> None:
-        """Save the chart points of an experiment (as JSON) and its merged final days, if any."""
+        """Save the chart points of an experiment (as JSON) and the merged metrics of its final days, if any."""
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO series VALUES (?, ?, ?) "
@@ -428,7 +428,7 @@ class PartStore:
             )
 
     def series(self, experiment: str) -> tuple[str, bytes | None] | None:
-        """Return the saved chart points and merged final days of an experiment, or None if there are none."""
+        """Return the chart points and merged metrics that `save_series` saved for an experiment, or None."""
         with self.database.read_transaction() as run:
             rows = run("SELECT points, days FROM series WHERE experiment = ?", experiment)
         return rows[0] if rows else None
@@ -453,8 +453,8 @@ def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
     if known_state is not None or (counted is not None and len(rows) > MAX_CONFLICTS):
         return "late" if is_late else {"refused": "rejected", None: "excess"}.get(known_state, "conflict")
     last[key.experiment] = number = last[key.experiment] + 1
-    # A conflict can be accepted only until its day is merged or deleted. If it arrives later, its row in the ledger is
-    # stored, but not its frame.
+    # A conflict can be accepted only until its day is merged or deleted. If it arrives later, only its row in the
+    # ledger is stored, without its frame.
     new_state = "current" if counted is None else "late" if is_late else "conflict"
     run(
         "INSERT INTO parts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -468,7 +468,7 @@ def _put_part(run: RunStatement, part: PostedPart, last: dict[str, int]) -> str:
 def _exclude_parts(
     run: RunStatement, experiment: str, numbers: Sequence[int], epoch: int, state: str = "refused"
 ) -> None:
-    """Put parts into a state in which they do not count, and increase the epoch."""
+    """Put parts into a state in which they do not count, and increase the epoch of the experiment."""
     for number in numbers:
         run("UPDATE parts SET state = ? WHERE experiment = ? AND number = ?", state, experiment, number)
     run("UPDATE streams SET epoch = ? WHERE experiment = ?", epoch + 1, experiment)

@@ -49,7 +49,7 @@ class RecordStore:
     # -- definitions --------------------------------------------------------------------------------------------------
 
     def define(self, experiment: str, text: str, *, by: str, at: float) -> int:
-        """Save a definition unless it equals the last one, and return its version."""
+        """Save a definition as a new version unless it equals the last version, and return its version number."""
         with self.database.write_transaction() as run:
             lock_experiment(run, experiment)
             rows = run(f"{DEFINED} WHERE experiment = ? ORDER BY version DESC LIMIT 1", experiment)
@@ -79,11 +79,11 @@ class RecordStore:
     # -- looks and evaluations ----------------------------------------------------------------------------------------
 
     def looks(self, experiment: str) -> list[tuple[float, str]]:
-        """Return the time and content of every look at an experiment, oldest first."""
+        """Return the time and content of every look (the verdicts at one time) at an experiment, oldest first."""
         return [(at, look) for _, at, look in self.looks_since(experiment, 0)]
 
     def looks_since(self, experiment: str, after: int) -> list[tuple[int, float, str]]:
-        """Return the looks after number `after`, as tuples of a number, a time and the content."""
+        """Return the looks (saved verdicts) after number `after`, as tuples of a number, a time and the content."""
         with self.database.read_transaction() as run:
             rows = run(
                 "SELECT number, at, look FROM looks WHERE experiment = ? AND number > ? ORDER BY number",
@@ -97,13 +97,13 @@ class RecordStore:
     ) -> None:
         """Save the last evaluation of an experiment as JSON, replacing the previous one.
 
-        If `look` (the verdicts at one time, as JSON) is given, it is added to the experiment's log in the same
+        If `look` (the verdicts at one time, as JSON) is given, it is added to the experiment's looks in the same
         transaction.
 
         Raises
         ------
         LeaseLostError
-            Another server has taken the lease, so its number is no longer `fence`.
+            Another server has taken the lease of the experiment, so the number of the lease is no longer `fence`.
         """
         with self.database.write_transaction() as run:
             check_fence(run, experiment, fence)
@@ -131,7 +131,7 @@ class RecordStore:
             return dict(run("SELECT name, state FROM alerts WHERE experiment = ?", experiment))
 
     def set_alert_state(self, experiment: str, name: str, state: str, *, fence: int | None) -> None:
-        """Save the state of a fault; raise LeaseLostError if the number of the lease is no longer `fence`.
+        """Save the state of a fault; raise LeaseLostError if the lease of the experiment no longer has number `fence`.
 
         If `fence` is None, any server may save the state.
         """
@@ -182,7 +182,7 @@ class RecordStore:
         return {name: tuple(tag for other, tag in rows if other == name) for name, _ in rows}
 
     def revoke(self, experiment: str, name: str, *, by: str, at: float) -> bool:
-        """Delete a token; return whether there was one with this name."""
+        """Delete the token with this name, and return whether it existed."""
         with self.database.write_transaction() as run:
             if not run("SELECT 1 FROM tokens WHERE experiment = ? AND name = ?", experiment, name):
                 return False
@@ -212,7 +212,7 @@ class RecordStore:
             run("DELETE FROM sessions WHERE session = ?", session)
 
     def check_write(self) -> None:
-        """Try a write that changes no data; raise a store error if it fails."""
+        """Check that the store is writable with a write that changes no data; raise a store error if it fails."""
         with self.database.write_transaction() as run:
             run("UPDATE layout SET version = version")
 

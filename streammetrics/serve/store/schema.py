@@ -14,8 +14,8 @@ VERSION = 1
 
 TABLES = (
     # The parts of an experiment are numbered in commit order. A reader that has read up to some number therefore never
-    # misses a part with a smaller number. `epoch` increases when a part that is already stored changes,
-    # unless the part is only merged into its day.
+    # misses a part with a smaller number. `epoch` increases when a part that is already stored changes, unless
+    # the part is only merged into its day.
     "streams (experiment TEXT PRIMARY KEY, last BIGINT NOT NULL, epoch BIGINT NOT NULL)",
     """parts (experiment TEXT NOT NULL, number BIGINT NOT NULL, hour BIGINT NOT NULL, source TEXT NOT NULL,
         seq BIGINT NOT NULL, digest TEXT NOT NULL, received DOUBLE PRECISION NOT NULL, state TEXT NOT NULL,

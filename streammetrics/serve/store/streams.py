@@ -1,4 +1,4 @@
-"""Lock an experiment, so that changes to it run one after another, and write its audit log.
+"""Lock an experiment, so that only one transaction at a time changes it, and write its audit log.
 
 The parts of an experiment are numbered, and each change to older parts increases the epoch of the experiment.
 """

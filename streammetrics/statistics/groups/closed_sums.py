@@ -1,4 +1,4 @@
-"""Exact sums over closed groups, in constant memory. A group is closed when all of its rows have been counted."""
+"""Exact sums over closed groups, in constant memory. A group is closed once all of its rows have been counted."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Groups(NamedTuple):
     pairs: Floats
 
     def auc(self) -> Floats:
-        """Return the AUC of every group; NaN if the weight of all pairs of the group is 0."""
+        """Return the AUC of every group; NaN if the total weight of the group's pairs is 0."""
         pairs = self.pairs
         auc: Floats = np.divide(self.wins, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
         return auc
@@ -76,7 +76,7 @@ class Groups(NamedTuple):
     def from_rows(cls, count: int, scan: Callable[..., Any], *rows: Any) -> Groups:
         """Return the groups that the kernel `scan` computes from rows without weights.
 
-        `count` is the number of groups, and `rows` are the arguments of the kernel. The kernel fills in negatives,
+        `count` is the number of groups, and `rows` contains the input of the kernel. The kernel fills in negatives,
         positives and concordant pairs. Without weights, the number of pairs in a group is negatives times positives.
         """
         out = cls.zeros(count)
@@ -86,7 +86,7 @@ class Groups(NamedTuple):
 
     @classmethod
     def zeros(cls, count: int = 0) -> Groups:
-        """Return `count` groups whose four weights are 0."""
+        """Return `count` groups in which the weights of negatives, positives, concordant pairs and all pairs are 0."""
         return cls(*(np.zeros(count) for _ in range(4)))
 
 
@@ -268,7 +268,7 @@ def add_sums(a: Sums, b: Sums) -> Sums:
 
 
 def _sum_in_numpy(groups: Groups, sums: Sums) -> None:
-    """Compute the sums with numpy. The result equals that of the kernel bit for bit."""
+    """Fill in `sums`, the arrays of `sum_groups`, with numpy; the results equal those of the kernel bit for bit."""
     has_rows = [g > 0 for g in groups[:2]]
     two_classes, one_class = has_rows[0] & has_rows[1], has_rows[0] ^ has_rows[1]
     sums["groups"][:] = two_classes.sum(), one_class.sum(), len(two_classes) - two_classes.sum() - one_class.sum()
@@ -285,8 +285,8 @@ def _sum_in_numpy(groups: Groups, sums: Sums) -> None:
 def chunks_of(total: Fraction) -> Ints:
     """Convert an exact sum of float64 numbers to a superaccumulator.
 
-    A superaccumulator is a fixed-point number that is wide enough for every float64. It is stored as 32-bit words in
-    int64, from the lowest to the highest word. Only the highest word has a sign.
+    A superaccumulator is a fixed-point number that is wide enough for every float64. It is stored as 32-bit words, each
+    in an int64, from the lowest to the highest word. Only the highest word has a sign.
     """
     scaled = total * (1 << CHUNK_BASE)
     number = scaled.numerator

@@ -49,8 +49,8 @@ SAVED = 1 << 28
 # Sorted entries contain row counts. Expanding them to single rows is allowed if there are at most this many rows, or at
 # most four rows per entry on average.
 SPREAD_ROWS = 1 << 22
-# When groups are closed, about this many are added to the sums at a time, because all groups together could take
-# gigabytes of memory.
+# When groups are closed, about this many groups are added to the sums at a time, because all groups together could
+# take gigabytes of memory.
 MANY = 1 << 20
 # The hash salt of group samples. It is part of saved states and must never change.
 SAMPLE = 0x53414D504C450001
@@ -78,7 +78,7 @@ class WaitingRows:
     spilled : tuple of Spill
         The rows on disk.
     settled : tuple of GroupRows
-        Merged states whose rows are already sorted into entries.
+        States that contribute further rows, which are already sorted into entries.
     """
 
     raws: tuple[RawRows, ...]
@@ -96,7 +96,7 @@ class WaitingRows:
 
     @cached_property
     def rows(self) -> int:
-        """The number of rows."""
+        """The number of rows, in memory and on disk."""
         rows = sum(len(r["labels"]) for r in self.raws) + sum(s.rows for s in self.spilled)
         return rows + sum(int(s.facts()["rows"]) for s in self.settled)
 
@@ -112,13 +112,13 @@ class WaitingRows:
 
     @cached_property
     def positives(self) -> int:
-        """The number of rows with a positive label."""
+        """The number of rows with a positive label, in memory and on disk."""
         positives = sum(int(np.count_nonzero(r["labels"])) for r in self.raws)
         positives += sum(s.positives for s in self.spilled)
         return positives + sum(int(s.facts()["positives"]) for s in self.settled)
 
     def merge_rows(self, other: WaitingRows) -> WaitingRows:
-        """Return an object that contains the rows of both objects."""
+        """Return a `WaitingRows` object that contains the rows of this object and of `other`."""
         dropped = [d for d in (self.dropped, other.dropped) if d is not None]
         return WaitingRows(
             self.raws + other.raws,
@@ -328,7 +328,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return self.drop_beyond(sample_level(rows_by_zeros, level, most))
 
     def drop_beyond(self, level: int) -> Self:
-        """Drop the rows of groups whose hash has fewer leading zeros than `level`, and count them as dropped."""
+        """Drop the rows of groups whose hash has fewer leading zero bits than `level`, and count them as dropped."""
         is_dropped = self.leading_zeros < level
         if level == int(self.read_cells(type(self).level).max(initial=0)) and not is_dropped.any():
             return self
@@ -340,7 +340,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
 
     @cached_property
     def leading_zeros(self) -> Ints:
-        """The number of leading zeros in the hash of each group. It decides whether a sample keeps the group."""
+        """The number of leading zero bits in the hash of each group, which decides whether a sample keeps the group."""
         return count_leading_zeros(hashes_of(self.ids, SAMPLE))
 
     @property
@@ -353,11 +353,11 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def groups(self) -> Groups:
-        """Return the weights of negatives, positives and pairs of all groups; the state must have only one cell."""
+        """Return the weights of negatives, positives and pairs of every group; the state must have only one cell."""
         return Groups.concat(self._iter_groups())
 
     def _iter_groups(self) -> Iterator[Groups]:
-        """Yield the weights of negatives, positives and pairs of all groups.
+        """Yield the weights of negatives, positives and pairs of every group.
 
         If rows are on disk, yield a separate object for each partition of the groups. Rows are sorted by one thread per
         processor.
@@ -572,7 +572,7 @@ def sample_level(rows_by_zeros: Ints, level: int, most: int) -> int:
     Parameters
     ----------
     rows_by_zeros : int64 array
-        The number of rows in groups whose hash has 0, 1, 2, ... leading zeros.
+        The number of rows in the groups whose hash has 0, 1, 2, ... leading zero bits.
     level : int
         The current level; the result is never lower.
     most : int

@@ -1,7 +1,8 @@
 """Counts of the concordant pairs of every group, computed in parallel from unsorted rows.
 
-Rows are first partitioned by a hash of their group, so that all rows of a group are in the same partition. Threads then
-process one partition at a time: they number its groups, sort its rows by group and count concordant pairs.
+Rows are first partitioned by a hash of their group ID, so that all rows of a group are in the same partition. Each
+thread then processes one partition at a time: it numbers the groups, sorts the rows by group and counts concordant
+pairs.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ RawRows = dict[str, Array]
 """The columns of unsorted rows by name: "ids" (the group IDs), "scores", "labels" and, optionally, "weights"."""
 
 T = TypeVar("T")
-# The target number of rows of a partition.
+# The target number of rows per partition.
 PART_ROWS = 1 << 15
 # The initial size of the hash table that numbers the groups of a partition.
 TABLE = 1 << 14
@@ -77,7 +78,7 @@ def _mix_bits(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def partition_of(ids: Any, parts: int) -> NDArray[np.int64]:
-    """Return the partition of every group: the hash of the group modulo `parts`."""
+    """Return the partition of every group: the hash of its ID modulo `parts`."""
     column = Batch({"group": ids}).column("group", Ids())
     return np.asarray(hashes_of(column.values, SHARE) % np.uint64(parts), np.int64)
 
@@ -214,14 +215,14 @@ def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
 
 
 def _compare_groups(numbers: NDArray[np.int32], count: int, keys: NDArray[np.uint64]) -> Groups:
-    """Return the negatives, positives and concordant pairs of groups, given the group number and the key of each row."""
+    """Return the negatives, positives and concordant pairs of groups, from the group number and the key of each row."""
     begins, ordered = np.zeros(count + 1, np.int64), np.empty(len(numbers), np.uint64)
     kernel_registry.find_kernel("groups:sort_by_group")(numbers, keys, begins, ordered)
     return compare_rows(ordered, begins)
 
 
 def _pack_scores(scores: Array, labels: Array) -> NDArray[np.uint64]:
-    """Return a key for each row: 32 bits that sort like the score, followed by the label as the last bit."""
+    """Return a key for each row: bits that sort like the score, followed by the label as the lowest bit."""
     keys = np.empty(len(labels), np.uint64)
     with np.errstate(over="ignore"):
         narrow = scores.astype(np.float32, copy=False)
@@ -257,7 +258,7 @@ def number_groups(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int
     a, b : int64 arrays
         The first and the second words of the group IDs; `b` is empty if IDs have only one word.
     bits : int
-        The number of hash bits that selected the partition of these rows.
+        The number of leading bits of an ID's hash that determine its partition; all rows share these bits.
 
     Returns
     -------

@@ -128,7 +128,7 @@ def scan_groups(rows: SortedGroupRows, count: int) -> Groups:
 
 
 def _count_wins(rows: SortedGroupRows, first: int, end: int) -> float:
-    """Return the number of concordant pairs of one group, whose entries are `first` to `end` - 1.
+    """Return the number of concordant pairs of one group, whose entries have the indices `first` to `end` - 1.
 
     The function uses Python integers, because the result may not fit in an int64.
     """
@@ -153,7 +153,7 @@ def _scan_in_numpy(rows: SortedGroupRows) -> Groups:
     numbers, labels = rows.numbers, rows.labels != 0
     starts = np.flatnonzero(np.concatenate([[True], numbers[1:] != numbers[:-1]]))
     each = np.diff(starts, append=len(numbers))
-    # An entry of positives is tied if the previous entry contains the negatives of the same score and group.
+    # An entry of positives is tied if the previous entry contains the negatives with the same score and group.
     tied = np.zeros(len(numbers), bool)
     tied[1:] = labels[1:] & ~labels[:-1] & (rows.keys[1:] == rows.keys[:-1]) & (numbers[1:] == numbers[:-1])
     mass = rows.counts.astype(np.int64)[:, None] if rows.weights is None else _split_digits(*rows.weights)

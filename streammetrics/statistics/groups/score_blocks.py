@@ -1,4 +1,4 @@
-"""Blocks of rows with the same group and score, with the weight of each block and cumulative weights.
+"""Blocks of rows with the same group and score: the weight of each block, and cumulative weights.
 
 Metrics that compute a curve or a cut-off for every group, such as average precision, are sums over these blocks.
 """
@@ -22,7 +22,7 @@ PART = 20
 
 
 class Blocks(NamedTuple):
-    """Weights of blocks of rows, where a block consists of all rows of one score in one group.
+    """Weights of blocks of rows, where a block consists of all rows of a group that have the same score.
 
     The blocks are sorted by group, and within a group by ascending score.
 

@@ -33,7 +33,8 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
     Parameters
     ----------
     scale, missing, missing_values
-        As in `GroupRows`.
+        The scale of the scores, how rows with missing group IDs are treated, and which values count as missing, as in
+        `GroupRows`.
 
     Notes
     -----
@@ -62,9 +63,9 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
 
     @property
     def key_ranges(self) -> list[tuple[int, int]]:
-        """The IDs of the first and the last group of each range, in ascending order.
+        """The IDs of the first and last group of each range of consecutive rows, in ascending order.
 
-        Several ranges that consist of the same single group are listed once.
+        If several ranges consist of the same single group, the result contains this range only once.
         """
         # For each group whose scores are kept, `begins` and `ends` count the ranges that begin and end with it. These
         # groups are sorted by ID. A range extends from a group at which a range begins to the next group at which a
@@ -122,7 +123,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         return {"rows": int(rows.sum()), "positives": int(rows[1])}
 
     def describe_storage(self) -> dict[str, Any]:
-        """Return the memory use and the number of ranges, for `explain`."""
+        """Return the memory use and the number of ranges of rows, which `explain` reports."""
         return {"memory": self.nbytes, "parts": int(self.cells.flats["ends"].sum())}
 
     def check(self) -> None:
@@ -138,7 +139,7 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         # Each range that begins or ends with a group contains a row of this group. A group therefore cannot have fewer
         # rows than ranges that begin with it, or than ranges that end with it.
         wrong |= np.maximum(begins, ends) > self.inner_row_counts
-        # After the last group of a slice, every range must be closed.
+        # After the last group of each slice, every range must be closed.
         last = np.diff(cells.inner_keys[:, 0], append=-1) != 0
         if wrong.any() or open_[last].any() or cells.inner_keys[:, 2].any() or (self.axes and len(self)):
             raise StateFormatError("the state is corrupt: SortedGroups.begins and SortedGroups.ends do not form ranges")

@@ -1,4 +1,4 @@
-"""Rows on disk, in an unnamed temporary file, in blocks that are ordered by partition (a hash of the group).
+"""Storage of rows in an unnamed temporary file, in blocks sorted by partition (which a hash of the group determines).
 
 The file is unlinked as soon as it has been opened. The system therefore frees the disk space when the last process that
 uses the file ends, even if a signal kills it. A forked child reads the rows that its parent wrote, and writes to its
@@ -32,7 +32,7 @@ Array = NDArray[Any]
 SALT = 0x5350494C4C000001
 # The number of hash bits that select one of the 256 partitions.
 BITS = 8
-# The maximum number of bytes written or read in one call.
+# The maximum number of bytes that one system call writes or reads.
 PIECE = 1 << 26
 # The number of rows that are partitioned at a time, which limits the memory for copies.
 ROWS = 1 << 22
@@ -152,7 +152,8 @@ class _SpillErrors:
 class SpilledRows(NamedTuple):
     """The location of rows in a file, and the checksums to verify them.
 
-    The rows are stored column by column. In each column they are ordered by partition.
+    The rows are stored column by column. In each column, they are sorted by partition, which a hash of the
+    group determines.
 
     Parameters
     ----------
@@ -259,7 +260,7 @@ class Spill:
 
 
 def spill_rows(folder: str, raws: Sequence[RawRows], before: tuple[Spill, ...]) -> tuple[Spill, ...]:
-    """Write rows to a folder, and return the spills `before`, extended by these rows.
+    """Write rows to a file in a folder, and return the spills `before` with these rows added.
 
     If writing fails, raise an error and change nothing.
     """
@@ -288,7 +289,7 @@ def concat_by_layout(raws: Sequence[RawRows]) -> list[RawRows]:
 
 
 def row_layout(rows: Mapping[str, Array]) -> tuple[Any, ...]:
-    """Return the name, dtype and number of dimensions of each column. Only rows of equal layout can be concatenated."""
+    """Return the name, dtype and number of dimensions of each column. Rows can be concatenated only if these agree."""
     return tuple((n, a.dtype.char, a.ndim) for n, a in rows.items())
 
 

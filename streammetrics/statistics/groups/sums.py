@@ -38,8 +38,8 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
 
     Notes
     -----
-    A group takes 40 bytes plus 56 bytes per term (a summed quantity, such as the log loss). Weights take another 64
-    bytes per group plus 32 bytes per term.
+    A group takes 40 bytes plus 56 bytes per term (a summed quantity, such as the log loss). If rows have weights, a
+    group takes another 64 bytes plus 32 bytes per term.
     """
 
     missing: str = setting(default="raise", choices=("raise", "skip"))
@@ -71,7 +71,7 @@ class GroupSums(KeyKinds, TermSums, tag="group_sums"):
         return {"rows": int(self.rows.sum()), "positives": int(self.rows[:, 1].sum()), "groups": len(self.rows)}
 
     def weights(self) -> NDArray[np.float64]:
-        """Return the weights of the negatives and positives of every group."""
+        """Return the total weight of the negatives and of the positives of every group."""
         if self.excess is None:
             return np.asarray(self.rows, np.float64)
         whole = self.excess.copy()
