@@ -1,4 +1,4 @@
-"""Streaming metric accumulators that use constant memory, merge, and give the same bits however the log is split."""
+"""Mergeable streaming metric accumulators with constant memory and the same bits however the log is split."""
 
 __version__ = "0.1.0"
 
@@ -55,7 +55,7 @@ if _typing.TYPE_CHECKING:
     from .reports.plots import plot as plot
 
 _ON_DEMAND = {"plot": ".reports.plots", "report": ".reports.page.write"}
-"""Functions that few programs need, mapped to their modules, which take an eighth of the time of the import."""
+"""Functions that few programs need, mapped to their modules, which would take an eighth of the import time."""
 
 
 def __dir__() -> list[str]:

@@ -101,7 +101,7 @@ class PushError(StreamMetricsError, RuntimeError):
 class NotArrivedError(StreamMetricsError, TimeoutError):
     """Rows were not copied from a device, such as a GPU, within the timeout.
 
-    The next call of `compute` or `flush` waits for them again.
+    The next call to `compute` or `flush` waits for them again.
     """
 
 

@@ -286,7 +286,7 @@ class DiscoveredColumn(Column):
 
     @cached_property
     def names(self) -> NDArray[np.int64]:
-        """The classes in the form that states store: a matrix whose rows encode one class each, as `WORDS` integers."""
+        """The classes as states store them: a matrix in which each row encodes one class as `WORDS` integers."""
         if self.source == "integer":
             names = np.zeros((len(self.keys), WORDS), np.int64)
             names[:, 1] = self.keys

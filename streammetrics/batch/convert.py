@@ -157,7 +157,7 @@ def _from_library(raw: Any, name: str) -> Array:
 
 
 def check_column(raw: Any, name: str) -> None:
-    """Raise InvalidInputError for an object without a length, such as a lazy frame, from a data-frame library."""
+    """Raise InvalidInputError if an object from a data-frame library, such as a lazy frame, has no length."""
     library, kind = library_of(type(raw)), type(raw).__name__
     if library in ("pandas", "polars", "pyarrow") and not hasattr(raw, "__len__"):
         cure = "call collect() first" if hasattr(raw, "collect") else "pass a Series, an array or a list"

@@ -155,7 +155,7 @@ class Ids(Kind):
         return _mark_missing(ids, kind, nulls, self._find_stand_ins(kind, ids))
 
     def _find_stand_ins(self, kind: str, hashes: NDArray[np.int64]) -> Mask | None:
-        """Return a mask of the hashes of keys in `missing_values`; None if none of these values is of kind `kind`."""
+        """Return a mask of the hashes whose key is in `missing_values`; None if no such value has the kind `kind`."""
         words = self._stand_ins({"string": str, "bytes": bytes}.get(kind, ()))
         if not words:
             return None

@@ -429,9 +429,9 @@ def kind_error(name: str, kind: str) -> InvalidInputError:
 
 
 def plain_key(value: Any, names: tuple[str, ...]) -> Key:
-    """Convert a user's key to a tuple of values in the form in which states store them.
+    """Convert a key from the caller to a tuple of values in the form in which states store them.
 
-    For a key of one column, the user may pass a single value rather than a tuple. `names` are the column names.
+    For a key of one column, the caller may pass a single value rather than a tuple. `names` are the column names.
     """
     atoms = value if isinstance(value, tuple) else (value,)
     if len(atoms) != len(names):

@@ -1,4 +1,4 @@
-"""Kinds of columns, such as labels, scores and weights, and `Need`, which declares that a metric's state reads one."""
+"""Kinds of columns, such as labels and scores, and `Need`, which declares that a metric's state reads a column."""
 
 from __future__ import annotations
 
@@ -473,7 +473,7 @@ def score(role: str = "y_score", scale: str = "probability") -> Need:
 
 
 def grade(role: str = "y_true") -> Need:
-    """Declare that a metric's state reads a column of relevance grades: non-negative numbers, 0 if irrelevant."""
+    """Declare that a metric's state reads relevance grades: non-negative numbers, 0 for an irrelevant document."""
     return Need(role, GRADE)
 
 

@@ -164,7 +164,7 @@ def _is_present(need: Need, binding: Binding, batch: Batch) -> bool:
         return True
     # Correcting the weights for down-sampling requires the label, because only the weights of negative rows change.
     required = need.role == "y_true" and binding.corrects in ("rows", "both")
-    # A column to which the user has assigned a role must exist. If it is missing, `Batch.raw` raises the error.
+    # A column that the user has assigned to a role must exist. If it is missing, `Batch.raw` raises the error.
     if required or need.role in binding.columns_by_role:
         batch.raw(name)
     return False
@@ -192,7 +192,7 @@ def _drop_bad_rows(
 ) -> tuple[Batch, NDArray[np.int64] | None]:
     """Drop the rows that have an invalid value, and append their positions in the batch to `left_out`.
 
-    A row with several invalid values is listed once, under the first role in `bound` that has an invalid value.
+    A row with several invalid values is listed once, under the first role in `bound` for which its value is invalid.
     `index` maps the rows of `selection` to rows of the batch; the result contains the new selection and its index.
     """
     dropped: Mask | None = None

@@ -50,7 +50,7 @@ def read_slice_keys(raw: Any, name: str, *, exact: bool = True) -> KindAndConten
 
     Dates become days since 1970, and timestamps microseconds since 1970. Timestamps without a time zone are
     interpreted as UTC. Decimals become strings. With `exact`, a timestamp with nanoseconds or a value outside the range
-    of keys (such as the year 10000) raises InvalidInputError. Without `exact`, timestamps are rounded down to
+    of keys (such as a date in the year 10000) raises InvalidInputError. Without `exact`, timestamps are rounded down to
     microseconds, and a value outside the range of keys may change to another value outside the range.
     """
     return read_slice_column(key_column(raw, name), name, exact=exact)
@@ -186,7 +186,7 @@ def _join_datetimes(raw: Any, name: str) -> Array:
 
 
 def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | None:
-    """Return the kind and content (see `read_keys`) of objects of a kind in `OBJECTS`; None for any other objects."""
+    """Return the kind and content (see `read_keys`) of objects of one kind in `OBJECTS`; None for other objects."""
     if not isinstance(find_first_value(values), (bool, np.bool_, datetime.date, Decimal)):
         return None
     null = find_missing(values, len(values))

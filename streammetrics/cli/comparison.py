@@ -102,8 +102,8 @@ class ComparisonOptions:
         The test of whether users are split between the arms as planned; None if there are no planned shares. If the
         test detects a mismatch, verdicts are withheld.
     covariates : tuple of dict of str to MetricLike
-        Each dict contains metrics from before the treatment, keyed by the name of the side. These metrics
-        adjust the comparison of all rows, but not those of slices.
+        Each dict contains metrics from before the treatment, keyed by the name of the side. These metrics adjust the
+        comparison of all rows, but not the comparisons of slices.
     """
 
     control: str | None = None

@@ -65,9 +65,9 @@ class LiveDemo:
         self.server: Any = None
 
     def clock(self) -> float:
-        """Return the simulated time in seconds: the end of the last posted hour plus the real time since the start.
+        """Return the simulated time in seconds: the end of the last posted hour plus the time since the demo began.
 
-        Without the second term, the clock would stand still between posted hours.
+        Without the second term, which is real time, the clock would stand still between posted hours.
         """
         return self.hour * HOUR + time.monotonic() - self.began
 

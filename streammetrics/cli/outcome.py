@@ -83,7 +83,7 @@ def _check_label(column: str, positive: Any, spelling: Any, log: Any) -> str | N
     """Return a message if no row of the log has the positive label.
 
     Raise UsageError if another label has a similar spelling. Return None if a row has the label: in that case, a
-    condition or the metric left all rows with this label out. Also return None if the log cannot be read again.
+    condition or the metric left out all rows with this label. Also return None if the log cannot be read again.
     `spelling` is the label as the user typed it.
     """
     if log.is_stream:

@@ -121,7 +121,7 @@ def _match_metrics(full_names: Iterable[str], names: Sequence[str]) -> list[str]
 
 
 def _select_metrics(piece: TotalMetrics | AxisWrapper, names: list[str]) -> TotalMetrics | AxisWrapper | None:
-    """Return a result (all rows, slices or windows) with only the metrics `names`; None if it has none of them."""
+    """Return a result (all rows, slices or windows) with only the metrics `names`; None if `names` is empty."""
     if not names:
         return None
     return piece if len(names) == len(collect_entries(piece)) else piece.only(names)
@@ -166,10 +166,10 @@ def write_json(display: DisplayOptions, result: Any = None) -> None:
     metric).
 
     The record of an arm's users has `arm`, `users`, `share` with its 99 % interval (`share_low`, `share_high`) and
-    `planned` (the planned share). The remaining fields are the same for all arms: `alarm` and `p_value` (with
-    --sequential, `e_value`), which come from the test of the shares and are null without --shares; `several` (the
-    number of users in more than one arm); `sampled` (the fraction of users that were counted); and `smallest_mismatch`
-    (the smallest difference between a share and its plan that the test would probably detect).
+    `planned` (the planned share; null without --shares). The remaining fields are the same for all arms: `alarm` and
+    `p_value` (with --sequential, `e_value`), which come from the test of the shares and are null without --shares;
+    `several` (the number of users in more than one arm); `sampled` (the fraction of users that were counted); and
+    `smallest_mismatch` (the smallest difference between a share and its plan that the test would probably detect).
     """
     sides = display.comparisons
     lists = {

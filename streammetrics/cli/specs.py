@@ -174,7 +174,7 @@ def _resolve_tag(tag: str) -> tuple[str, dict[str, Any]]:
 
 
 def unknown_metric_error(name: str) -> UsageError:
-    """Return the error for an unknown metric, which suggests the equivalent if the name is from another library."""
+    """Return the error for an unknown metric; for a name from another library, it suggests the equivalent metric."""
     if isinstance(_parse_value(name), (int, float)):
         return UsageError(
             f"expected the name of a metric, found {name!r}; a comma separates metrics, so write each threshold with its "

@@ -437,7 +437,7 @@ CollectionDefinition.public = MetricCollection
 
 
 def contents_of(collection: MetricCollection) -> list[CollectionEntry]:
-    """Return every member of a collection, with its states and its binding (such as the columns that it reads)."""
+    """Return every member of a collection, with its states and its binding (columns and options)."""
     definition: Any = collection._accumulator.definition
     plan, states = definition.plan, collection._accumulator.states
     return [

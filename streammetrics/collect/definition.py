@@ -244,9 +244,9 @@ class Definition:
         return [coarsen_state(s, bits) for s in states]
 
     def sources(self, new: Any) -> list[int]:
-        """Return a list with one index for each state of the coarser definition `new`.
+        """Return, for each state of the coarser definition `new`, the index of the state from which it is computed.
 
-        The index is that of the state of this definition from which the new state is computed.
+        The indices refer to the states of this definition.
         """
         return list(range(len(self.reads)))
 

@@ -187,7 +187,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         return value
 
     def bounds(self) -> tuple[T, T]:
-        """Return certified bounds (low, high) of the value. If they agree, the value is exact up to one rounding."""
+        """Return certified bounds (low, high) of the value; if they are equal, it is exact up to one rounding."""
         return reading_of(self, self._accumulator.states[0]).bounds
 
     def explain(self) -> dict[str, Any]:

@@ -137,7 +137,7 @@ class AxisDefinition(Definition):
         return [f"{n} is {a!r} here and {b!r} there" for n, a, b in pairs if a != b] + self.inner_differences(other)
 
     def inner_differences(self, other: Any) -> list[str]:
-        """Describe each difference between this inner definition and that of `other`, for error messages."""
+        """Describe each difference between the inner definitions of this object and `other`, for error messages."""
         if self.inner.kind != other.inner.kind:
             return [f"the inner object is {self.inner.type_name} here and {other.inner.type_name} there"]
         return list(self.inner.differences(other.inner))

@@ -67,7 +67,7 @@ class LogIdentity(NamedTuple):
 
 
 class CheckpointAccumulator(Accumulator):
-    """The accumulator of an unfinished pass over a log. Its states are those of `total`, which counts the rows."""
+    """The accumulator of an unfinished pass over a log. Its states are those of `total`, the metrics' accumulator."""
 
     def __init__(
         self, definition: Any, states: Sequence[State] | None = None, total: Accumulator | None = None

@@ -150,7 +150,7 @@ class Decayed(PooledWrapper):
     A `Decayed` takes as much memory as a `Windowed` with the same `keep`, and `compute()` takes as long as about `keep`
     merges. Tables and `explain()` show the number of rows without decay. A histogram can store only a limited number of
     scores without rounding. With decay it reaches this limit sooner, because rows are repeated, and `bounds()` shows
-    wider bounds. Intervals need units: ``Decayed(Sharded(...), ...)``. The sum of the row weights of an epoch, times
+    wider bounds. Intervals need units: ``Decayed(Sharded(...), ...)``. The sum of the sample weights in an epoch, times
     2**keep, must be below 2**42. Otherwise CounterOverflowError is raised; in this case, use a smaller `keep`.
 
     EasyRec's DecayAUC, in comparison, decays the state with every batch. torcheval's WindowedBinaryAUROC and torchrec's

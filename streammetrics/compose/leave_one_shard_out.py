@@ -128,7 +128,7 @@ def table_by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int)
 
 
 def check_cells(whole: State, shards: State) -> None:
-    """Raise StateFormatError unless the sum of the shards has the keys and row counts of `whole`, the total state."""
+    """Raise StateFormatError unless the shards add up to the keys and row counts of `whole`, which has no shards."""
     at, total = cells_of_shards(shards), np.zeros(len(whole), np.int64)
     fits = not whole.axes or _have_same_keys(whole, shards, np.flatnonzero(np.diff(at, prepend=-1)))
     if fits:

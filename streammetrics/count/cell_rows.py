@@ -30,8 +30,8 @@ Array = NDArray[Any]
 Ints = NDArray[np.int64]
 I8, U4, U8, F8 = np.int64, np.uint32, np.uint64, np.float64
 
-# If the buffer has more rows than this, and on average more than two for each high word of a code (which contains the
-# cell), its rows are grouped by high word and become a chunk.
+# If the buffer has more rows than this, and on average more than two for each high word (the word of a code that
+# contains the cell), its rows are grouped by high word and become a chunk.
 WAIT = 1 << 18
 # One kernel call sorts all runs (rows with the same high word) of at most this many codes. Each longer run is sorted by
 # a call of its own.

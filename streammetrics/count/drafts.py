@@ -379,7 +379,7 @@ def bind_kernels(
     live: LiveCounters, bound: Sequence[Mapping[str, int]], typed: Sequence[ColumnType], reads: Sequence[Any] | None,
     ndims: Sequence[int],
 ) -> Callable[..., Any]:  # fmt: skip
-    """Return the commit, which is the function that counts the columns of a batch.
+    """Return the commit, which is the function that counts a batch of columns.
 
     If the columns have been prepared, the commit does not count them itself. Instead, it returns a list of calls that
     count them, which the caller runs together with other calls.

@@ -3,7 +3,7 @@
 Two things could leave a batch half counted: an invalid value, and an exception raised by a signal handler (on Ctrl-C).
 Python runs signal handlers between bytecode instructions, never inside a call into C. The commit is therefore a single
 call into C: `next(filter(None, starmap(call, steps)), 0)` calls one compiled kernel after another and stops at the
-first that returns something other than 0. A kernel that finds an invalid value returns 1. Only kernels that check
+first that returns something other than 0. A kernel that finds an invalid value returns 1. Only the kernels that check
 columns and the first kernel that counts rows can return 1, so no counts have changed at that point.
 """
 

@@ -49,7 +49,7 @@ Ints = NDArray[np.int64]
 U4, U8 = np.uint32, np.uint64
 
 # Windows (arrays of counters for frequent values) are created after this many rows. If a batch has more rows and there
-# are no windows yet, its first FEWEST rows determine the range of each window.
+# are no windows yet, earlier rows and the first FEWEST rows of the batch determine the range of each window.
 FEWEST = 1 << 10
 # Without windows, levels (bucket widths) are adapted when the number of entries and buffered codes exceeds a threshold.
 # The threshold grows with the number of cells, from FEW to MANY.

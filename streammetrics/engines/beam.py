@@ -145,7 +145,7 @@ class GroupQueries(beam.PTransform):
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        The ranking metrics to compute from the output. Their settings contain the name of the query column.
+        The ranking metrics to compute from the output. They determine the query column, `query` by default.
 
     Examples
     --------

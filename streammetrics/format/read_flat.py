@@ -1,4 +1,4 @@
-"""Decode flats: the parts of a state that have the same number of integers for every cell (slice), such as sums."""
+"""Decode flats, such as sums: parts of a state with the same number of integers for every cell (slice or group)."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ class ColumnVocabulary:
         """Replace the ranks in one column of keys with ranks in the common vocabulary; return this vocabulary.
 
         `keys` is changed in place. Before the call, each rank refers to the vocabulary of its section. `rows` is the
-        number of keys in each section. Raises an error if a rank is outside the vocabulary of its section, or if this
-        vocabulary contains a key to which no rank refers.
+        number of keys in each section. Raises an error if a rank is outside the vocabulary of its section, or if the
+        vocabulary of a section contains a key to which no rank refers.
         """
         ranks = keys[:, column]
         marks = ranks < 0

@@ -173,7 +173,7 @@ class SectionLayout:
 
 
 def is_sparse(some: Any, total: Any) -> Any:
-    """Return whether a flat is written sparsely, that is, whether less than a quarter of its numbers must be stored.
+    """Return whether a flat is written sparsely, that is, whether fewer than a quarter of its elements must be stored.
 
     `some` is the number of its elements that differ from the neutral element (0 for sums), and `total` the number of
     all its elements.
@@ -267,7 +267,7 @@ class PackedSection:
 
 
 def _take_blocks(pieces: deque[Array | _LowLimbs]) -> Iterator[bytes]:
-    """Remove all pieces, first to last, and yield their bytes; every block but the last has at least BLOCK bytes."""
+    """Remove all pieces, first to last, and yield their bytes in blocks of at least BLOCK bytes (except the last)."""
     some: list[Any] = []
     size = 0
     while pieces:

@@ -1,6 +1,6 @@
 """Metrics of other libraries and their equivalents in this package.
 
-The equivalents come from the tables in the folder `peers`, which contains one file for each family of metrics.
+Both come from the tables in the folder `peers`, which contains one file for each family of metrics.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def parse_table(table: dict[str, Any]) -> list[PeerLine]:
 @cache
 def load_lines() -> tuple[PeerLine, ...]:
     """Return the lines of all tables, sorted by library in the order of `PEERS`."""
-    # Import this module only when it is needed, so that importing the package stays fast.
+    # Import `tomllib` only when it is needed, so that importing the package stays fast.
     import tomllib
 
     lines: list[PeerLine] = []

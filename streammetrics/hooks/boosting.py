@@ -29,8 +29,8 @@ class RoundScorer:
     name : str, optional
         The name to report for the value, if there is only one; by default the name of the metric.
     build_name : callable
-        Takes a name and whether higher values are better, and returns the name to report. If `name` is passed, it must
-        return this name unchanged.
+        Takes a name and whether higher values are better, and returns the name to report. If `name` is passed,
+        `build_name` must return it unchanged.
 
     Attributes
     ----------

@@ -246,8 +246,8 @@ def format_ranks(ranks: Sequence[int]) -> str:
 def _is_dense_faster(facts: DenseFacts, ranks: int) -> bool:
     """Return whether summing a dense histogram by an all-reduce is faster than merging the entries of all ranks.
 
-    The rule is based on measurements with gloo. `facts` gives the number of counters in the dense histogram (0 if there
-    is no dense form), and the number of entries (nonempty buckets) in the sparse one.
+    The rule is based on measurements with gloo. `facts` gives the number of counters in the dense form of the histogram
+    (0 if there is no dense form) and the number of entries (nonempty buckets) in its sparse form.
     """
     return bool(facts.places) and facts.entries * ranks >= facts.places
 

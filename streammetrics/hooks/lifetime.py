@@ -183,7 +183,7 @@ class LifetimeDefinition(Definition):
         return [*differences, *self.inner.differences(other.inner)]
 
     def split_states(self, states: Sequence[State]) -> Iterator[Sequence[State]]:
-        """Yield the state with the number of updates, then the states of each of the `_WindowState.parts`, in order."""
+        """Yield the state with the number of updates, then the states of each of `_WindowState.parts`, in order."""
         size = len(self.inner.reads)
         yield states[:1]
         for start in range(1, len(states), size):
@@ -228,7 +228,7 @@ class Lifetime(MetricLike):
     A `Lifetime` is saved, merged, deferred and synced like a metric. `merge` and `sync` merge the newest updates of one
     process with the newest updates of the others, so all processes should make the same number of updates. Without
     `window`, call `compute` on each process after `sync` to begin the next window. A process that reads a saved
-    `Lifetime` (by `streammetrics.from_bytes`) must import this module first.
+    `Lifetime` (with `streammetrics.from_bytes`) must import this module first.
 
     Examples
     --------

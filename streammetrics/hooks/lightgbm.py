@@ -40,7 +40,7 @@ class RoundMetrics:
         y_true, predictions : array-like
             The labels and predictions of all rows.
         weight : ndarray or None
-            The weight of each row or, if rows are grouped by query, of each query.
+            The weight of each row. If rows are grouped by query, one weight for each query is also allowed.
         sizes : ndarray or None
             The number of rows of each query, if rows are grouped by query.
         """

@@ -74,7 +74,7 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
         self._is_finished = False
 
     def __call__(self, pred: EvalPrediction, compute_result: bool = True) -> dict[str, float]:
-        """Update the metrics with a batch. After the last batch (`compute_result`), return the values, otherwise {}."""
+        """Update the metrics with a batch. Return the values after the last batch (`compute_result`), otherwise {}."""
         if self._is_finished:
             self.reset()
         # Set this flag before the update: if the update raises an error, the evaluation is over, and the next call must

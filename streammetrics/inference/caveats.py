@@ -106,9 +106,9 @@ def _describe_reversal(
     names: tuple[str, str],
     settings: ComparisonSettings,
 ) -> str | None:
-    """Return a warning if the intervals over all rows and of the slice average lie on opposite sides of 0, else None.
+    """Return a warning if the interval over all rows and that of the slice average lie on opposite sides of 0.
 
-    The parameters are those of `describe_caveats`, for one metric.
+    Otherwise, return None. The parameters are those of `describe_caveats`, for one metric.
     """
     # Skip calibration ratios, because a higher ratio is neither better nor worse (the best value is 1). Skip quantiles
     # too, because an average of quantiles has no meaning.
@@ -142,7 +142,7 @@ def _describe_reversal(
 
 
 def _average_slices(parts: MetricDifferences) -> tuple[ScaledEstimate, float, NDArray[np.bool_]] | None:
-    """Return the average difference over the slices, the bound on its error, and a mask of the slices with intervals.
+    """Return the average difference over slices, a bound on its bucketing error, and a mask of slices with intervals.
 
     The result is None if fewer than two slices have intervals, or if these slices contain too few of the rows.
     """

@@ -64,8 +64,8 @@ def compare(
         Whether the p-value and `better` refer to a / b - 1 rather than a - b. The result always contains both
         intervals.
     sequential : bool
-        Whether intervals and p-values stay valid over all looks (interim analyses) together, that is, are always-valid;
-        needs `users`.
+        Whether intervals and p-values are always-valid: they hold over all looks (interim analyses) together. Needs
+        `users`.
     planned, users : float, optional
         The planned number of users, fixed before the first look, and the number of users so far, in both arms together.
         Without `planned`, always-valid intervals are narrowest at 10,000 users.

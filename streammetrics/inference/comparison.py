@@ -264,7 +264,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
     def table(self) -> Table:
         """Return a table with a row for each comparison.
 
-        These rows are followed by a row for each metric and slice that exists on only one side.
+        Metrics and slices that cannot be compared, for example because only one side has them, have rows at the end.
         """
         rows = [dict(zip(self.by, c.keys, strict=False)) | c.record() for c in self.values()]
         nothing = dict.fromkeys(COLUMNS, math.nan) | {"better": None, "limited_by": None}

@@ -80,7 +80,7 @@ class MetricDifferences:
 
     @property
     def relative_reasons(self) -> Reasons:
-        """For each cell, why it has no relative interval; if the control is 0, the text begins with this reason."""
+        """For each cell, why its relative difference has no interval; if the control is 0, the text says so first."""
         reasons = build_reasons(self.reasons, self.reasons.shape)
         for i in np.flatnonzero(self.pair.b.values == 0.0).tolist():
             reasons[i] = f"{ZERO_CONTROL}; {reasons[i] or CURE}"

@@ -1,4 +1,4 @@
-"""Interpret differences between the sides of a comparison: intervals, p-values, better side, limiting error."""
+"""Interpret differences between the sides of a comparison: intervals, p-values, the better side, the limiting error."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Interpretation:
     """The intervals and p-values of one metric, as arrays with one element for each cell (slice).
 
     `differences` contains the estimates from which the intervals and p-values were computed, and `difference` and
-    `relative` contain the intervals for a - b and a / b - 1. `effect` contains the same estimates as the input to a
-    verdict. `notes` contains a sentence that replaces the p-value in each cell where the quantiles of both sides are
+    `relative` contain the intervals for a - b and a / b - 1. `effect` contains one of these estimates, as the input to
+    a verdict. `notes` contains a sentence that replaces the p-value in each cell where the quantiles of both sides are
     certainly equal, and None in all other cells.
     """
 
@@ -226,10 +226,10 @@ def _withhold_errors(estimate: ScaledEstimate, reasons: Reasons) -> ScaledEstima
 
 
 def find_better_side(reading: Interpretation, p: Floats, settings: ComparisonSettings) -> NDArray[Any]:
-    """Return "a" or "b" for each cell (slice): the side that is better beyond sampling error and certified bounds.
+    """Return the better side, "a" or "b", in each cell (slice), or None if neither side is clearly better.
 
-    The result is None in cells where these errors may explain the difference, and for metrics that do not define which
-    values are better.
+    A side is clearly better if the sampling error and the certified bounds together cannot explain the difference. The
+    result is also None for metrics that do not define which values are better.
 
     Parameters
     ----------

@@ -333,7 +333,7 @@ def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False)
 
 
 def divide_replicates(a: Replicates, b: Replicates) -> Contrast:
-    """Return a / b - 1 on the scale "ratio", with its leave-one-out values; a and b need not be positive.
+    """Return a / b - 1 on the scale "ratio", with its leave-one-out values; unlike for logarithms, `a` may be <= 0.
 
     Let a_k and b_k be the values without shard k, and r = a / b. The delta method replaces a_k / b_k - 1 by r - 1 +
     (a_k - r * b_k) / b. A relative difference from a control b that is not clearly above 0 has no meaning, so cells

@@ -22,7 +22,7 @@ class DifferenceFormat(NamedTuple):
     def __call__(self, value: float, sign: str = "+") -> str:
         """Return a difference as text, without a sign if it rounds to 0.
 
-        `sign` is the sign option of a Python format string: "+" writes every sign, and "" writes only minus signs.
+        `sign` is the sign option of a Python format string: "+" writes plus and minus signs, "" only minus signs.
         """
         if not math.isfinite(value):
             return "NaN" if math.isnan(value) else f"{value:+}"

@@ -75,7 +75,7 @@ class QuantileSteps:
 
 @dataclass(frozen=True, eq=False)
 class QuantileSet:
-    """The set of all (relative) differences between values in the intervals of a quantile on side a and on side b."""
+    """The set of all (relative) differences between a value in side a's interval and a value in side b's interval."""
 
     a: QuantileSteps
     b: QuantileSteps

@@ -50,8 +50,8 @@ class SampleRatio(NamedTuple):
     alarm : bool
         Whether the e-value has reached 100 or, for a test at a single look, whether the p-value is below 0.001.
     users : dict
-        Number of users in each arm: exact, or estimated from a sample. If user IDs are known, a user in more than one
-        arm is not counted in any arm.
+        Number of users in each arm: exact, or estimated from a sample. An estimate leaves out users in more than one
+        arm.
     planned : dict
         Planned share of each arm; the shares add up to 1.
     several : float, optional

@@ -566,7 +566,10 @@ def scorecard(
 
 
 def count_users(users: Any, control: Any, arm: Any) -> float | None:
-    """Return the total users of an arm and the control, given this total or a dict by arm; None if `users` is None."""
+    """Return the total number of users in an arm and the control, or None if `users` is None.
+
+    `users` is this total, or a dict of users by arm.
+    """
     if users is None or not isinstance(users, Mapping):
         return None if users is None else float(users)
     if missing := [a for a in (control, arm) if a not in users]:

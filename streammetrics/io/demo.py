@@ -39,7 +39,8 @@ class DemoTruth:
         Expected click-through rate of each variant.
     calibration : mapping of str to float
         The expected sum of the predictions, divided by the expected sum of the labels, for `pctr_a`, `pctr_b` and
-        `pcvr`. For `pcvr`, only clicks are summed. If negatives were sampled, the scores are corrected for this.
+        `pcvr`. For `pcvr`, only clicks are summed. The values are those of the full log, which a metric matches if it
+        corrects for the sampling of negatives.
     auc : mapping of str to float
         Expected AUC of `pctr_a`, of `pctr_b`, and of the true probabilities ("perfect"), with an error of about 1e-5.
     negative_rate : float

@@ -391,8 +391,8 @@ class _PartQueue:
 class _Worker(threading.Thread):
     """Base class for threads that process the parts of a queue.
 
-    After an error, `error` is that error, and `part` is the number of the part that caused it. Otherwise, `error` is
-    None.
+    After an error, `error` is that error, and `part` is the number of the part that caused it. After a run without
+    errors, `error` is None.
     """
 
     job: _PartQueue
@@ -526,7 +526,7 @@ def _run_workers(job: _PartQueue, workers: Sequence[_Worker], watch: Watch) -> i
 
 
 def _raise_first_error(workers: Sequence[_Worker]) -> None:
-    """If any threads failed, raise the error of the part that comes first in the log."""
+    """If any threads failed, raise the error of the part with the lowest number."""
     for worker in sorted(workers, key=lambda w: w.part):
         if worker.error is not None:
             raise worker.error

@@ -97,7 +97,7 @@ class PartitionStream(io.RawIOBase):
 class QueryPartitions:
     """Partitions of the rows of a log, on disk. All rows of a query are in the same partition.
 
-    The files are in the folder for temporary files (TMPDIR) and contain the columns that the metrics read. The files
+    The files are in the folder for temporary files (TMPDIR) and contain only the columns that counting needs. The files
     have no names, so they disappear when the process ends, however it ends.
 
     Parameters

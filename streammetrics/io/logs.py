@@ -304,7 +304,7 @@ class Log:
         ]
 
     def find_comparison_types(self, columns: Sequence[str], uses: ColumnUses) -> dict[str, pa.DataType]:
-        """Return the types in which filters compare columns that are read as text only to keep the spelling of values.
+        """Return the types that filters use to compare columns that are read as text only to keep spellings unchanged.
 
         For example, a slicing column `hour` is read as text, but `hour>12` compares numbers. The result leaves out all
         other columns.

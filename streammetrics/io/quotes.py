@@ -184,8 +184,8 @@ class QuoteCheck:
         """Return whether all lines that a quoted cell spans would be valid rows if its marks were ordinary characters.
 
         A valid row has the right number of columns and contains numbers in numeric columns. `begins` says whether a
-        delimiter or line break precedes the closing mark, as if it were an opening mark. If so, and if a delimiter or
-        line break follows the opening mark, the numbers are not checked.
+        delimiter or line break precedes the closing mark, as it would precede an opening mark. If so, and if a
+        delimiter or line break follows the opening mark, the numbers are not checked.
         """
         start, end = data.rfind(b"\n", 0, opening) + 1, data.find(b"\n", closing)
         lines = data[start : len(data) if end < 0 else end].split(b"\n")

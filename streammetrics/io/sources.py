@@ -56,12 +56,12 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 class LogError(StreamMetricsError, ValueError):
-    """Raised if a log cannot be read, for example because no file exists, a file is broken, or a column is missing."""
+    """Raised if a log cannot be read, for example if no file is found, a file is broken, or a column is missing."""
 
 
 @dataclass(frozen=True)
 class LogFile:
-    """Facts about a file or table, known before it is opened, such as its format, size and partition keys."""
+    """Facts about a file or table that are known before it is opened, such as its format, size and partition keys."""
 
     file: str
     # The format: "parquet", "orc", "avro", "text" (CSV and TSV), "json", "ipc" (Arrow IPC), or the engine of a table,
@@ -211,7 +211,7 @@ def make_log_file(file: str, size: int | None = None, stamp: str = "", *, as_tex
 
 
 def _parse_hive_keys(file: str) -> dict[str, str | None]:
-    """Return the partition keys in all folder names of a path, even in names that the user specified."""
+    """Return the partition keys in all folder names of a path, including the part of it that the user specified."""
     keys: dict[str, str | None] = {}
     for part in os.path.dirname(file).split(os.sep):
         name, equals, text = part.partition("=")

@@ -31,7 +31,7 @@ STEPS: dict[Any, tuple[Callable[..., Any], ...]] = {}
 
 
 class UnfollowedError(TypeError):
-    """Raised if a kernel uses a value that cannot be part of its digest, so changes of the value would be missed."""
+    """Raised if a kernel uses a value that cannot be part of its digest, so changes to the value would be missed."""
 
 
 def kernel_digest(function: FunctionType, options: dict[str, Any], signature: object = None) -> str:

@@ -408,7 +408,7 @@ def count_square_units(v: Any, loss: Any, units: Any) -> None:
 
 @outline
 def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, units: Any) -> None:
-    """Add squares of log-losses v that are 2**11 or more to the sums `squares`, and set their `units` to 0.
+    """Add those squares of log-losses v that are 2**11 or more to their sums in `squares`; set their `units` to 0.
 
     `units` holds the squares as integers, computed by `count_square_units`, which cannot represent such large squares.
     `here` holds the cell (such as a slice) of each row. A cell has `n_terms` terms, of which log-loss is number t.

@@ -176,9 +176,10 @@ def find_shard(first: Any, second: Any, i: Any, one_word: Any, salt: Any, shards
 
 @kernel(out=("out",))
 def find_unit_shards(first: Any, second: Any, salt: Any, shards: Any, out: Any) -> Any:
-    """Write the shard of each unit to `out`, from 0 to `shards` - 1, as determined by a hash of its ID and a salt.
+    """Write the shard of each unit, a number from 0 to `shards` - 1, to `out`.
 
-    The 64-bit words of the IDs are in `first` and `second`; if IDs have one word, `second` is empty.
+    A hash of the unit's ID and a salt determines the shard. The 64-bit words of the IDs are in `first` and `second`; if
+    IDs have one word, `second` is empty.
     """
     one_word = second.shape[0] == 0
     for i in range(first.shape[0]):

@@ -52,8 +52,8 @@ def has_bad_weight(mass: Any, w: Any) -> Any:
         prefetch(w, a + BLOCK, LONG)
         for j in range(ww.shape[0]):
             bits = f8(ww[j] + 0.0).view(i8)  # adding 0.0 turns -0.0 into 0.0
-            # The sign bit of `is_nonzero` is set unless the weight is 0. A weight of 0 is valid, although it is below
-            # SMALLEST.
+            # The sign bit of `is_nonzero` is set if the weight is positive. A weight of 0 is valid, although it is
+            # below SMALLEST. A negative weight has its own sign bit set.
             is_nonzero = ~(bits - i8(1))
             wrong |= bits | (((bits - least) | (most - bits)) & is_nonzero)
             small |= (bits - exact) & is_nonzero

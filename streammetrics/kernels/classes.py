@@ -15,7 +15,8 @@ f4, f8, i4, i8, u8 = np.float32, np.float64, np.int32, np.int64, np.uint64
 
 # A row with LONG or more scores is searched for its highest score in spans of SPAN scores.
 LONG, SPAN = 32, 512
-# The codes of the terms that `compute_class_terms` can compute. TOP is 1 if the true class is among the top k, else 0.
+# The codes of the terms that `compute_class_terms` can compute. The value of the term TOP is 1 if the true class is
+# among the top k, else 0.
 LOG_LOSS, BRIER, TOP = 0, 1, 2
 
 

@@ -21,8 +21,8 @@ i8, u4, u8 = np.int64, np.uint32, np.uint64
 def count_high_words(high: Any, used: Any, counts: Any) -> Any:
     """Count how often each high word occurs from index used[1] to used[0] of a buffer, and set used[1] to used[0].
 
-    The high word of a row holds its cell (such as a slice). used[0] is the length of the buffer, and the high words
-    before index used[1] have already been counted.
+    The high word of a row identifies its cell (such as a slice). used[0] is the length of the buffer, and the high
+    words before index used[1] have already been counted.
     """
     for i in range(used[1], used[0]):
         counts[u8(high[u8(i)])] += 1

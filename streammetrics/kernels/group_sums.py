@@ -128,8 +128,8 @@ def sum_group_wins(
             if labels[j]:
                 for k in range(4):
                     pos[k] += here[k]
-                    # This positive forms a concordant pair with each earlier negative. A negative with the same score
-                    # counts one half, so count every pair twice to get integers.
+                    # This positive forms a concordant pair with each negative that has a lower score, and half a pair
+                    # with each negative that has the same score. Count every pair twice to get integers.
                     above[k] = i8(2) * neg[k] - tied[k]
                 carry_digits(pos)
                 carry_digits(above)

@@ -1,4 +1,4 @@
-"""Compute AUC by group, such as by user: partition rows by hash of the group, number the groups, and count pairs.
+"""Compute AUC by group, such as by user: partition rows by the hash of their group, number the groups, and count pairs.
 
 Hashes only distribute groups over partitions and over the slots of hash tables. Whole IDs are compared, so two groups
 with the same hash stay separate.

@@ -1,9 +1,9 @@
 """Count rows by score bucket and label. AUC, average precision and KS are computed from such a histogram.
 
-The bucket of a score consists of its leading bits. The other bits are dropped, never rounded, so a higher score never
-has a lower bucket, and equal scores have the same bucket in float32 and float64. The place of a row is the index of its
-counter: twice its bucket plus its label. A score is called off the grid if its bucket drops bits that are not 0. A
-histogram with such scores is inexact: it gives only bounds on the metrics.
+The bucket of a score consists of the leading bits of the score. The other bits are dropped, never rounded, so a higher
+score never has a lower bucket, and equal scores have the same bucket in float32 and float64. The place of a row is the
+index of its counter: twice its bucket plus its label. A score is called off the grid if its bucket drops bits that are
+not 0. A histogram with such scores is inexact: it gives only bounds on the metrics.
 
 Each block of rows is first converted to places, in a loop that vectorizes, and then counted. Rows of a single cell
 (such as a slice) are checked while they are counted. If a value is invalid, all counts are undone.
@@ -198,7 +198,7 @@ def count_places(place: Any, n: Any, rows: Any) -> None:
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count rows of a single cell, whose scores are probabilities, by place (bucket and label).
+    """Count rows of a single cell by place (bucket and label), for scores that are probabilities.
 
     If a value is invalid, undo the counts of all earlier blocks and return 1. Buckets have `bits` bits. If any score is
     off the grid, off_grid[0] is set to 1. `excess` is not used, because rows have no weights.
@@ -249,7 +249,7 @@ def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 
 @outline
 def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> None:
-    """Count valid rows of one cell by place (bucket and label), and add each row's weight minus 1 to `excess`.
+    """Count valid rows of one cell, and add each row's weight - 1 to `excess`, both by place (bucket and label).
 
     If any row with a weight other than 0 has a score off the grid, off_grid[0] is set to 1.
     """
@@ -275,7 +275,7 @@ def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any,
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_weighted_scores(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count valid rows of one cell by place (bucket and label), and add each row's weight minus 1 to `excess`."""
+    """Count valid rows of one cell, and add each row's weight - 1 to `excess`, both by place (bucket and label)."""
     count_weighted_rows(y, s, w, real, bits, rows, excess, off_grid)
     return 0
 
@@ -546,7 +546,7 @@ def count_label_scores(
 def find_buckets(high: Any, low: Any, real: Any, bits: Any, place: Any, is_lossy: Any) -> Any:
     """Convert codes of exact scores and labels to places (bucket and label).
 
-    Write to `is_lossy` whether the bucket of a score drops bits that are not 0.
+    Write to `is_lossy` whether the bucket of each score drops bits that are not 0.
     """
     y, s, here = scratch(BLOCK, u1), scratch(BLOCK, f8), scratch(BLOCK, u4)
     # Pass read-only views. All kernels pass read-only arrays, so numba compiles `find_places` only once for each dtype.

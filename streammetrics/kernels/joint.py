@@ -43,7 +43,7 @@ def buffer_pairs(
 ) -> Any:  # fmt: skip
     """Append valid rows of the numbers x and y to one of two buffers.
 
-    `at` holds the cell (such as a slice) of each row. Rows of folded cells, which count rows in buckets, are appended
+    `at` holds the cell (such as a slice) of each row. Rows of folded cells (cells that count in buckets) are appended
     as pairs of numbers to the buffer that consists of the arguments from `xs` to `waiting`. Rows of other cells are
     appended as exact codes to the buffer that consists of the arguments from `high` to `used`. An empty `folded` means
     that all cells are folded.

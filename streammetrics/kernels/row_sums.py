@@ -376,7 +376,7 @@ def add_values(v: Any, at: Any, a: Any, stride: Any, cell: Any, numbers: Any, of
 
 @outline
 def multiply_in_place(v: Any, factor: Any, error: Any) -> None:
-    """Multiply v by `factor`, in place, and write the exact rounding errors to `error` (Dekker's algorithm)."""
+    """Multiply v by `factor` elementwise, in place, and write the rounding errors to `error` (Dekker's algorithm)."""
     for j in range(v.shape[0]):
         product = v[j] * factor[j]
         error[j] = product_error(v[j], factor[j], product)

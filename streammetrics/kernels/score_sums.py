@@ -320,7 +320,7 @@ def flush_lanes(lanes: Any, cells: Any, terms: Any, rows: Any, sums: Any, square
 
 @inline
 def prefetch_cells(here: Any, n_terms: Any, rows: Any, sums: Any, squares: Any) -> None:
-    """Prefetch the counters and sums of the cells `here` in a block of rows, unless all counters fit into the cache."""
+    """Prefetch the counters and sums of `here`, the cells of the next rows, unless all counters fit into the cache."""
     if rows.shape[0] > CACHED_NUMBERS:
         for j in range(here.shape[0]):
             prefetch(rows, u8(2) * u8(here[j]), 1)

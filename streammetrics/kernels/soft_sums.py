@@ -121,11 +121,11 @@ def add_product_rows(v: Any, at: Any, lone: Any, numbers: Any) -> None:
 
 @outline
 def add_square_rows(v: Any, at: Any, lone: Any, loss: Any, numbers: Any) -> None:
-    """Add each square in v, rounded to a multiple of 2**-41 or 2**-52, to the sum whose number is in `at`.
+    """Add each square in v, rounded to a multiple of a step (2**-41 or 2**-52), to the sum whose number is in `at`.
 
-    The multiples are of 2**-41 if `loss` is true (the squares of log-losses) and of 2**-52 otherwise. A sum that
-    reaches CEILING stays there. Squares of 2**31 or more are added one by one and set to 0 in `v`. If `lone` is true,
-    there is only one sum.
+    The step is 2**-41 if `loss` is true (the squares of log-losses) and 2**-52 otherwise. A sum that reaches CEILING
+    stays there. Squares of 2**31 or more are added one by one and set to 0 in `v`. If `lone` is true, there is only one
+    sum.
     """
     if is_any_from(v, LARGE):
         move_heavy_rows(v, at, numbers)
@@ -211,8 +211,8 @@ def sum_soft(
     The caller has checked all values. Without weights, `w` is empty; with one cell, `at` is empty. For a term x and a
     target t, the sums of w * x, (w * x)**2, w**2 * x * t, w**2 and w**2 * x are added to `sums`, `squares`, `crossed`,
     `w2` and `w2x`, respectively. Values of 2**31 or more are added to `large`, which is empty if no term can be that
-    large. `rows` and `clipped` count all rows and the clipped rows, and the sums of w - 1 are added to `excess`. Sums
-    are stored in flat arrays, cell by cell.
+    large. `rows` counts all rows, `clipped` counts the rows with a clipped probability, and the sums of w - 1 are added
+    to `excess`. Sums are stored in flat arrays, cell by cell.
     """
     return add_soft(y, s, w, at, terms, logit, eps, rows, excess, sums, large, squares, crossed, w2, w2x, clipped)
 

@@ -231,7 +231,7 @@ def _other_metric(thing: Any) -> Any:
 
 
 def absent_class(case: Case) -> None:
-    """States of unknown classes can be loaded, copied, saved and merged; merges that bucket rows raise an error."""
+    """States of unknown classes can be loaded, copied, saved and merged; a merge that needs buckets raises an error."""
     parts = [case.build(case.take(rows)) for rows in case.parts(2)]
     whole, (a, b) = merge([p.to_bytes() for p in parts]), (p.to_bytes() for p in parts)
     merged, folds = whole.to_bytes(), _may_outgrow_limit(whole, parts)

@@ -28,7 +28,7 @@ def _is_metric(thing: type) -> bool:
 
 
 def list_public_names(names: Mapping[str, Any]) -> list[str]:
-    """Return the sorted public names of a module, without submodules other than the families and those in `MODULES`."""
+    """Return the sorted public names of a module, without modules other than the families and those in `MODULES`."""
     return sorted(
         name
         for name, thing in names.items()

@@ -1,6 +1,6 @@
-"""Functions that select, copy and sum the rows of arrays.
+"""Functions that write and sum the rows of arrays, and compute cumulative sums and the indices in ranges.
 
-Each row is copied as a single item, because indexing an array with several axes takes ten times as long.
+Each row is written as a single item, because indexing an array with several axes takes ten times as long.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ ROUND_BITS = 0x4338000000000000
 
 
 def real(x: Any) -> Real:
-    """Convert a number to np.float64, or an array to a float64 array. In kernels, numba compiles it as np.float64.
+    """Convert a number to np.float64, or an array to a float64 array. In kernels, numba compiles `real` as np.float64.
 
     Outside kernels, np.float64 cannot be used, because before numpy 2.2 it converts a one-element array to a scalar.
     """

@@ -333,7 +333,7 @@ def weight_rounding(rows: Ints, excess: Ints | None) -> Fraction:
 
 
 class Mass:
-    """A non-negative integer of any size per cell (such as a slice): its row count, or its weight in units of 2**-60.
+    """A non-negative integer of any size per cell (such as a score bucket): row count, or weight in units of 2**-60.
 
     The integers are stored as digits in base 2**20, so that sums and products of whole arrays are fast int64 operations.
     If the sum over all cells is below 2**30, which is common, each integer is stored as a single digit, which is faster.

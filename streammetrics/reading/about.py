@@ -157,7 +157,7 @@ def best_of(thing: Any) -> str | float | None:
 
 
 def sharded_refusal_of(metric: Any) -> str:
-    """Return the reason why `Sharded` computes no interval for a metric, and an alternative; "" if it computes one."""
+    """Return why `Sharded` computes no interval for a metric, and what to use instead; "" if there is an interval."""
     record = about_of(metric)
     return record.no_interval_reason or record.no_sharded_interval_reason
 

@@ -49,7 +49,7 @@ class Answer:
         return iter(())
 
     def numbers(self) -> NamedNumbers:
-        """Yield a name and a number for each number in the value, for loggers such as TensorBoard."""
+        """Yield each number in the value together with its name, for loggers such as TensorBoard."""
         raise NotImplementedError
 
     def intervals(self, confidence: float, method: str | None = None) -> Any:

@@ -19,8 +19,8 @@ FORBIDDEN = re.compile(r"[^\w./-]")
 def named_numbers(name: str, value: Any) -> NamedNumbers:
     """Yield a name and a number for each number in the value of a metric.
 
-    `name` is the name of the metric. A scalar gets this name, such as "auc". An element of a vector gets
-    a name such as "f1_each/0". Matrices and curves yield nothing.
+    `name` is the name of the metric. A scalar gets this name, such as "auc". An element of a vector gets a
+    name such as "f1_each/0". Matrices and curves yield nothing.
     """
     if isinstance(value, np.ndarray) and value.ndim == 1:
         for i, one in enumerate(value.tolist()):

@@ -150,7 +150,7 @@ class Estimate(NamedTuple):
 
     @property
     def _is_constant(self) -> Any:
-        """Whether the standard error is 0, as for a perfect ranking. If so, no interval can be computed from it."""
+        """Whether the limits depend on a standard error of 0 (as for a perfect ranking), so they cannot be computed."""
         return self.ends is None and self.scale != "wilson" and np.asarray(self.error) == 0.0
 
     def _limits_on_scale(self, confidence: float) -> tuple[Any, Any]:
@@ -177,7 +177,7 @@ class Estimate(NamedTuple):
         return Interval(low, high, self.value, unwrap_scalar(self.error), method, self.assumption, confidence)
 
     def _missing_reason(self) -> str:
-        """Return the reason why there are no limits, for estimates in which the metric itself gives no reason."""
+        """Return the reason why there are no limits, for estimates whose metric itself gives no reason."""
         if np.all(np.isnan(self.value)):
             return "the value is undefined"
         if not np.any(np.isfinite(self.error)):

@@ -226,7 +226,7 @@ def build_arm_part(
     rows_of: Mapping[str, int] = MappingProxyType({}),
     colours: Mapping[str, int] = MappingProxyType({}),
 ) -> PagePart:
-    """Return the section with the numbers of rows and users of each arm, their shares, and remarks about the shares.
+    """Return the section with the rows, the users and the share of users of each arm, and remarks about the shares.
 
     Parameters
     ----------

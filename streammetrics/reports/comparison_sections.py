@@ -45,7 +45,7 @@ class ComparedSides(NamedTuple):
     sides : tuple of NamedSide
         The treatment, and the control.
     pairs : list of (name, comparisons)
-        Comparisons over all rows or by slice, each with a name for headings.
+        Comparisons over all rows or by slice, each with a name (possibly empty) for headings and metrics.
     primary : str or None
         The name of the primary metric, which decides which side is better; by default, the first metric that defines
         which values are better.

@@ -168,7 +168,7 @@ def describe_joint_confidence(treatments: int, control: str, confidence: str) ->
 
 
 def describe_breach_confidence(verdicts: Iterable[Verdict]) -> str:
-    """Return the reason why verdicts give wider intervals for breached guardrails than tables; "" if none does."""
+    """Return the reason why verdicts give wider intervals than tables do for breached guardrails; "" if none does."""
     breached = [
         (100.0 * reading.interval.confidence, len(verdict.guardrails))
         for verdict in verdicts

@@ -76,7 +76,7 @@ def build_comparison_headline(
 
 
 def _describe_movement(main: Comparison, row: MeasureRow) -> str:
-    """Return a description of the change of a metric from the control, such as "rises by 0.0373"."""
+    """Return a description of the change in a metric relative to the control, such as "rises by 0.0373"."""
     by = row.change.lstrip("+−")
     if not float(main.a - main.b):
         return "is the same"

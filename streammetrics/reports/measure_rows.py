@@ -56,7 +56,7 @@ def format_direction(best: Any) -> str:
 def describe_average(metric: Any) -> str:
     """Return a description of the average of a metric over classes, such as "macro: the mean of the classes".
 
-    The result is empty for other metrics.
+    The result is empty if the metric has no such average.
     """
     if not getattr(metric, "_class_settings", None):
         return ""
@@ -336,8 +336,8 @@ def build_hero(row: MeasureRow, percent: bool) -> tuple[MeasureRow, RowAxis]:
 def count_shown_slices(place: int, groups: int) -> int:
     """Return the largest number of slices to show in each group of a forest plot.
 
-    `place` is the position of the metric on the page, and `groups` is the number of groups of slices. The result
-    is larger for the first metric (`place` 0), and smaller if there are many groups.
+    `place` is the position of the metric on the page, and `groups` is the number of groups of slices. The result is
+    larger for the first metric (`place` 0), and smaller if there are many groups.
     """
     return max(20, (200 if place == 0 else 40) // max(1, groups // 2))
 

@@ -73,8 +73,8 @@ def find_class_names(metric: Metric[Any, Any], state: Any, columns: Any) -> list
     """Return the names of the classes or labels of a metric.
 
     These are the class values of a multiclass state, the label columns of a multilabel one, or numbers such as "0" and
-    "1". The list is empty if the metric has no classes. `columns` is the column of `y_true`, or a tuple of label
-    columns.
+    "1". The list is empty if the metric has no classes. `columns` is the name of the column of `y_true`, or a tuple of
+    the names of label columns.
     """
     if isinstance(state, PairCounts):
         return list(map(str, state.class_names()))

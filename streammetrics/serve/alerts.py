@@ -215,7 +215,7 @@ class Alerts:
             self._thread.join(2 * TIMEOUT)
 
     def take(self, experiment: str, fence: int) -> None:
-        """Start sending the messages about an experiment, including those that another server has not delivered.
+        """Start sending the messages about an experiment, including messages that are still undelivered.
 
         `fence` is the number of the lease, which gives this server the exclusive right to evaluate the experiment.
         """

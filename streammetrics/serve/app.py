@@ -138,7 +138,7 @@ async def _answer_unexpected_error(request: Request, error: Exception) -> Respon
 
 
 def _build_body_error_handler(max_bytes: int) -> Any:
-    """Return an exception handler for BodyError, which discards the rest of the body unless the body was too slow."""
+    """Return a handler for BodyError. Unless the body came too slowly, it discards the rest before it answers."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, BodyError)

@@ -16,7 +16,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class PartKey(NamedTuple):
-    """The identity of a part (the metrics of one hour). A retry uses the same key, so that a part counts only once.
+    """The identity of a part (metrics of one source and hour). A retry uses the same key, so a part counts only once.
 
     Parameters
     ----------

@@ -235,7 +235,7 @@ def _compute_pause(attempt: int, retry_after: str | None) -> float:
 
 
 def _parse_retry_after(retry_after: str | None) -> float:
-    """Return the seconds to wait according to a Retry-After header (a number or a date); 0 if missing or invalid."""
+    """Return the seconds to wait according to a Retry-After header (number or date); 0 if it is missing or invalid."""
     if retry_after is None:
         return 0.0
     if retry_after.strip().isdecimal():

@@ -24,7 +24,7 @@ __all__ = ["EPOCHS", "EXPIRED", "KINDS", "MARKS", "NULL", "OTHER", "Axis", "Voca
 Ints = NDArray[np.int64]
 
 NULL, OTHER, EXPIRED = -1, -2, -3
-"""The marks that replace a rank: NULL if the row has no key, OTHER if its key exceeds the maximum number of keys of the
+"""The marks that replace a rank: NULL if the row has no key, OTHER if its key is not kept because of the limit of the
 axis, and EXPIRED if its epoch is too old to be kept."""
 EPOCHS = {"epoch": "timestamp", "step": "integer"}
 """The kinds of axes whose keys are epochs (ranges of time or of integers), with the type of these keys.
@@ -124,7 +124,7 @@ class Vocabulary:
         return np.searchsorted(self.values, values).astype(np.int64) if len(values) else np.zeros(0, np.int64)
 
     def find_rank(self, key: Any) -> int | None:
-        """Return the rank of a key in the form that users pass, or None if the vocabulary does not contain it."""
+        """Return the rank of a key, passed as a plain Python value; None if the vocabulary does not contain it."""
         if key is None:
             return NULL
         stored = to_stored_key(key)

@@ -25,7 +25,7 @@ MAX_ENDS = 1024
 
 @dataclass(frozen=True)
 class BlockEnds:
-    """The IDs of the first and the last blocks (such as queries) of the parts of a log that a state has counted.
+    """The IDs of the first and the last blocks (such as queries) of the logs, or parts of logs, that a state counted.
 
     Parameters
     ----------

@@ -248,7 +248,10 @@ def _to_superaccumulators(rows: Array, excess: Array | None) -> Ints:
 
 
 def check_totals(state: CellTable) -> None:
-    """Raise an error if rows or weights are out of range, or if the labels of a cell differ in their row counts."""
+    """Raise an error if rows or weights are out of range, or if the outputs of a cell differ in their row counts.
+
+    An output is a label or a threshold, for example: each of them counts all rows (see `counts_per_row`).
+    """
     name = type(state).__name__
     flats = state.cells.flats
     check_capacity(state, state.approximate_rows, state.weight_excess_bound, state.approximate_dropped_rows)

@@ -304,7 +304,7 @@ def rebucket_edges(numbers: Floats, levels: Ints, bits: int) -> Floats:
 
 
 def _find_joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
-    """Return, for each pair of adjacent numbers, the lowest level at which they share a bucket, by two definitions.
+    """Return, for each pair of adjacent numbers, the lowest level at which they share a bucket, as two arrays.
 
     For the first array, all buckets of a level have the same width. For the second array, a bucket must also be no
     wider than 2**-bits times the numbers in it.

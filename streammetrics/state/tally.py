@@ -469,9 +469,9 @@ def sort_entries(e: Entries) -> Entries:
 
 
 def _sort_within_groups(e: Entries) -> Entries | None:
-    """Sort wide entries by sorting the low words of each high word separately; return None if this would not be faster.
+    """Sort wide entries by sorting the low words separately for each high word; return None if this is not faster.
 
-    Sorting the low words themselves avoids `argsort`, which takes ten times as long, as numpy does not vectorize it.
+    Sorting the low words themselves avoids `argsort`, which is ten times as slow because numpy does not vectorize it.
     """
     high, codes, n = e.high, e.codes, len(e)
     assert high is not None

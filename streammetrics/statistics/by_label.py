@@ -128,7 +128,7 @@ class ByLabel(KnownClasses):
 
     @property
     def empty_binary(self) -> State:
-        """An empty state of the binary statistic, with the same values of all settings that both statistics have."""
+        """An empty state of the binary statistic, with the same values for all settings that both statistics have."""
         ours = {f: v for f, v in self.settings.items() if f not in OWN_SETTINGS}
         return self.binary(**ours)
 

@@ -211,8 +211,8 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
     def _binary_histogram(self, within: Entries, off_grid: Array) -> State:
         """Return a `ScoreHistogram` with these entries, whose codes contain no label.
 
-        The row counts of entries with equal codes are added up. `off_grid` contains a flag for each cell: 1 if it
-        has lost precision.
+        The row counts of entries with equal codes are added up. `off_grid` contains a flag for each cell: 1 if the
+        cell has lost precision.
         """
         one = self.empty_binary
         empty = one.make_empty_cells(())

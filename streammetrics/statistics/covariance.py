@@ -24,14 +24,15 @@ class MeanEstimates(NamedTuple):
     Parameters
     ----------
     means : list of float
-        Weighted means of the terms; arrays with an element for each cell (such as a slice) if there are several cells.
+        Weighted means of the terms; arrays with an element for each cell (such as a slice) if several cells are
+        computed together.
     covariance : list of lists of float
         The estimated covariance of the means: NaN if there are fewer than two units or a sum of squares overflowed.
     effective_size : float
         The effective sample size, (sum w)^2 / sum w^2: the number of units of equal weight that would give the same
         precision.
     count : int, optional
-        The number of units; an array if there are several cells.
+        The number of units; an array if several cells are computed together.
     """
 
     means: list[Any]

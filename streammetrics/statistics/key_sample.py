@@ -34,7 +34,7 @@ Hashes = NDArray[np.uint64]
 
 
 class KeySample(KeyKinds, tag="key_sample"):
-    """Hashes of distinct keys, with row counts. A cell (slice) with many keys keeps those with enough leading zeros.
+    """Hashes of distinct keys, with row counts. Cells (slices) with many keys keep only hashes with many leading zeros.
 
     Parameters
     ----------

@@ -40,7 +40,7 @@ UNBOUNDED = ("cg", "dcg", "cg_exp", "dcg_exp", "hits", "relevant")
 MORE_UNBOUNDED = (
     "places", "mean_place", "first", "mean_gain", "surprise", "idcg", "idcg_exp", "pairs", "right_pairs", "smoothed_ap",
 )  # fmt: skip
-# The measures that are computed from 2^grade.
+# These measures are computed from 2^grade.
 POWERS = ("cg_exp", "dcg_exp", "ndcg_exp", "err", "idcg_exp")
 # These measures use the grade of a document, not merely whether the document is relevant. With `relevance_level=`, a
 # query without a relevant document can still contain documents with positive grades, so these measures can be nonzero.
@@ -93,7 +93,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
     The documents of a query are sorted once for all measures and cut-offs. The value of a measure for a query is computed
     in float64, rounded to a multiple of 2**-60 (its square to a multiple of 2**-52) and summed as an integer. Values of
     measures that can exceed 1 are summed exactly. With weights w, the state also keeps the sums of w^2 and of w^2 times
-    the value, for standard errors. A state with one cell (such as one slice) takes 100 bytes plus 32 bytes per term.
+    the value, for standard errors. A state with one cell (no slices) takes 100 bytes plus 32 bytes per term.
     """
 
     measures = (*MEASURES, *ORDERS, *DERIVED)
@@ -355,7 +355,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return tuple(dict.fromkeys(t for t in bases if parse_term(t)[0] in measures))
 
     def _encode_terms(self, terms: tuple[str, ...], names: tuple[str, ...]) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """Convert terms to arrays for a kernel: the index of each measure in `names`, the cut-offs and parameters."""
+        """Convert terms to arrays for a kernel: the index of each measure in `names`, the cut-offs, the parameters."""
         read = [parse_term(t) for t in terms]
         return (
             np.array([names.index(measure) for measure, _, _ in read], np.int64),

@@ -163,7 +163,7 @@ def areas(state: ScoreHistogram) -> CellBounds:
 
 
 def _count_pairs(state: ScoreHistogram) -> Ints:
-    """Return, for each cell (such as a slice), the numbers of negatives, positives, concordant and tied pairs.
+    """Return, for each cell (such as a slice), the numbers of negatives, positives, concordant pairs and tied pairs.
 
     In a concordant pair, the positive has a higher score than the negative. The third column is twice the number of
     concordant pairs, where a tied pair counts one half.
@@ -371,7 +371,7 @@ def _read_cells(
 
 
 class PositiveScores(NamedTuple):
-    """The numbers from which the average precision of each cell is computed, by distinct score of its positives.
+    """The numbers for the average precision of each cell: one entry for each distinct score of the cell's positives.
 
     Parameters
     ----------
@@ -462,7 +462,8 @@ def _precisions_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, Flo
     if off.any():
         for array, found in zip((low, high), terms.limits(), strict=True):
             array[off] = found[off]
-    # `sure` marks the values that 106 bits suffice to round correctly. They almost always do, so this loop is short.
+    # `sure` marks the values for which 106 bits suffice for correct rounding. They almost always do, so this loop is
+    # short.
     for i in np.flatnonzero(~sure & (P > 0)):
         part = slice(starts[i], starts[i + 1])
         a, c, tp, fp = (x.take(part) for x in terms[:4])

@@ -381,7 +381,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @cached_property
     def distinct_scores(self) -> DistinctScores:
-        """The distinct scores or buckets of a state with one cell (slice), in ascending order, with row counts."""
+        """The distinct scores or buckets of a state with one cell (slice), ascending, with row counts by label."""
         entries = self._score_entries
         places: Array
         if not self.has_buckets:
@@ -495,7 +495,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @staticmethod
     def undo(scores: Floats) -> Floats:
-        """Return scores corrected for the downsampling of negatives.
+        """Return scores corrected for the down-sampling of negatives.
 
         By default, no correction is needed, so this function returns the scores unchanged. In a state that
         `with_sampling_correction` returns, this function is replaced with one that corrects the scores.
@@ -505,7 +505,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
     # -- fewer bits ---------------------------------------------------------------------------------------------------
 
     def coarsen(self, bits: int, limit: int | None = None) -> Self:
-        """Return exactly the histogram that the same rows would produce with a lower setting `bits`.
+        """Return exactly the histogram that the same rows would produce with a lower value of `bits`.
 
         Parameters
         ----------

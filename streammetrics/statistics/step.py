@@ -58,8 +58,8 @@ class Like:
         The type of each column by its role, the name under which the statistic reads it (such as "y_true"). Columns that
         the statistic derives are included.
     lone : bool
-        Whether the state has only one cell (such as one slice), to which all rows belong. The column "at" (the cell of
-        each row) is then empty.
+        Whether the state has only one cell (no slices), to which all rows belong. The column "at" (the cell of each
+        row) is then empty.
     dense : frozenset of str
         The names of the histograms whose row counts are kept in an array with a counter for every possible code (place
         in the histogram). For such a histogram, a kernel receives this array, flattened cell by cell, and the array of

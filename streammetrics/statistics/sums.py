@@ -114,7 +114,7 @@ class TermSums(ScoreTerms):
     weight w and term x. After the first batch with weights, it also keeps the sums of w**2 and w**2 * x by label.
     Squares are rounded to multiples of 2**-52, or of 2**-41 for the log loss. A sum of squares that reaches 2**41, or
     that contains a term of 2**31 or more, stays at 2**41, which means that it overflowed. A state with three terms and
-    one cell (such as one slice) takes 300 bytes.
+    one cell (no slices) takes 300 bytes.
     """
 
     rows = Flat(2)

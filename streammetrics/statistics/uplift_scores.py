@@ -101,7 +101,7 @@ def _subtract_digits(whole: Mass, part: Mass) -> Any:
 
 
 def _are_consistent(histogram: Ints, cells: Ints, within: Entries) -> bool:
-    """Return whether the three histograms of an `UpliftScores` state read from bytes can count the same rows.
+    """Return whether the three histograms of an `UpliftScores` state read from bytes could come from the same rows.
 
     The histograms must have equal totals at each score, and each combination of outcome and treatment must have a
     nonnegative weight.

@@ -216,7 +216,7 @@ class ValueHistogram(State, tag="value_buckets"):
         )
 
     def coarsen(self, bits: int) -> Self:
-        """Return exactly the histogram that the same rows would produce with a lower setting `bits`."""
+        """Return exactly the histogram that the same rows would produce with this lower setting `bits`."""
         if bits > self.bits:
             raise InvalidInputError(
                 f"coarsen(): expected at most {self.bits} bits, the resolution of this histogram, found {bits}"

@@ -20,8 +20,8 @@ __all__ = ["GeometricMeanScore"]
 
 # The precision, in bits, to which each intermediate result of Newton's method is rounded.
 BITS = 256
-# An upper bound on the relative error of the root. `_root` starts with 40 correct bits, which each of two Newton steps
-# about doubles.
+# An upper bound on the relative error of the root. `_root` starts with 40 correct bits, and each of its two Newton
+# steps about doubles their number.
 SURE = Fraction(1, 1 << 110)
 
 

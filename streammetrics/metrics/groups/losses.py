@@ -108,8 +108,8 @@ class OfMean(OwnReading):
         # of 2**-60.
         unit = 2.0**-58 if state.rounded else 2.0**-60
         reach = _mean(counts, state.rows.sum(axis=1)[there] * unit / divisors) + 2 * slip * value
-        # The term of a row (such as its loss) has a rounding error of up to 2 ulp, for which the bounds never allow.
-        # They therefore do not allow for the error `reach` either if it is of a similar size.
+        # The bounds never allow for the rounding error of a row's term (such as its loss), which is up to 2 ulp. They
+        # therefore do not allow for the error `reach` either if it is of a similar size.
         if not state.rounded and reach <= 4 * math.ulp(value):
             return value, value
         return max(0.0, value - reach), value + reach

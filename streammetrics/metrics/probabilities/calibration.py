@@ -96,8 +96,8 @@ class BinnedMetric(OfClasses[Binned, T]):
     n_bins : int
         The number of bins.
     strategy : {"uniform", "quantile", "log"}
-        How to form n bins. "uniform": bins of equal width, where bin i contains the rows with a probability p from i/n
-        to below (i + 1)/n, and the last bin also contains those with p = 1. "quantile": bins of equal weight, whose
+        How to form n bins. "uniform": bins of equal width, where bin i contains the rows with a probability p in
+        [i/n, (i + 1)/n), and the last bin also contains those with p = 1. "quantile": bins of equal weight, whose
         edges are edges of histogram buckets; a bucket belongs to the bin that contains its median row. "log": the edges
         are 0, 2**-(n - 1), ..., 1/4, 1/2, 1.
     scale : {"probability", "logit"}

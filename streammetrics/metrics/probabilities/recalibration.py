@@ -201,7 +201,7 @@ def errors(rows: ScoreRungs, a: float, b: float, free: bool) -> tuple[float, flo
 
 
 def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tuple[float, float]:
-    """Return upper bounds on the errors of a and b, which are fitted to histogram buckets instead of exact scores.
+    """Return upper bounds on the errors of a and b that arise because the fit uses buckets instead of exact scores.
 
     The bounds are infinite if none can be found. The proof uses a circle around the fit, after the logits are scaled to
     mean 0 and standard deviation 1. If the gradient at the fit is smaller than the radius times the smallest curvature

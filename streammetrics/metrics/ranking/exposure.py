@@ -1,4 +1,4 @@
-"""Exposure metrics: the share of the catalogue that ranked lists show, how evenly they show it, and how they differ."""
+"""Exposure metrics: the share of the catalogue that lists show, how evenly they show it, how much the lists differ."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class RankingMetric(QueryMean[RankingSums]):
     Parameters
     ----------
     k : int, optional
-        The number of documents at the top of each ranking that count; all documents by default.
+        Consider only the first k documents of each ranking; by default, all documents.
     ties : {"average", "order", "document", "optimistic", "pessimistic"}
         How to rank documents with equal scores. "average": the value is the mean over all their orders. "order": in the
         order of their rows or of the `position` column. "document": by the `document` column, descending, as in

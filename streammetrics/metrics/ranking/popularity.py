@@ -32,7 +32,7 @@ class AveragePopularity(OfPopularity, tag="average_popularity"):
     -----
     Popularity is any non-negative number, such as the number of interactions with the item in the training log (as in
     RecBole), or the share of users who interacted with it. The measure can exceed 1, so the state uses a wider
-    accumulator (about 1.2 kB). The value is undefined without lists.
+    accumulator and takes about 1.2 kB. The value is undefined without lists.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Novelty(OfPopularity, tag="novelty"):
     -----
     The definition matches recmetrics' `novelty`. A share of 0 raises an error, because its self-information is
     infinite; add 1 to the count of each item to avoid this. The measure can exceed 1, so the state uses a wider
-    accumulator (about 1.2 kB). The value is undefined without lists. Source: Zhou et al., "Solving the apparent
+    accumulator and takes about 1.2 kB. The value is undefined without lists. Source: Zhou et al., "Solving the apparent
     diversity-accuracy dilemma of recommender systems" (2010).
 
     Examples

@@ -142,7 +142,7 @@ class GeometricQueryMean(RelevanceMetric):
     """Base class for geometric means of a measure over queries; values below a floor are replaced with the floor."""
 
     about = About(
-        bound="the sum of the logarithms is exact; the exponential has an error of at most 2 ulp",
+        bound="the logarithms are summed exactly; with the default floor, the relative error is at most 1e-14",
         interval_scale="log",
         read_cells=None,
     )
@@ -207,9 +207,9 @@ class GeometricMAP(GeometricQueryMean, tag="geometric_map"):
 
     Notes
     -----
-    The definition matches trec_eval's `gm_map`. Logarithms in float64 are summed exactly; the exponential of their
-    mean has an error of at most 2 ulp. The value is undefined without queries. Source: Robertson, "On GMAP and other
-    transformations" (2006).
+    The definition matches trec_eval's `gm_map`. Logarithms in float64 are summed exactly; with the default floor,
+    the relative error of the value is at most about 1e-14. The value is undefined without queries. Source: Robertson,
+    "On GMAP and other transformations" (2006).
 
     Examples
     --------

@@ -49,8 +49,8 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
     -----
     The loss of the predictions is an exact sum. The loss of the best constant is computed from a histogram of targets
     (see `Quantile`), and its error is at most the width of a bucket. This error changes the score by about 0.001 at 7
-    bits, wherever the targets lie. The best constant's loss is exact for up to 32 distinct targets and for up to 8,192
-    distinct integers. Each output takes at most 2 MiB during updates, and a row takes about 5 ns. The definition
+    bits, wherever the targets lie. The loss of the best constant is exact for up to 32 distinct targets and for up to
+    8,192 distinct integers. Each output takes at most 2 MiB during updates, and a row takes about 5 ns. The definition
     matches scikit-learn's `d2_pinball_score`. The value is undefined without rows or if the loss of the best constant
     is 0 (scikit-learn then returns 1.0 or 0.0).
 

@@ -89,7 +89,7 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
 
 
 class OfCounters(OwnReading):
-    """Count of a key in a count-min sketch. The sketch never underestimates, so the value is the upper bound."""
+    """Value and bounds of a count in a count-min sketch. The value is never too low, so it is also the upper bound."""
 
     def _bounds(self) -> tuple[float, float]:
         return 0.0, widen_for_rounding(self.value, self.state)[1]

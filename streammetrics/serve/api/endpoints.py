@@ -202,7 +202,7 @@ class Api(NamedTuple):
     async def _refuse_early(self, request: Request, answer: Response) -> Response:
         """Answer a refused request whose body was not read.
 
-        The body is read and discarded first, so that the sender receives the answer.
+        The body is discarded first, so that the sender receives the answer.
         """
         await drain_body(request, self.settings.max_bytes)
         answer.headers["connection"] = "close"

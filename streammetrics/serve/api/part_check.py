@@ -1,6 +1,7 @@
 """Check that a part (the posted metrics of one source in one hour) fits its experiment.
 
-A part must have the arms and slices of the definition, and all parts must have the same metrics and settings.
+A part must have the slices and metrics of the definition, and no other arms. The metrics that it shares with earlier
+parts must have the same settings.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ def _check_layout(experiment: Experiment, part: PartSummary) -> None:
 
 
 def _find_single_use_tag(read: Any) -> str:
-    """Return the tag of a metric that may be posted only once, such as GroupAUC with closed groups; otherwise ""."""
+    """Return the tag of a state that may be posted only once, such as that of closed groups; otherwise ""."""
     parts = read.state.parts().values()
     return read.state.tag if any(isinstance(p, Flat) and p.form == "once" for p in parts) else ""
 

@@ -90,11 +90,11 @@ class Board:
 
     Notes
     -----
-    Use the board in an ``async with`` statement, or call `start` and `stop`. `ready` is true once the reader has
-    started. A thread evaluates the experiments for which this server holds a lease (the exclusive right to evaluate
-    them). Pages show the previous evaluation until a new one has finished. Another thread renews the leases, even
-    during a long evaluation. A long evaluation is followed by a pause of the same length. An error in one experiment
-    withholds only the verdicts of that experiment.
+    Use the board in an ``async with`` statement, or call `start` and `stop`. `ready` is true once the board has tried
+    to start the reader. A thread evaluates the experiments for which this server holds a lease (the exclusive right to
+    evaluate them). Pages show the previous evaluation until a new one has finished. Another thread renews the leases,
+    even during a long evaluation. A long evaluation is followed by a pause of the same length. An error in one
+    experiment withholds only the verdicts of that experiment.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class Board:
         self._is_open, self.ready = False, False
 
     async def start(self) -> None:
-        """Start the board, which evaluates every experiment now and whenever the experiment changes."""
+        """Start evaluating the experiments for which this server holds a lease, now and whenever they change."""
         self._loop, self._is_open = asyncio.get_running_loop(), True
         self._worker = ThreadPoolExecutor(1, "streammetrics-board")
         self._poller = ThreadPoolExecutor(1, "streammetrics-board-leases")
@@ -457,7 +457,7 @@ class Board:
         entry.loaded_at, entry.last_looks = evaluation.at, looks if is_new else entry.last_looks
 
     def _compact(self, experiment: str, entry: _BoardEntry) -> None:
-        """Merge parts by day once they can no longer be corrected; run at most once an hour."""
+        """Merge parts by day when they can no longer be corrected, and delete expired data, at most once an hour."""
         now = self._clock()
         if not self._is_open or entry.fence is None or now - entry.compacted_at < COMPACT_INTERVAL:
             return

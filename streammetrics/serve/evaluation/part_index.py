@@ -93,11 +93,11 @@ class SourceIndex:
 
     @property
     def parts(self) -> int:
-        """The number of parts whose rows are included in the total."""
+        """The number of counted parts, including those whose data was deleted later."""
         return len(self._delays)
 
     def count_late(self, delay: float) -> int:
-        """Return how many parts in the total arrived more than `delay` hours after the end of their hour."""
+        """Return how many counted parts arrived more than `delay` hours after the end of their hour."""
         return int((np.frombuffer(self._delays) > delay).sum()) if self._delays else 0
 
     def add(self, entry: IndexedPart) -> None:
@@ -149,16 +149,16 @@ class PartIndex:
 
     @property
     def parts(self) -> int:
-        """The number of parts whose rows are included in the total."""
+        """The number of counted parts, including those whose data was deleted later."""
         return sum(source.parts for source in self.sources.values())
 
     @property
     def first_received_at(self) -> float:
-        """The time, in seconds since 1970, at which the first part in the total arrived; infinity if there is none."""
+        """The time, in seconds since 1970, at which the first counted part arrived; infinity if there is none."""
         return min((source.first_received_at for source in self.sources.values()), default=math.inf)
 
     @property
     def span(self) -> tuple[int, int] | None:
-        """The first and the last hour of the parts in the total, or None if there are none."""
+        """The first and the last hour of the counted parts, or None if there are none."""
         spans = [span for source in self.sources.values() if (span := source.hours.span) is not None]
         return (min(first for first, _ in spans), max(last for _, last in spans)) if spans else None

@@ -247,7 +247,7 @@ def _describe_freshness(evaluation: Evaluation) -> tuple[str, float | None]:
 
 
 def _describe_hours(evaluation: Evaluation) -> str:
-    """Return a sentence that says when the hourly values begin; "" if there are values for all hours.
+    """Return text that says when the hourly values begin; "" if there are values for all hours.
 
     Once the parts of a day can no longer be corrected, the store merges them. After that, the hourly values of that day
     can no longer be computed.

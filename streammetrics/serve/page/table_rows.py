@@ -70,7 +70,7 @@ def build_slice_forest(
     *,
     withheld: bool,
 ) -> Forest | None:
-    """Return a chart of the difference of a metric in each slice, grouped by slice column; None if there are no slices.
+    """Return a chart of the difference in a metric for each slice, grouped by slice column; None without slices.
 
     `all_rows` is the table row of the metric over all data. If `withheld`, the chart shows no conclusions.
     """

@@ -136,7 +136,7 @@ class PartStore:
         return self.load_parts_since(experiment, after).parts
 
     def load_parts_since(self, experiment: str, after: int) -> NewParts:
-        """Return the position of an experiment, and the next parts (at most 256) after `after` that count."""
+        """Return the position of an experiment, and the next parts that count (at most 256) after number `after`."""
         with self.database.read_transaction() as run:
             stream_position = read_position(run, experiment)
             # The left join also returns parts whose frames have been deleted. Such a part shows that the list is

@@ -212,7 +212,7 @@ class RecordStore:
             run("DELETE FROM sessions WHERE session = ?", session)
 
     def check_write(self) -> None:
-        """Check that the store is writable with a write that changes no data; raise a store error if it fails."""
+        """Write to the store without changing its data, and raise a store error if the store is not writable."""
         with self.database.write_transaction() as run:
             run("UPDATE layout SET version = version")
 

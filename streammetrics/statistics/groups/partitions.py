@@ -222,7 +222,7 @@ def _compare_groups(numbers: NDArray[np.int32], count: int, keys: NDArray[np.uin
 
 
 def _pack_scores(scores: Array, labels: Array) -> NDArray[np.uint64]:
-    """Return a key for each row: bits that sort like the score, followed by the label as the lowest bit."""
+    """Return a key for each row: 32 bits that sort like the score, followed by the label as the lowest bit."""
     keys = np.empty(len(labels), np.uint64)
     with np.errstate(over="ignore"):
         narrow = scores.astype(np.float32, copy=False)

@@ -152,8 +152,8 @@ class _SpillErrors:
 class SpilledRows(NamedTuple):
     """The location of rows in a file, and the checksums to verify them.
 
-    The rows are stored column by column. In each column, they are sorted by partition, which a hash of the
-    group determines.
+    The rows are stored column by column. In each column, they are sorted by partition, which a hash of the group
+    determines.
 
     Parameters
     ----------
