@@ -73,7 +73,10 @@ def show_power_table(file: str, metric: str | None, options: dict[str, Any]) -> 
 
 
 def _build_cell(record: dict[str, Any]) -> Cell:
-    """Return a table cell with the required number of users; its note gives the mean number and the number of days."""
+    """Return a table cell with the required number of users.
+
+    Its note says how many users the experiment needs on average, because it may stop early, and how many days it takes.
+    """
     if record["reason"]:
         return Cell("")
     notes = [f"{math.ceil(record['mean_users']):,} on average"] if record["mean_users"] < record["users"] else []

@@ -98,8 +98,8 @@ class Accumulator:
     def all_states(self) -> tuple[State, ...]:
         """The states with all stored rows, including those that `states` omits, such as old rows in a `Recent`."""
         updater: BatchUpdater | None = self.__dict__.get("_updater")
-        # Another thread may be creating the updater. It deletes the initial states only after the updater exists. So
-        # if there are no initial states, `self.updater` returns the existing updater or creates one.
+        # Another thread may create the updater after the line above has found none. That thread deletes the initial
+        # states only when the updater is in place, so `self.updater` then returns it.
         if updater is None and (initial := self._initial_states) is not None:
             return initial
         return (updater or self.updater).states

@@ -283,7 +283,7 @@ class BatchUpdater:
     def _count_new_layout(
         self, names: tuple[str, ...], columns: tuple[Any, ...], table: Mapping[str, Any] | None
     ) -> None:
-        """Count a batch whose layout may be new: with a draft if possible, else on the general path (`count_batch`)."""
+        """Count a batch whose layout may be new, with a draft (a plan cached by layout) or else with `count_batch`."""
         arrays, widened = columns, NONE_WIDENED
         if not self._drafts or not 0 < len(arrays) <= 16 or not has_only_numeric_arrays(arrays):
             return self.count_batch(make_batch(names, columns, table))

@@ -41,7 +41,9 @@ class CappedOutcome(NamedTuple):
 
 
 def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcome:
-    """Limit the total outcome of each unit, such as the revenue of a user, to a percentile of all totals, or to a number.
+    """Cap the total outcome of each unit, such as the revenue of a user, at a percentile of the totals or at a number.
+
+    If a total exceeds the cap, all rows of the unit are scaled down by the same factor.
 
     Pass the rows of all arms together, so that all arms have the same cap.
 
@@ -69,9 +71,9 @@ def winsorize(outcome: Any, unit: Any, cap: float | str = "99%") -> CappedOutcom
     -----
     Units whose total is 0, and units without rows, do not affect the percentile (Statsig uses the same rule). The 99th
     percentile, for example, is the smallest total such that at least 99 % of the units have this total or less.
-    Negative totals are not limited.
+    Negative totals are not capped.
 
-    Winsorizing changes the estimand to the mean of the limited totals, and hides effects on the few units above the
+    Winsorizing changes the estimand to the mean of the capped totals, and hides effects on the few units above the
     cap. If the treatment changes nothing, intervals keep their coverage, because the cap does not depend on the arms.
     If you know a suitable number before the experiment, use it as the cap, so that reports from different days use the
     same cap.

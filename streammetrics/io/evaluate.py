@@ -340,7 +340,7 @@ def _find_id_columns(metrics: MetricCollection | Sharded) -> list[str]:
 
 
 def _count_edge_queries(pieces: list[LogPiece], total: MetricCollection) -> None:
-    """Add the first and the last query of every part, whose rows may be spread over several parts, to `total`."""
+    """Add to `total` the first and last query of every part; the rows of these queries may lie in several parts."""
     try:
         if pieces:
             total.update(concat_pieces(pieces))

@@ -149,7 +149,7 @@ def metric_case(metric: Metric[Any, Any], columns: Columns, rng: np.random.Gener
 
 
 def run(law: Law, case: Case) -> None:
-    """Run a law. If it does not hold or raises another error, raise a LawError that names the law."""
+    """Run a law. If the law does not hold, or fails with an exception, raise a LawError that names the law."""
     try:
         law(case)
     except Exception as error:

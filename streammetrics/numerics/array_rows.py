@@ -1,6 +1,6 @@
-"""Functions that write and sum the rows of arrays, and compute cumulative sums and the indices in ranges.
+"""Functions that write and sum the rows of arrays, compute cumulative sums, and list the integers of ranges.
 
-Each row is written as a single item, because indexing an array with several axes takes ten times as long.
+Rows are written as the elements of a one-dimensional array, because indexing a matrix takes ten times as long.
 """
 
 from __future__ import annotations

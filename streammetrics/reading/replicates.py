@@ -37,8 +37,8 @@ class ShardStates:
     state : State
         A state with the shards of all cells, whose last axis is the shard axis.
     bounds : int64, shape (n, 2)
-        The shards of cell i are the cells of `state` from bounds[i, 0] up to, but not including, bounds[i, 1]. These
-        indices do not count inner cells of the state, such as classes.
+        The shards of cell i are at the positions bounds[i, 0] up to, but not including, bounds[i, 1] of `state`. Each
+        position is a whole shard with everything in it, such as all of its classes.
     """
 
     state: State

@@ -91,7 +91,7 @@ def check_capacity(state: CellTable, rows: float, excess: float, dropped: float 
 
 
 def regroup(state: S, keys: Ints, axes: tuple[Axis, ...], vocabularies: tuple[Vocabulary, ...]) -> S:
-    """Replace the key of every front cell (such as a slice), and add up cells with equal new keys."""
+    """Return a state in which each slice has its new key from `keys`; slices whose new keys are equal are added up."""
     return _fold_by_keys([state], [keys], axes, vocabularies, sign=1, ordered=False)
 
 

@@ -36,7 +36,7 @@ class TermRows:
     Parameters
     ----------
     columns : mapping of str to Column
-        The columns by role, the name (such as "y_true") that terms use for a column.
+        The columns, keyed by role. A role is the name by which the metrics refer to a column, such as "y_true".
     scale : {"probability", "logit", "real"}
         The scale of the scores.
     eps : float, optional

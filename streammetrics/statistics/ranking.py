@@ -347,7 +347,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
     @property
     def _order_terms(self) -> tuple[str, ...]:
-        """The terms whose measure is in ORDERS; a second kernel computes them."""
+        """The terms of the measures in ORDERS. A kernel of their own computes them."""
         return self._select_terms(ORDERS)
 
     def _select_terms(self, measures: tuple[str, ...]) -> tuple[str, ...]:

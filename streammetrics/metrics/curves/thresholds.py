@@ -92,7 +92,7 @@ class AtThreshold(ScoredValue):
 
 
 class OfThreshold(OwnNumber):
-    """The reading (value and details) of a two-class metric at its chosen threshold, which the details contain."""
+    """The reading (value and details) of a two-class metric at its chosen threshold, which is one of the details."""
 
     def _details(self) -> dict[str, Any]:
         return {"threshold": self.metric.threshold_of(self.state)}

@@ -202,8 +202,8 @@ class GroupCalibrationError(GroupedMetric, tag="group_calibration_error"):
 
     Notes
     -----
-    The value is 0 for a model that is calibrated on average in every group. For a column with few values,
-    `Sliced(Calibration(), by=...)` shows the calibration of each value. State, cost and exactness are the same as for
+    The value is 0 for a model that is calibrated on average in every group. If there are only a few groups,
+    `Sliced(Calibration(), by=...)` shows the calibration of each group. State, cost and exactness are the same as for
     `GroupLogLoss`. Source: Pan et al., "Field-aware calibration" (WWW 2020); this metric does not add their epsilon to
     the denominator. The value is undefined without rows or, with `relative=True`, without positives.
 

@@ -452,9 +452,9 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
         if not most:
             return None
         _, y, both = pairs.tied_pairs
-        # Two rows that share a bucket of predictions, but not of targets, count one half if their predictions are known
-        # to be equal, and otherwise between 0 and 1. Two rows that share a bucket of targets may have different
-        # targets, and then count up to 1.
+        # A pair of rows in the same prediction bucket, but in different target buckets, counts as 1/2 if the two
+        # predictions are known to be equal, and otherwise as a number from 0 to 1. Rows in the same target bucket may
+        # have different targets. Such a pair counts as at most 1.
         ties, more = y - both, most - here
         half = Fraction(ties, 2)
         low = pairs.concordant + (half if pairs.sure[1] else 0)

@@ -100,7 +100,7 @@ class MergedDay(NamedTuple):
 
 
 class PartStore:
-    """The methods of a store that read and write parts, merged days and totals."""
+    """The methods of a store that read and write posted parts, days (the merged parts of a day) and merged totals."""
 
     database: Database
 
