@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from fractions import Fraction
 from functools import cache, cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from .tally import Entries
 __all__ = ["CellTable"]
 
 Ints = NDArray[np.int64]
+Table = TypeVar("Table", bound="CellTable")
 
 MAX_WEIGHT_ROUNDING = Fraction(1, 1 << 25)
 """The largest relative rounding error of a weight. Rounding to a multiple of 2**-60 has an error of at most 2**-61, and
@@ -291,25 +292,7 @@ class CellTable(Statistic):
         cells without rows, keys without cells, and optional parts that add no information. It also widens buckets if
         their number exceeds the limit.
         """
-        return self.fit_levels().drop_empty(parts)
-
-    def drop_empty(self, parts: Mapping[str, Any] | None = None) -> Self:
-        """Remove cells without rows, keys without cells, and optional parts that add no information."""
-        state = self
-        # Remove inner cells before front cells, because a front cell that loses all of its inner cells may be empty.
-        if state.cells.inner_keys is not None and not (state.inner_row_counts > 0).all():
-            state = state.take_inner(np.flatnonzero(state.inner_row_counts > 0))
-        if not (state.total_row_counts > 0).all():
-            state = state.take_fronts(np.flatnonzero(state.total_row_counts > 0))
-        cells = state.cells
-        flats = {
-            n: a
-            for n, a in cells.flats.items()
-            if not (p := (parts or state.parts())[n]).optional or not state._is_redundant(p, a)
-        }
-        if len(flats) < len(cells.flats):
-            state = state.with_cells(replace(cells, flats=flats))
-        return state.drop_unused_keys()
+        return _drop_empty(self.fit_levels(), parts)
 
     def fit_levels(self) -> Self:
         """Raise the level (bucket width) of each cell until its values occupy no more buckets than allowed.
@@ -326,12 +309,6 @@ class CellTable(Statistic):
                     flats = {**cells.flats, part.level: after}
                     state = state.with_cells(replace(cells, flats=flats, tallies={**cells.tallies, name: entries}))
         return state
-
-    def _is_redundant(self, flat: Flat, array: Array) -> bool:
-        if flat.like is None:
-            return not array.any()
-        bare = {n: a for n, a in self.cells.flats.items() if n != flat.name}
-        return bool(np.array_equal(array, self.with_cells(replace(self.cells, flats=bare)).read_cells(flat)))
 
     def drop_unused_keys(self) -> Self:
         """Remove from the vocabularies the keys that no cell uses."""
@@ -390,8 +367,8 @@ class CellTable(Statistic):
     def select(self, mask: Array) -> Self:
         """Return a state with only the front cells (such as slices) that a mask or ascending indices select."""
         index = np.flatnonzero(mask) if mask.dtype == bool else mask
-        # Selecting cells does not change their buckets, so `drop_empty` suffices: no bucket has to be widened.
-        return self.take_fronts(np.asarray(index, np.int64)).drop_empty()
+        # Selecting cells does not change their buckets, so `_drop_empty` suffices: no bucket has to be widened.
+        return _drop_empty(self.take_fronts(np.asarray(index, np.int64)))
 
     def read_cell(self, i: int) -> Self:
         """Return front cell `i` (such as a slice) as a state without axes."""
@@ -424,7 +401,7 @@ class CellTable(Statistic):
             cells, axes=self.axes[count:], keys=cells.keys[:, first:], vocabularies=cells.vocabularies[first:]
         )
         # Selecting cells does not change their buckets, so no bucket has to be widened.
-        return state.with_cells(rest).drop_empty()
+        return _drop_empty(state.with_cells(rest))
 
     @property
     def can_vectorize(self) -> bool:
@@ -438,6 +415,31 @@ class CellTable(Statistic):
             if isinstance(part, Flat):
                 new.__dict__[name] = np.moveaxis(flats[name], 0, -1) if name in flats else None
         return new
+
+
+def _drop_empty(state: Table, parts: Mapping[str, Any] | None = None) -> Table:
+    """Return a state without cells that have no rows, keys without cells, and optional parts that add no information."""
+    # Remove inner cells before front cells, because a front cell that loses all of its inner cells may be empty.
+    if state.cells.inner_keys is not None and not (state.inner_row_counts > 0).all():
+        state = state.take_inner(np.flatnonzero(state.inner_row_counts > 0))
+    if not (state.total_row_counts > 0).all():
+        state = state.take_fronts(np.flatnonzero(state.total_row_counts > 0))
+    cells = state.cells
+    flats = {
+        n: a
+        for n, a in cells.flats.items()
+        if not (p := (parts or state.parts())[n]).optional or not _is_redundant(state, p, a)
+    }
+    if len(flats) < len(cells.flats):
+        state = state.with_cells(replace(cells, flats=flats))
+    return state.drop_unused_keys()
+
+
+def _is_redundant(state: CellTable, flat: Flat, array: Array) -> bool:
+    if flat.like is None:
+        return not array.any()
+    bare = {n: a for n, a in state.cells.flats.items() if n != flat.name}
+    return bool(np.array_equal(array, state.with_cells(replace(state.cells, flats=bare)).read_cells(flat)))
 
 
 @cache
