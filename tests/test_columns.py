@@ -16,6 +16,7 @@ from streammetrics.batch.columns import Batch
 from streammetrics.batch.ids import Ids
 from streammetrics.batch.kinds import score
 from streammetrics.collect.metric_like import states_of
+from streammetrics.count.drafts import load_engine
 from streammetrics.reading.records import dropped_of
 
 ROWS = np.array([[0.5, 0.25, 1.0], [0.0, 0.125, 0.75], [1.0, 1.0, 0.5], [0.25, 0.25, 0.25]])
@@ -99,6 +100,12 @@ def test_bad_matrices(raw: Any, words: str) -> None:
 def test_an_empty_matrix_is_one() -> None:
     for raw in ([], np.zeros((0, 3)), pa.array([], pa.list_(pa.float64())), pl.Series([], dtype=pl.List(pl.Float64))):
         assert Batch({"s": raw}).column("s", KIND).values.shape == (0, 3)
+
+
+@pytest.fixture(autouse=True)
+def engine() -> None:
+    """Texts are hashed by a kernel."""
+    load_engine()
 
 
 def ids(raw: Any, kind: Ids | None = None) -> Any:

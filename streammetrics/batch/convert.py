@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from numbers import Number, Real
 from typing import Any
 
@@ -195,7 +195,12 @@ def convert_tensor(raw: Any, name: str) -> Array:
 
 def is_bfloat16(raw: Any) -> bool:
     """Return whether an array or tensor from any library has dtype bfloat16."""
-    return "bfloat16" in str(raw.dtype)
+    return _is_bfloat16_type(raw.dtype)
+
+
+@cache
+def _is_bfloat16_type(dtype: Hashable) -> bool:
+    return "bfloat16" in str(dtype)
 
 
 def find_missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:

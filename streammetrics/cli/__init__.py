@@ -145,8 +145,8 @@ def _exit_process(code: int) -> None:
 
 def _report_interrupt() -> int:
     print("streammetrics: interrupted", file=sys.stderr, flush=True)
-    # A daemon thread that is still alive is compiling a kernel or waiting for a disk. A normal exit would wait for it,
-    # so end the process immediately.
+    # A daemon thread that is still alive may be running a kernel or reading a file. A normal exit could then crash, so
+    # end the process immediately.
     if any(t.daemon and t.is_alive() for t in threading.enumerate()):
         sys.stdout.flush()
         os._exit(INTERRUPTED)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from operator import call
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 __all__ = ["run_uninterrupted", "run_with_locks", "run_without_interrupt", "start_in_thread"]
@@ -47,11 +48,12 @@ def run_with_locks(locks: Sequence[threading.Lock], function: Callable[[], T]) -
 
 
 def start_in_thread(
-    function: Callable[[], T], purpose: str, daemon: bool = False
+    function: Callable[[], T], purpose: str, daemon: bool = False, when_done: Callable[[], Any] = lambda: None
 ) -> tuple[Future[T], threading.Thread]:
     """Call a function in a new thread; return a future for its result, and the thread.
 
-    `purpose` becomes part of the name of the thread. A `daemon` thread does not keep the process from exiting.
+    `purpose` becomes part of the name of the thread. A `daemon` thread does not keep the process from exiting. The new
+    thread calls `when_done` once the future is done.
     """
     future: Future[T] = Future()
 
@@ -60,6 +62,7 @@ def start_in_thread(
             future.set_result(function())
         except BaseException as error:  # noqa: BLE001 - raised again by future.result()
             future.set_exception(error)
+        when_done()
 
     thread = threading.Thread(target=run, daemon=daemon, name=f"streammetrics: {purpose}")
     thread.start()
@@ -75,9 +78,13 @@ def run_uninterrupted(function: Callable[[], T]) -> T:
     """
     if threading.current_thread() is not threading.main_thread():
         return function()
+    # The main thread waits in a single call to a C function. If it waited in `Future.result`, a Ctrl-C in the Python code
+    # of that method could leave the lock of the future acquired.
+    finished: SimpleQueue[None] = SimpleQueue()
     try:
-        future, _ = start_in_thread(function, "uninterrupted")
+        future, _ = start_in_thread(function, "uninterrupted", when_done=partial(finished.put, None))
     except RuntimeError:
         # No thread can be started, for example because the interpreter is shutting down, so call the function here.
         return function()
+    finished.get()
     return future.result()

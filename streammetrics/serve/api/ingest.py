@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 STOPPING = "the server is stopping; send the part again later"
 MAX_GROUP, MAX_GROUP_BYTES = 256, 1 << 26
 """The largest number of frames that are decoded and stored together, and their largest total size in bytes."""
-GROUP_INTERVAL = 0.025
+GROUP_INTERVAL = 0.05
 """Seconds between the starts of two groups of frames.
 
-Waiting makes groups larger. In a large group, each frame takes a third of the time that it takes alone. After a group
-of only one frame, the next group starts immediately.
+Waiting makes groups larger. A frame in a group of ten takes a third of the time that it takes alone. After a group of
+only one frame, the next group starts immediately.
 """
 
 
