@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from ..kernels._jit import Kernel
 from ..numerics import kernel_registry
+from ..numerics.signal_safety import run_uninterrupted
 
 __all__ = ["ColumnArgument", "build_commit", "build_deferred_calls", "import_kernel", "specialize_kernel"]
 
@@ -41,7 +42,10 @@ def import_kernel(name: str) -> Callable[..., Any]:
     """
     module, _, function_name = name.partition(":")
     path = module if "." in module else f"streammetrics.kernels.{module}"
-    kernel: Callable[..., Any] = getattr(importlib.import_module(path), function_name)
+    # A Ctrl-C during an import in the main thread can leave Python's import lock acquired, and later imports in other
+    # threads would then wait forever.
+    loaded = run_uninterrupted(partial(importlib.import_module, path))
+    kernel: Callable[..., Any] = getattr(loaded, function_name)
     return kernel
 
 
