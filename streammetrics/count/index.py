@@ -203,7 +203,7 @@ class Index:
         return cache[path]
 
     def shards(self, path: Any, units: Ints, salt: Any) -> Ints | None:
-        """Return the cell of each unit, such as a user, on a path with only one axis, the shards (groups of units).
+        """Return the cell of each unit (such as a user) on a path whose only axis is the shards (groups of units).
 
         Returns None if a unit may need a new cell; call `locate` in that case, which creates the cell. The result is a
         buffer that the next call overwrites.

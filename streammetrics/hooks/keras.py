@@ -43,10 +43,10 @@ if BACKEND == "tensorflow":
         tf.numpy_function(function, list(arrays), [])
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
-        """Return the current values of the metrics, as `size` floats, after all functions passed to `call` have run.
+        """Return the values of the metrics, as `size` floats.
 
-        In a compiled step, the values come from the function `lately`, which may return values that are a few steps old.
-        Otherwise the function `now` computes them.
+        In a compiled step, the values come from the function `lately` and may be a few steps old. Otherwise, the
+        function `now` computes the current values, after all functions passed to `call` have run.
         """
         if tf.executing_eagerly():
             return now()
@@ -67,10 +67,10 @@ elif BACKEND == "jax":
         io_callback(function, None, *arrays, ordered=True)
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
-        """Return the current values of the metrics, as `size` floats, after all functions passed to `call` have run.
+        """Return the values of the metrics, as `size` floats.
 
-        In a compiled step, the values come from the function `lately`, which may return values that are a few steps old.
-        Otherwise the function `now` computes them.
+        In a compiled step, the values come from the function `lately` and may be a few steps old. Otherwise, the
+        function `now` computes the current values, after all functions passed to `call` have run.
         """
         # While JAX compiles a step, every new array is a tracer, so this condition detects a compiled step.
         if isinstance(jnp.zeros(()), jax.core.Tracer):

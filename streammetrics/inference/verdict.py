@@ -363,7 +363,7 @@ def interpret_effect(
         word = choose_missing_word(reason) if guardrails is None else "not shown"
         return ComparisonReading(effect.name, word, shown, reason)
     good, bad, neither = ("better", "worse", "unclear") if guardrails is None else ("held", "breached", "undecided")
-    # If a number of users is planned, the interval for a single look is valid only at that number.
+    # If the number of users is planned, the interval for a single look is valid only once that number is reached.
     if progress.is_early:
         return ComparisonReading(effect.name, TOO_EARLY, shown)
     # A single breached guardrail decides "do not ship", so alpha is divided by the number of guardrails (Bonferroni).

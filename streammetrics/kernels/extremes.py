@@ -1,4 +1,7 @@
-"""Compute the minimum and maximum of each cell (such as a slice), stored as integers that sort like the numbers."""
+"""Compute the minimum and maximum of each cell (such as a slice), stored as integers.
+
+The integers sort in the same order as the numbers that they encode.
+"""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def linear_axis(low: float, high: float, *, percent: bool = False, sign: bool = 
 
 
 def format_exponent(value: float, decimals: int, *, sign: bool = False, percent: bool = False) -> str:
-    """Return the label of a tick with an exponent, such as "2.5e+47", without trailing zeros."""
+    """Return a tick label in exponential notation, such as "2.5e+47", without trailing zeros."""
     digits, _, exponent = f"{value * 100 if percent else value:{'+' if sign else ''}.{decimals}e}".partition("e")
     digits = digits.rstrip("0").rstrip(".")
     return typeset(f"{digits}e{exponent}{' %' if percent else ''}") if value else "0"

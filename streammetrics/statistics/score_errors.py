@@ -95,8 +95,8 @@ def _area_errors_of_cells(at: LabelledEntries) -> Floats:
     some = (P > 1) & (N > 1)
     integers = [x[some].astype(object) for x in (N, P, *map(at.sums, sums))]
     out = np.full(len(P), NAN)
-    # In a cell with more than FEW rows, sums can overflow and yield a negative variance. Such a variance is set to 0,
-    # and `area_errors` computes the standard error of the cell again.
+    # In a cell with more than FEW rows, the sums can overflow, so its variance can be wrong, and even negative. Replace a
+    # negative variance by 0 to take the square root; `area_errors` then recomputes the standard errors of these cells.
     out[some] = np.sqrt(np.maximum(_variance(*integers), 0.0))
     return out
 
