@@ -32,9 +32,9 @@ __all__ = [
 ]
 
 # The code of a row is the position of its class among the known classes. A row whose class is missing or unknown has
-# the code NONE and is invalid.
+# the code `NONE` and is invalid.
 NONE = -1
-# The code of a row whose class the user ignores (`ignore_class=`). Such a row is left out without an error.
+# The code of a row whose class the user ignores (`ignore_class=`). The row is left out without an error.
 IGNORED = -2
 # The largest difference allowed between 1 and the sum of a row's probabilities. Probabilities that are rounded to
 # bfloat16 stay within it.
@@ -365,7 +365,8 @@ class DiscoveredClasses(Kind):
 
 def factorize_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return an ascending array of integers that contains all values, and the position of each value in that array."""
-    # For a short range, sorting is unnecessary: the array is the whole range, including integers that do not occur.
+    # If the integers lie close together, no sort is needed: the array is the whole range from the smallest to the
+    # largest integer, including integers that do not occur.
     low, high = int(values.min()), int(values.max())
     if high - low < SPAN:
         return np.arange(low, high + 1), values - low
@@ -374,7 +375,7 @@ def factorize_integers(values: NDArray[np.int64]) -> tuple[NDArray[np.int64], ND
 
 
 def _pack_text(kind: str, text: bytes) -> tuple[int, ...]:
-    """Return a string as `WORDS` integers: first its kind and length in one integer, then its bytes, padded with zeros."""
+    """Return a string as `WORDS` integers: its kind and length in one integer, then its bytes, padded with zeros."""
     words = np.frombuffer(text[:LONGEST].ljust(LONGEST, b"\0"), ">i8")
     return KINDS.index(kind) * 100 + min(len(text), LONGEST), *(int(w) for w in words)
 

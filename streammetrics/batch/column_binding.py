@@ -28,7 +28,7 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True)
 class Binding:
-    """Which column has which role in a metric, which rows count, and how to correct for down-sampling.
+    """The column of each role of a metric, the rows that count, and the correction for down-sampling.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Binding:
             raise ValueError(f'scale must be "probability" or "logit", not {self.scale!r}')
 
     def column(self, role: str) -> Any:
-        """Return the name of the column with a role, or a tuple of names if several columns form one key or matrix."""
+        """Return the name of the column that has `role`; a tuple if several columns form a key or matrix."""
         return self.columns_by_role.get(role, role)
 
     @cached_property

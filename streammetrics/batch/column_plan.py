@@ -27,7 +27,7 @@ I8 = np.dtype(np.int64)
 
 
 class FlatColumn(NamedTuple):
-    """How to convert a user's column to an array that kernels can read.
+    """A plan for converting a user's column to an array that kernels can read.
 
     Parameters
     ----------

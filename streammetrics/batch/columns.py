@@ -60,7 +60,7 @@ class Column:
     source : str
         The name of the dtype that the user passed. It determines how thresholds are rounded before scores are compared
         with them, and how far scores are clipped away from 0 and 1. The source of scores that were corrected for
-        down-sampling has the prefix `CORRECTED`. These scores are float64, but are clipped as for the original dtype.
+        down-sampling has the prefix `CORRECTED`. They are float64, but are clipped like scores of the original dtype.
     """
 
     values: Array
@@ -300,7 +300,7 @@ class Batch:
         return None if self._length is None else self._length[0]
 
     def memoize(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """Return the result of `compute` for a key; compute it on the first call, and cache it."""
+        """Return the cached result for a key. On the first call with this key, call `compute` and cache its result."""
         if key not in self._cache:
             self._cache[key] = compute()
         return self._cache[key]
@@ -311,7 +311,7 @@ class Batch:
         return column
 
     def check(self, name: str, kind: Kind, all_columns: Sequence[tuple[str, Any, Kind]] = ()) -> None:
-        """Raise InvalidInputError if a value is invalid.
+        """Raise InvalidInputError if column `name` contains an invalid value.
 
         The message names the column, the first invalid row and the number of invalid rows, and suggests a remedy.
         `all_columns` lists (role, name, kind) for each column that the metric reads: the remedy may depend on them.

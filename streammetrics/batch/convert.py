@@ -1,4 +1,4 @@
-"""Convert columns to numpy arrays: lists, series, Arrow arrays, tensors, data frames and tables."""
+"""Convert lists, series, Arrow arrays, tensors, data frames and tables to numpy arrays."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def squeeze_column(values: Array) -> Array:
 
 
 def is_listed(raw: Any) -> bool:
-    """Return whether each row of a column is a list: the column is a matrix, a list of lists, or a column of lists."""
+    """Return whether each row of a column is a list, as in a matrix, a list of lists, or a column of lists."""
     if hasattr(raw, "type") and "list<" in str(raw.type):
         return True
     if str(getattr(raw, "dtype", "")).startswith(("List", "Array")):
@@ -209,7 +209,7 @@ def find_missing(values: Iterable[Any], n: int) -> NDArray[np.bool_]:
 
 
 def is_null(column: Any, row: int) -> bool:
-    """Return whether a value in the user's column is null rather than NaN, a distinction that `as_array` removes."""
+    """Return whether a column contains null, rather than NaN, in row `row`; `as_array` converts null to NaN."""
     with contextlib.suppress(TypeError, IndexError, KeyError):
         # Indexing a pandas series with an integer selects by label, not by position.
         value = (column.iloc if hasattr(column, "iloc") else column)[row]
@@ -401,19 +401,22 @@ _FROM: dict[str, Callable[[Any], Array]] = {
 
 
 def format_value(value: Any) -> str:
-    """Return a value as a string. A time outside Python's range of years is shown as a number and its unit."""
+    """Return a value as a string. A datetime64 that numpy cannot format is shown as a number and its unit."""
     try:
         return str(value)
-    # numpy 2.5 and later raise this error for a time outside Python's range of years. Show its number and unit.
+    # numpy 2.5 and later raise this error for a datetime64 outside Python's range of years.
     except OverflowError:
         return f"{value.view(np.int64)} ({value.dtype})"
 
 
 def to_python_time(value: Any) -> Any:
-    """Return a numpy time as a Python time, or None if its number of microseconds does not fit into 64 bits."""
+    """Convert a numpy datetime64 to a Python datetime, or to microseconds if Python does not support its year.
+
+    Return None for NaT, or if numpy reports that the number of microseconds does not fit into 64 bits.
+    """
     try:
         return value.astype("M8[us]").item()
-    # numpy 2.5 and later raise this error for a time that does not fit into 64 bits as microseconds.
+    # numpy 2.5 and later raise this error if the number of microseconds does not fit into 64 bits.
     except OverflowError:
         return None
 

@@ -82,5 +82,5 @@ def _distinct(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def discovered_key(role: str = "value", missing: str = "raise", missing_values: tuple[Any, ...] = ()) -> Need:
-    """Declare that a metric's state reads a column of keys and stores each distinct key itself rather than a hash."""
+    """Declare that a metric's state reads a column of keys and stores each distinct key itself, not its hash."""
     return Need(role, DiscoveredKeys(missing, missing_values))

@@ -58,7 +58,7 @@ class IdColumn(Column):
         return np.append(0, np.flatnonzero(new if new.ndim == 1 else new.any(axis=1)) + 1)
 
     def take(self, index: NDArray[np.int64]) -> IdColumn:
-        """Return the ids of the rows at these positions."""
+        """Return the ids of the rows at the positions in `index`."""
         return IdColumn(self.values[index], self.source, None if self.missing is None else self.missing[index])
 
 
@@ -155,7 +155,7 @@ class Ids(Kind):
         return _mark_missing(ids, kind, nulls, self._find_stand_ins(kind, ids))
 
     def _find_stand_ins(self, kind: str, hashes: NDArray[np.int64]) -> Mask | None:
-        """Return a mask of the hashes whose key is in `missing_values`; None if no such value has the kind `kind`."""
+        """Return a mask of the hashes whose key is in `missing_values`; None if it contains no value of kind `kind`."""
         words = self._stand_ins({"string": str, "bytes": bytes}.get(kind, ()))
         if not words:
             return None

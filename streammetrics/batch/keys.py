@@ -75,9 +75,9 @@ def read_keys(raw: Any, name: str) -> tuple[str, Any]:
         "integer", "string" or "bytes"; an empty string if all rows are null.
     content : tuple or int
         For integers: (values, mask), where the mask marks missing rows or is None. For strings or bytes: ((data,
-        offsets), index, mask), where `data` concatenates the distinct strings, `offsets` says where each of them
-        begins, and `index` gives the position of each row's string among the distinct strings. If all rows are null:
-        the number of rows.
+        offsets), index, mask), where `data` concatenates the distinct strings, `offsets` contains the position
+        where each of them begins, and `index` contains the position of each row's string among the distinct strings.
+        If all rows are null: the number of rows.
     """
     return read_column(key_column(raw, name), name)
 
@@ -95,7 +95,7 @@ def read_column(raw: Any, name: str, exact: bool = True) -> tuple[str, Any]:
 def normalize_all_null(keys: tuple[str, Any]) -> tuple[str, Any]:
     """Return `keys` unchanged if at least one row has a key.
 
-    Otherwise return an empty kind and the number of rows. `keys` consists of a kind and a content, as in `read_keys`.
+    Otherwise return an empty kind and the number of rows. `keys` is a pair (kind, content), as `read_keys` returns it.
     """
     kind, content = keys
     if kind and (not len(content[-2]) or (content[-1] is not None and content[-1].all())):
@@ -109,7 +109,8 @@ def key_column(raw: Any, name: str) -> Any:
     Raises
     ------
     InvalidInputError
-        The object has several columns, some rows are masked, or values of its type cannot be keys (such as floats).
+        The object has several columns, some rows are masked, or the values have a type that keys cannot have, such as
+        float.
     """
     if isinstance(raw, (list, tuple)):
         return raw
@@ -232,7 +233,7 @@ def _can_be_key(kind: Any) -> bool:
 
 
 class Numbering(dict[Any, int]):
-    """A dictionary that assigns the numbers 0, 1, 2, ... to keys as they are first looked up."""
+    """A dictionary that numbers its keys 0, 1, 2, ... in the order in which they are first looked up."""
 
     def __missing__(self, thing: Any) -> int:
         self[thing] = number = len(self)
@@ -304,13 +305,13 @@ def number_texts(data: NDArray[np.uint8], starts: Ints, stops: Ints) -> tuple[In
     slots, numbers, bounds = np.full(SLOTS, -1, np.int32), np.empty(n, np.int64), np.empty((2, n), np.int64)
     while (count := encode(data, starts, stops, data, bounds[0], bounds[1], 0, slots, numbers, True)) < 0:
         # The hash table was too small, so try again with a larger one. A table with more than two slots for each row
-        # always suffices, so the length is limited to the first power of two with that many slots.
+        # always suffices, so the new length is at most the smallest power of two above twice the number of rows.
         slots = np.full(min(16 * len(slots), 1 << (2 * n).bit_length()), -1, np.int32)
     return numbers, bounds[:, :count]
 
 
 def _concatenate_fixed_width(values: NDArray[Any]) -> EncodedTexts | None:
-    """Return the concatenated bytes of strings and the position where each begins; None if one cannot be encoded."""
+    """Return the joined bytes of strings and the position where each begins; None if a string cannot be encoded."""
     is_unicode = values.dtype.kind == "U"
     texts = values.view(np.uint32 if is_unicode else np.uint8).reshape(len(values), -1)
     # numpy stores a code point in four bytes, and UTF-8 needs at most four, so `nbytes` bytes are always enough.
@@ -429,7 +430,7 @@ def kind_error(name: str, kind: str) -> InvalidInputError:
 
 
 def plain_key(value: Any, names: tuple[str, ...]) -> Key:
-    """Convert a key from the caller to a tuple of values in the form in which states store them.
+    """Convert a key that a caller passed to a tuple of values in the form that states store.
 
     For a key of one column, the caller may pass a single value rather than a tuple. `names` are the column names.
     """

@@ -33,7 +33,8 @@ class ListedRows(Batch):
     Parameters
     ----------
     parent : Batch
-        The user's batch. Its columns are matrices or columns of lists for documents, and plain columns for queries.
+        The user's batch. If each row is a query, the columns with values of documents are matrices or columns of
+        lists, and the columns with values of queries, such as a weight, are plain columns.
     lengths : int64 array, optional
         The number of documents in each row of the parent; None if each row of the parent is one document.
     query : str or tuple
@@ -67,8 +68,8 @@ class ListedRows(Batch):
         self._cells = cells[order]
         self._is_document = self._cells >= 0
         # `_index` maps each row of this batch to a row of the parent. If each row of the parent is a query, this is the
-        # row of the query. If each row of the parent is a document, this is the row of the document, or the first row
-        # of a query without documents.
+        # row of the query. If each row of the parent is a document, this is the row of the document or, for a
+        # query without documents, the first row of the query.
         first = np.cumsum(sizes) - sizes
         self._index = (
             owner[order] if lengths is not None else np.where(self._is_document, self._cells, first[owner[order]])

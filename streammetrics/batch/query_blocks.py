@@ -124,7 +124,8 @@ def check_slices(rows: PreparedRows, role: str, at: Ints) -> None:
 def find_change(values: NDArray[Any], starts: Ints) -> int:
     """Return the position of the first row whose value differs from that of the previous row in its block.
 
-    Row 0 has no row before it, so a result of 0 means that no row differs. `starts` are the first rows of the blocks.
+    Row 0 has no row before it, so a result of 0 means that no row differs. `starts` contains the position of the first
+    row of each block.
     """
     differs = values[1:] != values[:-1]
     differs[starts[1:] - 1] = False

@@ -167,8 +167,8 @@ def make_batch(
 ) -> Batch:
     """Return columns as a batch. If `table` is passed, the batch also contains the table's other columns.
 
-    Raises InvalidInputError if columns that do not come from a table have different lengths, even if no state reads
-    them.
+    `widened` contains the names of the columns that were converted from bfloat16. Raises InvalidInputError if columns
+    that do not come from a table have different lengths, even if no state reads them.
     """
     if table is not None:
         read = dict(zip(names, columns, strict=True))

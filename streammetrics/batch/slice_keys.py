@@ -179,7 +179,7 @@ def _join_datetimes(raw: Any, name: str) -> Array:
     null = find_missing(values, len(values))
     if strange := {type(v).__name__ for v in values[~null]} - {"datetime64"}:
         raise kind_error(name, " and ".join(["datetime64", *sorted(strange)]))
-    # numpy deprecates arrays that mix unitless NaT with times that have a unit. So give NaT the unit of the other
+    # numpy deprecates arrays that mix NaT without a unit and times with a unit, so give NaT the unit of the other
     # values.
     nat = np.array("NaT", values[~null][0].dtype if not null.all() else "M8[s]")[()]
     return np.array([nat if m else v for v, m in zip(values, null, strict=True)])

@@ -127,7 +127,7 @@ def _read_views(column: Any) -> Texts | None:
 
 
 def _view_words(column: Any) -> NDArray[np.int32]:
-    """Return the views of an Arrow string_view array as rows of four integers; the first is the length in bytes."""
+    """Return the views of an Arrow string_view array as rows of four integers, the first being the byte length."""
     views = np.frombuffer(column.buffers()[1], np.int32).reshape(-1, VIEW_BYTES // 4)
     return views[column.offset : column.offset + len(column)]
 
@@ -141,7 +141,7 @@ def _build_texts(column: Any, kind: str, data: Any, starts: NDArray[np.int64], s
 
 
 def _read_objects(values: Sequence[Any]) -> Texts | None:
-    """Return the strings in a list; None if it is empty, or an item is not a string or contains a NUL character."""
+    """Return the strings in a list; None if the list is empty, or if an item is not a string or contains NUL."""
     if not len(values) or not isinstance(values[0], str):
         return None
     # Joining the strings, encoding the result and finding the separators is faster than a Python loop over the strings.

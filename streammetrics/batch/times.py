@@ -1,4 +1,4 @@
-"""Columns of event time, which assign rows to time windows: timestamps, dates, or integers such as steps."""
+"""Columns of event time, which assign rows to time windows: timestamps, dates, or integers such as training steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def clock() -> int:
 class Latest(NamedTuple):
     """The latest event time that a batch may contain, in microseconds or steps.
 
-    It is the current time plus `ahead`. If `ahead` is None, it is the fixed time `at`.
+    This is the current time plus `ahead` or, if `ahead` is None, the fixed time `at`.
     """
 
     at: int = 0
@@ -75,7 +75,7 @@ class TimeColumn(Column):
     latest: int | None = None
 
     def take(self, index: Ints) -> TimeColumn:
-        """Return the times of the rows at these positions."""
+        """Return the times of the rows at the positions in `index`."""
         missing, out_of_range, wrong = (
             None if m is None else m[index] for m in (self.missing, self.out_of_range, self.wrong)
         )
@@ -158,8 +158,8 @@ class EventTime(Kind):
     def _stamps(self, batch: Batch, name: str) -> tuple[Ints, Mask | None, Mask | None]:
         raw = batch.read_original(name)
         one = raw.item() if isinstance(raw, np.ndarray) and not raw.ndim and raw.dtype.kind != "M" else raw
-        # If the batch is a single event whose time is a string or float, raise the same error as for a column of such
-        # times.
+        # If the batch is a single event whose time is a string or float, raise the same error as for a column of
+        # strings or floats.
         if isinstance(one, (str, float)):
             self._refuse("floats" if isinstance(one, float) else "values of kind string", name)
         if isinstance(one, (int, np.integer, datetime.date, np.datetime64)) or getattr(raw, "ndim", 1) == 0:

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 class _TolerantFile(io.FileIO):
     """An output stream whose reader, such as `head`, may close it early. Any further output is then discarded.
 
-    A reader that closes the stream changes neither the files that a command writes nor its exit code.
+    Closing the stream affects neither the files that a command writes nor the exit code of the command.
     """
 
     def write(self, data: Any, /) -> int:

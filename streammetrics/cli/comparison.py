@@ -81,11 +81,11 @@ class ComparisonOptions:
     better : dict of str to str
         Whether "high" or "low" values are better, for metrics without a known better direction.
     users : float or None
-        The number of users so far, on both compared sides together.
+        The number of users so far, summed over the two compared sides.
     counted : dict of str to float
         The number of users in each arm, counted in the log or in the exposures; empty if they were not counted.
     planned : float or None
-        The planned number of users, on both compared sides together.
+        The planned number of users, summed over the two compared sides.
     final : bool
         Whether the experiment is over, so that no more users will join.
     sequential : bool
@@ -93,8 +93,8 @@ class ComparisonOptions:
     confidence : float
         The confidence level of intervals.
     independent : bool
-        Whether the user states that no unit, such as a user, has rows on both sides. If so, sides can be compared
-        even if their units are not split into the same shards.
+        Whether to assume that no unit, such as a user, has rows on both sides. If so, sides can be compared even if
+        their units are not split into the same shards.
     experiment : bool
         Whether the sides are arms of an experiment. If so, a scorecard gives a verdict. A comparison of models has a
         scorecard only if there are guardrails, or if `planned`, `final` or `sequential` is set.
@@ -133,7 +133,7 @@ class ComparisonOptions:
         return [*([self.primary] if self.primary else []), *self.guardrails, *self.better]
 
     def build_progress(self, users: float | None) -> Progress:
-        """Return the progress of the comparison, given the number of users so far."""
+        """Return a `Progress` with these options and the number of users so far."""
         return Progress(users, self.planned, None, self.sequential, self.final, self.confidence)
 
     def check(self, *, counts_users: bool = False) -> None:
@@ -157,7 +157,7 @@ class ComparisonOptions:
 
 @dataclass(frozen=True)
 class SideComparison:
-    """A comparison of several sides, such as models, with a control, either for all rows or for each slice.
+    """A comparison of models, arms or saved states with a control, either for all rows or for each slice.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ class SideComparison:
         """The number of users: a single number for both compared arms together, or one for each arm.
 
         The number in the options (`--users`) takes precedence over the counted numbers, unless these exceed it by more
-        than 10 % (`COUNT_TOLERANCE`). The result is None if there is neither.
+        than 10 % (`COUNT_TOLERANCE`). The result is None if both are unknown.
         """
         stated, counted = self.options.users, self.options.counted
         if not self.sides.keys() <= counted.keys():
@@ -384,13 +384,13 @@ def compare_models(result: Any, group: Sequence[str], options: ComparisonOptions
 
 
 def _shorten_name(name: str, group: Sequence[str]) -> str:
-    """Shorten the name of a model, such as `ctr/pctr_a` to `pctr_a`, if all models of its group have the same task."""
+    """Return a model name without its task (`pctr_a` for `ctr/pctr_a`) if all models in the group share that task."""
     parents = {one.rpartition("/")[0] for one in group}
     return name.rpartition("/")[2] if len(parents) == 1 else name
 
 
 def _find_model(name: str, group: Sequence[str]) -> str:
-    """Return the full name of a model (`ctr/pctr_a`), even if the user omits the task (`pctr_a`).
+    """Return the full name of a model, such as `ctr/pctr_a`, even if `name` omits the task (`pctr_a`).
 
     If the group contains no such model, return the first one.
     """
@@ -446,8 +446,8 @@ def select_slices(piece: AxisWrapper, top: int | None = None, **shown_how: Any) 
 def check_same_shards(sides: Mapping[str, Any], options: ComparisonOptions) -> None:
     """Raise UsageError if the differences between sides would have no valid intervals.
 
-    Intervals require that both sides split their units, such as users, into the same shards, or that the user states
-    that no unit has rows on both sides. Also raise the error if a side has no metric in common with the control.
+    Intervals require that both sides split their units, such as users, into the same shards, or that no unit has rows
+    on both sides (`options.independent`). Also raise the error if a side has no metric in common with the control.
     """
     control = str(options.control)
     ours, control_metrics = find_sharded(sides[control]), collect_entries(sides[control])

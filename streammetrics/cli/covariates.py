@@ -27,7 +27,7 @@ MOST_ROWS = 1.01
 
 
 def load_side_covariates(values: Iterable[str], sides: Sequence[str], max_bytes: int) -> Covariates:
-    """Load the covariates for `compare`; each value of --covariate lists one file for each side, in order."""
+    """Load the covariates for `compare`; each value of --covariate lists one file per side, in the order of `sides`."""
     covariates = []
     for value in values:
         files = value.split(",")
@@ -64,7 +64,7 @@ def load_arm_covariates(
     exposures : str or None
         The path of the table of exposures, which lists the users of each arm.
     users : Sliced or None
-        The users in this table, by arm.
+        The users in the table of exposures, sliced by arm.
     columns : collection of str
         The columns of the log.
     max_bytes : int

@@ -24,7 +24,7 @@ class DisplayOptions:
     comparisons : list of SideComparison
         The comparisons to show.
     users : UserSplit or None
-        The users by arm; None if there are no arms, or no column of units.
+        The number of users in each arm; None if there are no arms, or no column of units.
     """
 
     output_format: str = "table"

@@ -1,4 +1,4 @@
-"""`streammetrics power`: print how many users an experiment needs, from the saved states of a log without a treatment."""
+"""`streammetrics power`: print how many users an experiment needs, given saved states of a log without a treatment."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def show_power_table(file: str, metric: str | None, options: dict[str, Any]) -> 
 def _build_cell(record: dict[str, Any]) -> Cell:
     """Return a table cell with the required number of users.
 
-    Its note says how many users the experiment needs on average, because it may stop early, and how many days it takes.
+    Its note shows the average number of users, if the experiment may stop early, and the number of days, if known.
     """
     if record["reason"]:
         return Cell("")

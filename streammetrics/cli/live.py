@@ -43,7 +43,7 @@ def run_live(port: int, seconds: float | None, once: bool, slow: bool) -> None:
 
 
 class LiveDemo:
-    """A server, a worker that posts simulated states hour by hour, and a simulated clock.
+    """A live demo, consisting of a server, a worker that posts simulated states hour by hour, and a simulated clock.
 
     Parameters
     ----------

@@ -71,7 +71,7 @@ def _find_library(library: str) -> str:
 
 
 def _find_lines(peer: str, name: str) -> list[PeerLine]:
-    """Return all lines about a metric in the table of equivalents.
+    """Return all lines of the table of equivalents that describe the metric `name` of the library `peer`.
 
     Case and punctuation are ignored, except in a torchmetrics name without its prefix (see `TASK_PREFIXES`). There may
     be several lines, because a library may use one name for several task types.

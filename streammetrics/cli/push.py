@@ -16,7 +16,7 @@ __all__ = ["PushTarget"]
 
 @dataclass(frozen=True)
 class PushTarget:
-    """Where `--push` posts states: the dashboard's address, and the key under which it stores them.
+    """Where `--push` posts states: the address of a dashboard, and the key under which it stores the states.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class PushTarget:
         Name of the sender. Several machines may share a name. If one of them scores a log whose states another has
         already posted, the new states replace the old ones.
     seq : int
-        The number of this log within the hour, if the hour has several.
+        The number of this log within the hour, if the hour has several logs.
     """
 
     url: str
@@ -40,7 +40,7 @@ class PushTarget:
     def check(self, arm: str | None, sets: list[tuple[str, ...]], window: str | None) -> None:
         """Raise UsageError if an option that --push needs is missing or invalid, or if an option conflicts with --push.
 
-        This is called before the log is read.
+        `eval` calls this method before it counts the rows of the log.
         """
         if self.experiment is None or self.hour is None:
             raise UsageError(

@@ -46,8 +46,8 @@ COMPARISON_COLUMNS = (
 def select_results(result: Any, metrics: Sequence[str] | None, by: Sequence[tuple[str, ...]]) -> Any:
     """Return a result with only the named metrics, and with slices by each set of columns in `by`.
 
-    The slices are merged from saved slices with more columns if necessary. If `metrics` is None, all metrics are selected.
-    If `by` is empty, all saved slices are selected.
+    If necessary, the slices are merged from saved slices by more columns. If `metrics` is None, all metrics are
+    selected. If `by` is empty, all saved slices are selected.
     """
     selected = split_pieces(result)
     if by:
@@ -99,7 +99,7 @@ def _levels(wrapper: AxisWrapper) -> tuple[str, ...]:
 
 
 def _name_slices(wrapper: AxisWrapper) -> str:
-    """Return a name for slices, such as "by country,device", which omits the time column of windows."""
+    """Return a name for slices, such as "by country,device". The name omits the time column of windows."""
     windows = find_windows(wrapper)
     return f"by {','.join(name for name in _levels(wrapper) if windows is None or name != windows.time)}"
 
@@ -116,7 +116,7 @@ def _list_inner_axes(wrapper: AxisWrapper) -> Iterator[AxisWrapper]:
 
 
 def _match_metrics(full_names: Iterable[str], names: Sequence[str]) -> list[str]:
-    """Return the full names (`ctr/auc`) that match one of `names`, which may omit the task (`auc`)."""
+    """Return the full names, such as `ctr/auc`, that match one of `names`. A name may omit the task (`auc`)."""
     return [full for full in full_names if full in names or full.rpartition("/")[2] in names]
 
 
@@ -148,7 +148,7 @@ def _list_records(result: Any, display: DisplayOptions) -> Iterator[Record]:
 
 
 def write_json(display: DisplayOptions, result: Any = None) -> None:
-    """Print one object with four lists of records, one record per line: "verdicts", "users", "comparisons", "values".
+    """Print a JSON object with four lists of records, a record per line: "verdicts", "users", "comparisons", "values".
 
     A value has `by` (the slicing columns; empty for all rows), `slice` (the key values by column), `other` (true for
     slices merged by --limit), `metric`, `value`, `bound_low` and `bound_high` (certified; null for a metric whose
@@ -291,9 +291,10 @@ def _convert_to_json(value: Any) -> Any:
 
 
 def write_csv(result: Any, display: DisplayOptions) -> None:
-    """Print a CSV table: `model` (or task), `slice` (such as country=br; empty for all rows), and the columns of `Table`.
+    """Print a CSV table with the columns `model` and `slice`, those of `Table`, and each slicing column.
 
-    One column for each slicing column follows. NaN is written as an empty cell, and a null key as "null".
+    `model` is the name of the model or task. `slice` is the key of a slice, such as country=br; it is empty for all
+    rows. NaN is written as an empty cell, and a null key as "null".
     """
     records = list(_list_records(result, display))
     columns = list(dict.fromkeys(name for record in records for name in record["by"]))

@@ -154,7 +154,7 @@ def _update(metric: Any, y: Any, s: Any) -> None:
 
 
 def _measure_fastest(call: Callable[[], Any], times: int = 1) -> float:
-    """Return the seconds per call in the fastest of several rounds, the one that other processes disturbed least."""
+    """Return the seconds per call in the fastest round of `times` calls; other processes disturbed it least."""
     call()
     best = float("inf")
     for _ in range(TIMING_ROUNDS):

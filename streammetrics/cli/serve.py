@@ -56,7 +56,7 @@ def run_server(url: str, host: str, port: int, settings: ServerSettings, names: 
     settings : ServerSettings
         The settings for access and limits, such as the maximum size of a posted state.
     names : list of str
-        Names of this host, in addition to localhost, at which readers can open the dashboard.
+        Names of this host, in addition to localhost, under which readers can open the dashboard.
     """
     for folder in (settings.definitions, settings.watch):
         if folder is not None and "://" not in folder and not Path(folder).is_dir():
@@ -212,7 +212,7 @@ def check_folder(folder: str, catalog: str | None) -> None:
 
 
 def print_audit(url: str, experiment: str | None) -> None:
-    """Print who changed what and when: a tab-separated line for each entry, oldest first.
+    """Print the audit log (who changed what and when): a tab-separated line for each entry, oldest first.
 
     `experiment` is the ID of an experiment; None prints the entries for all experiments and all tokens.
     """

@@ -131,7 +131,7 @@ def build_site(output: Path) -> None:
     Raises
     ------
     UsageError
-        Sphinx issued a warning, for example about a link that leads nowhere.
+        Sphinx issued a warning, for example about a broken link.
     """
     from sphinx.application import Sphinx
 

@@ -124,7 +124,7 @@ def _list_scales(metric: type[Metric[Any, Any]], default: tuple[str, ...] = ()) 
 
 
 def _select_settings(metric: type[Metric[Any, Any]], settings: dict[str, Any]) -> dict[str, Any]:
-    """Return only those of the shared settings that the metric has."""
+    """Return the shared settings that the metric has."""
     own_settings = default_settings(metric)
     return {name: value for name, value in settings.items() if name in own_settings}
 
@@ -181,7 +181,7 @@ def unknown_metric_error(name: str) -> UsageError:
             f"metric, such as precision@0.05,precision@0.1"
         )
     suggestion = find_suggestion(name, metric_names())
-    # If the unknown name is part of the name of a metric in this library, as "rank" is, the user more likely means
+    # If the unknown name, such as "rank", is part of the name of a metric in this library, the user more likely means
     # that metric than one in another library.
     is_part = any(name.lower() in tag for tag in metric_names())
     if suggestion is None or (is_part and normalize_name(suggestion.name) not in ("", normalize_name(name))):

@@ -83,7 +83,7 @@ def merge_files(paths: Sequence[str], output: str, threads: int | None = None) -
 
 
 def _merge_in_threads(files: Sequence[str], threads: int) -> Any:
-    """Merge files with several threads: each merges adjacent files, and then the results of all threads are merged."""
+    """Merge files in several threads: each thread merges consecutive files, and then their results are merged."""
     threads = max(min(threads, sum(map(os.path.getsize, files)) // THREAD_BYTES), 1)
     size = math.ceil(len(files) / threads)
     chunks = [files[i : i + size] for i in range(0, len(files), size)]

@@ -37,7 +37,7 @@ USER_LIMIT = 1 << 19
 
 
 def build_user_counter(metrics: Any, arm: str | None) -> Sliced | None:
-    """Return an empty counter of the distinct units, such as users, of each arm; None if there are no arms or units.
+    """Return an empty counter of the distinct units (such as users) in each arm; None if there are no arms or units.
 
     The counter keeps the hashes of unit IDs. It therefore recognizes, even after a merge, a unit that occurs in several
     rows, files or arms.

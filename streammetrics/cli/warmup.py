@@ -95,7 +95,7 @@ def _compile_part(part: int, *, patient: bool) -> tuple[bool, int, set[tuple[str
     Returns
     -------
     is_done : bool
-        Whether the function ran to its end.
+        Whether the function ran to completion.
     compiled : int
         The number of kernel variants that this call compiled.
     variants : set of tuple of str

@@ -1,4 +1,4 @@
-"""The accumulator inside every metric, collection and wrapper (such as slices).
+"""The accumulator inside every metric, collection and wrapper (such as `Sliced`).
 
 It holds the states, adds batches to them, and merges, subtracts and saves them.
 """
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class Accumulator:
-    """The states of a metric, a collection or a wrapper (such as slices), and the operations on these states.
+    """The states of a metric, a collection or a wrapper (such as `Sliced`), and the operations on these states.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Accumulator:
 
     @property
     def all_states(self) -> tuple[State, ...]:
-        """The states with all stored rows, including those that `states` omits, such as old rows in a `Recent`."""
+        """The states with all stored rows, including those that `states` omits, such as old rows in `Recent`."""
         updater: BatchUpdater | None = self.__dict__.get("_updater")
         # Another thread may create the updater after the line above has found none. That thread deletes the initial
         # states only when the updater is in place, so `self.updater` then returns it.
@@ -131,8 +131,7 @@ class Accumulator:
     def update(self, first: Any, second: Any, columns: dict[str, Any]) -> None:
         """Count a batch of rows; the parameters are the same as those of `MetricLike.update`."""
         # For a small batch, function calls take most of the time, so this method is one long function. A call with two
-        # arrays stores their roles and the method that counts them in `_pair`. The next call with two arrays can then
-        # skip all checks.
+        # arrays stores their roles and the counting method in `_pair`, so that the next such call can skip all checks.
         if first is not None and type(first) is not ndarray:
             table = as_columns(first)
             if table is not None:
@@ -279,7 +278,7 @@ def definition_of(thing: Any) -> Any:
 def input_columns(accumulator: Accumulator) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of all columns that `update` accepts, and those that can be passed by position.
 
-    The accumulator stores the result for the next call of `update`.
+    The accumulator caches the result for the next call to `update`.
     """
     definition = accumulator.definition
     roles = definition.positional_columns()

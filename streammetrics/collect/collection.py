@@ -61,7 +61,7 @@ class StatePlan:
                 )
 
     def _add_read(self, wanted: Read) -> int:
-        """Return the index of the state for a read (a state that a member needs, and the columns that it reads).
+        """Return the index of the plan's state for `wanted` (a state that a member needs, and its columns).
 
         If the plan already has a state that reads the same columns and can also contain what this member needs, that
         state is shared and, if necessary, widened. Otherwise a new state is added.
@@ -133,7 +133,7 @@ class StatePlan:
 def _bound_needs(read: Read) -> list[Need]:
     """Return the columns that the state of `read` needs, with the label values and score scale of its task.
 
-    A column that the state can compute itself is returned as required. The state can then be shared with a metric that
+    A column that the state can compute itself is marked as required, so that the state can be shared with a metric that
     requires this column.
     """
     needs = [replace(n, optional=False, derived=False) if n.derived else n for n in read.state.needs()]
@@ -178,7 +178,7 @@ class CollectionEntry(NamedTuple):
     states : tuple of State
         The states that the member reads, including content that only other members need.
     binding : Binding
-        Which column each role of the member reads, and the options of its task.
+        The column of each role of the member, and the options of its task.
     definition : Definition
         The settings of the member.
     """
@@ -208,7 +208,7 @@ class CollectionAnswers(NamedAnswers):
     @property
     def explanation(self) -> dict[str, Any]:
         plan = self._plan
-        # `explain` shows facts about the state (`State.facts`), such as its row count. Those of a shared state may
+        # `explain` shows facts about the state (`State.facts`), such as its row count. The facts of a shared state may
         # differ from those of the metric's own state, so explain each metric with only the content that it needs.
         alone = {n: e.definition.read(plan.own_states(e, self._states)) for n, e in plan.entries.items()}
         return NamedAnswers(alone).explanation

@@ -131,7 +131,7 @@ class Definition:
         return copy
 
     def header(self) -> dict[str, Any]:
-        """Return the settings as JSON-compatible data. Saved files contain it, and digests are computed from it."""
+        """Return the settings as a JSON-compatible dict, which saved files contain and digests depend on."""
         raise NotImplementedError
 
     @classmethod
@@ -144,7 +144,7 @@ class Definition:
 
     @classmethod
     def number_of_states(cls, header: dict[str, Any]) -> int:
-        """Return how many states the definition with this header reads."""
+        """Return the number of states that the definition with this header reads."""
         raise NotImplementedError
 
     def differences(self, other: Any) -> list[str]:
@@ -271,7 +271,7 @@ def definition_of_header(header: dict[str, Any], like: Sequence[State]) -> Any:
 
 
 def number_of_states(header: dict[str, Any]) -> int:
-    """Return how many states the definition with this header reads."""
+    """Return the number of states that the definition with this header reads."""
     return _find_class(header).number_of_states(header)
 
 

@@ -114,7 +114,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         raise NotImplementedError(f"{type(self).__name__} does not implement of()")
 
     def reason(self, state: Any) -> str | None:
-        """Return why the value is undefined, such as "no rows"; None if it is defined."""
+        """Return the reason why the value is undefined, such as "no rows"; None if it is defined."""
         return "no rows" if not state.facts().get("rows", 1) else None
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
@@ -135,7 +135,7 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def read(self, state: S) -> Reading:
         """Return a `Reading` (value, bounds and standard error) of a state with one cell (without slices).
 
-        The state is for two classes, one label or one output; the method `reading` also handles more. If
+        The state is for two classes, one label or one output; metrics with several override the method `reading`. If
         ``about.read_cells`` is `read_side_by_side`, the state may also have many cells (such as slices). Its counts are
         then arrays (see `State.vectorize`).
         """
@@ -187,11 +187,11 @@ class Metric(Settings, MetricLike, Generic[S, T]):
         return value
 
     def bounds(self) -> tuple[T, T]:
-        """Return certified bounds (low, high) of the value; if they are equal, it is exact up to one rounding."""
+        """Return certified bounds (low, high). If the bounds are equal, the value is exact up to one rounding."""
         return reading_of(self, self._accumulator.states[0]).bounds
 
     def explain(self) -> dict[str, Any]:
-        """Return a dict with the value, bounds, formula, settings, rows, weight, and dropped rows by reason."""
+        """Return a dict with the value, bounds, formula, settings, rows, weight and count of dropped rows by reason."""
         return explanation_of(self, reading_of(self, self._accumulator.states[0]))
 
     def __repr__(self) -> str:
@@ -246,7 +246,7 @@ class ScoredLabels(Metric[S, T]):
 
 
 def format_value(metric: Metric[Any, Any]) -> str:
-    """Format the value, with the half-width of its bounds, for `repr`."""
+    """Format the value of a metric, with the half-width of its bounds, for `repr`."""
     reading = reading_of(metric, metric.state)
     value = reading.value
     if not isinstance(value, float) or math.isnan(value):
@@ -266,7 +266,7 @@ def format_value(metric: Metric[Any, Any]) -> str:
 
 
 def no_weight_reason(state: State) -> str | None:
-    """Return why the total weight of a state is zero; None if it is positive."""
+    """Return the reason why the total weight of a state is zero; None if it is positive."""
     facts = state.facts()
     return "no rows" if not facts["rows"] else None if facts["weight"] else "the weights are all zero"
 
@@ -363,7 +363,7 @@ class MetricDefinition(Definition):
 
     @cached_property
     def can_coarsen(self) -> bool:  # type: ignore[override]
-        """Whether the setting `bits` belongs to a histogram, which can be coarsened, and not to a sketch, which cannot."""
+        """Whether the setting `bits` belongs to a histogram, which can be coarsened, not to a sketch, which cannot."""
         state = self.metric.make_state()
         return "bits" in self.metric.settings and (hasattr(state, "coarsen") or "bits" not in state.settings)
 

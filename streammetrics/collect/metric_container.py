@@ -15,7 +15,7 @@ __all__ = ["MetricContainer"]
 
 
 class MetricContainer(MetricLike):
-    """An object with several metrics, such as a collection, from which some metrics can be selected with their states."""
+    """An object with several metrics, such as a collection, that lets you select some metrics with their states."""
 
     @property
     def on_invalid(self) -> str:

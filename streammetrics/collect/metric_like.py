@@ -141,7 +141,7 @@ class MetricLike(Plottable):
         return self._accumulator.answer().intervals(confidence, method)
 
     def explain(self) -> Any:
-        """Return a dict for each value: its bounds, formula, settings, rows, weight, and dropped rows by reason."""
+        """Return a dict for each value: bounds, formula, settings, rows, weight and count of dropped rows by reason."""
         return self._accumulator.answer().explanation
 
     def reset(self) -> Self:
@@ -195,8 +195,8 @@ def warn_of(accumulator: Accumulator, answer: Answer, stacklevel: int) -> None:
 
 
 def unpickle(definition: Definition, data: bytes) -> Any:
-    """Return an object with a definition and the states in `data`. Only pickle calls this, so `data` is trusted."""
-    # Pickle has already loaded the definition. This has imported the packages that define its metrics and states.
+    """Build an object from its definition and the states in `data`. Only pickle calls this, so `data` is trusted."""
+    # Pickle has already loaded the definition, which imported the packages that define its metrics and states.
     return definition.wrap(accumulate(definition, frame.Frame(data).read_states()))
 
 

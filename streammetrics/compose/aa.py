@@ -1,6 +1,6 @@
 """A/A tests: compare equal arms, and count how often the interval of their difference excludes 0.
 
-The count shows whether the chosen unit, such as the user, is independent enough for valid intervals.
+The count shows whether units of the chosen kind, such as users, are independent enough for valid intervals.
 """
 
 from __future__ import annotations
@@ -130,9 +130,9 @@ def aa(
     runs : int
         The number of random assignments.
     arms : int
-        The number of arms. Every other arm is compared with the first.
+        The number of arms. The first arm is compared with each of the others.
     rows : bool
-        Whether to also report the rates with every row as a unit of its own, which is usually wrong.
+        Whether to also report the rates for intervals that treat every row as a unit, which is usually wrong.
     confidence : float
         The confidence level of the intervals.
     shards, shard_bits : int

@@ -1,6 +1,6 @@
 """AxisWrapper, the base class of `Sliced`, `Windowed` and other wrappers that compute a metric for many cells.
 
-A cell is, for example, one slice or one window. The axis defines the cells.
+An axis defines the cells: for example, a cell for each slice, or a cell for each time window.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Ints = NDArray[np.int64]
 
 
 class AxisDefinition(Definition):
-    """The definition of a metric, collection or wrapper in every cell of an axis, such as every slice.
+    """The definition of a metric, collection or wrapper for every cell of an axis, such as every slice.
 
     A subclass sets `kind`, its name in saved files. It implements `name`, as well as `header` and `of_header`, which
     convert the definition to and from the header of a saved file.
@@ -231,7 +231,7 @@ class AxisDefinition(Definition):
 
 
 class AxisWrapper(MetricContainer):
-    """A metric, collection or wrapper in every cell of an axis; a mapping from keys to such objects.
+    """A metric, collection or wrapper for every cell of an axis; a mapping from the keys of the cells to these objects.
 
     If no cell has the key `name`, ``wrapper[name]`` returns all cells of the metric or task with this name. Use `task`
     for a task whose name may also be the key of a cell.
@@ -283,7 +283,7 @@ class AxisWrapper(MetricContainer):
         return object_of_cells(definition_of(self), [apply_retention(s.rollup(*s.axes[1:])) for s in states])
 
     def across(self, *names: str) -> Self:
-        """Return a copy without the inner slices or windows by these columns; their cells are summed.
+        """Return a copy without the inner slices or windows by the columns `names`; their cells are summed.
 
         For example, slices that contain windows of the column "time" become plain slices with ``across("time")``.
 

@@ -37,7 +37,7 @@ class BundleAccumulator(Accumulator):
     definition : BundleDefinition
         The definition of each object, keyed by name.
     states : sequence of State, optional
-        The initial states of all objects, one object after another.
+        The initial states of all objects, concatenated in the order of the objects.
     parts : mapping of str to Accumulator, optional
         The accumulators, keyed by name; by default, new ones.
     """
@@ -121,7 +121,7 @@ class BundleDefinition(Definition):
         self.definitions = dict(definitions)
 
     def having(self, definitions: Mapping[str, Definition]) -> Self:
-        """Return a definition of the same class with these object definitions."""
+        """Return a definition of the same class that contains `definitions` instead."""
         return type(self)(definitions)
 
     @property
@@ -177,7 +177,7 @@ class BundleDefinition(Definition):
             definition.check_states(mine)
 
     def _pair_with_states(self, states: Sequence[State]) -> Iterator[tuple[tuple[str, Definition], list[State]]]:
-        """Yield the name and definition of each object, together with those of `states` that belong to it."""
+        """Yield the name and definition of each object, together with the elements of `states` that belong to it."""
         rest = list(states)
         for item in self.definitions.items():
             n = len(item[1].reads)
@@ -246,7 +246,7 @@ class Bundle(Mapping[str, Any], MetricLike):
         self._accumulator = BundleAccumulator(definition, None, parts)
 
     def _leaves(self) -> Iterator[tuple[str, MetricLike]]:
-        """Yield the name and object of each entry that is not itself a bundle, including the entries of nested bundles."""
+        """Yield the name and object of each entry that is not a bundle, including the entries of nested bundles."""
         for name, thing in self.items():
             if isinstance(thing, Bundle):
                 yield from ((f"{name}: {of}", one) for of, one in thing._leaves())
@@ -286,7 +286,7 @@ BundleDefinition.public = Bundle
 
 
 def _add_name_to_errors(name: str, change: StateChange) -> StateChange:
-    """Return a change of states (a merge or subtraction) whose error messages start with the object's name."""
+    """Return `change` (a merge or subtraction of states) with error messages that start with the object's `name`."""
 
     def how(states: tuple[State, ...]) -> Sequence[State]:
         try:

@@ -32,7 +32,7 @@ Places = dict[Any, list[NDArray[np.int64]]]
 
 
 class CellAnswers(Answer):
-    """Values, bounds, intervals and tables of all cells of an axis, keyed by cell key.
+    """Values, bounds, intervals and tables of all cells (such as slices) of an axis, keyed by cell key.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class CellAnswers(Answer):
 
     @cached_property
     def places(self) -> Places:
-        """The indices of the cells of each key except `REST`, in every state."""
+        """For each key except `REST` (the sum of cells that are not kept), the indices of its cells in every state."""
         return {k: at for k, at in self.definition.places(self.states).items() if k != REST}
 
     def cell_answer(self, at: Sequence[NDArray[np.int64]]) -> Answer:
@@ -171,7 +171,10 @@ class CellAnswers(Answer):
     def _build_rows(
         self, metrics: dict[str, MetricRead], values: Any, bounds: Any, intervals: Any, at: Sequence[Any]
     ) -> list[dict[str, Any]]:
-        """Return the table rows of one cell from the values, bounds and intervals of all cells."""
+        """Return the table rows of one cell from the values, bounds and intervals of all cells.
+
+        `at` contains the index of the cell in each state.
+        """
         under = {p: self.states[p].drop_leading_axes(at[p], 1) for p in {m.place for m in metrics.values()}}
         out = []
         for name, (metric, place, _) in metrics.items():

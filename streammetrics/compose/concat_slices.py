@@ -1,4 +1,4 @@
-"""Concatenate `Sliced` objects with equal settings, such as one for each hour, to compute all their slices together."""
+"""Concatenate `Sliced` objects with equal settings (for example, one object for each hour) to compute them together."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def reduce_groups(metric: Any, shards: Any, *, is_group: bool) -> Any:
 
 
 def cells_of_shards(shards: State) -> Ints:
-    """Return an index for each cell (slice and shard): the index of its slice in the result of `merge_shards`."""
+    """Return, for each cell (slice and shard), the index of its slice in the result of `merge_shards`."""
     keys = shards.cells.keys[:, :-1]
     if not len(keys) or not keys.shape[1]:
         return np.zeros(len(keys), np.int64)
@@ -118,7 +118,7 @@ def count_events(counted: Any, shards: State, count: int, cells: int) -> tuple[F
 
 
 def table_by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int) -> Floats:
-    """Arrange the numbers, one for each cell (slice and shard), as a table of shape (shards, slices).
+    """Arrange `numbers`, which has one element for each cell (slice and shard), as a table of shape (shards, slices).
 
     A shard without rows gets 0. `count` is the number of shards, and `cells` the number of slices.
     """
@@ -128,7 +128,7 @@ def table_by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int)
 
 
 def check_cells(whole: State, shards: State) -> None:
-    """Raise StateFormatError unless the shards add up to the keys and row counts of `whole`, which has no shards."""
+    """Raise StateFormatError unless `whole`, a state without shards, has the merged shards' keys and row counts."""
     at, total = cells_of_shards(shards), np.zeros(len(whole), np.int64)
     fits = not whole.axes or _have_same_keys(whole, shards, np.flatnonzero(np.diff(at, prepend=-1)))
     if fits:
@@ -138,7 +138,7 @@ def check_cells(whole: State, shards: State) -> None:
 
 
 def _have_same_keys(whole: State, shards: State, firsts: Ints) -> bool:
-    """Return whether `whole`, a state without shards, has the same keys as `shards`, a state with shards.
+    """Return whether `whole`, a state without shards, has the same keys as `shards` (apart from the shard number).
 
     `firsts` holds the index of the first shard of each key.
     """
@@ -221,10 +221,10 @@ def _group_shards(of: Ints, nbytes: int) -> Iterator[Ints]:
 
 
 def _without_each(shards: State, total: State, at: Ints, cells: Ints) -> State:
-    """Return, for each given cell (slice and shard), the sum of the other shards of its slice, under the cell's key.
+    """Sum, for each of the given cells (a slice and a shard), the other shards of the slice.
 
-    `total` contains the sum of all shards of each slice. For each cell of `shards`, `at` is the index of this sum.
-    `cells` are the indices of the cells to compute.
+    Return a state in which each sum has the key of its cell. `cells` contains the indices of the given cells. `total`
+    contains the sum of all shards of each slice. For each cell of `shards`, `at` is the index of its slice in `total`.
     """
     own, words = shards.cells.keys[cells], shards.cells.vocabularies
     if total.can_subtract:

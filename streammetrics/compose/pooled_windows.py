@@ -79,7 +79,7 @@ class PooledWrapper(AxisWrapper):
 
 
 def sum_cells(state: State, cells: Ints) -> State:
-    """Return the sum of the cells with the given indices, as a state without the first axis."""
+    """Return the sum of the cells (such as windows) with the given indices, as a state without the first axis."""
     return apply_retention(state.select(cells).rollup(*state.axes[1:]))
 
 

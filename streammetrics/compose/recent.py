@@ -37,7 +37,7 @@ SLACK = 64
 
 
 class RecentAccumulator(Accumulator):
-    """An accumulator that numbers its updates or rows consecutively, and drops the oldest from time to time."""
+    """An accumulator that numbers its updates or rows consecutively, and drops the oldest ones from time to time."""
 
     def __init__(self, definition: Any, states: Sequence[State] | None = None) -> None:
         self._numbering = threading.Lock()

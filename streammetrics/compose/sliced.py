@@ -198,8 +198,8 @@ class Sliced(AxisWrapper):
             Omit slices with fewer rows, whose values are mostly noise.
         confidence : float or None
             Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
-            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
-            None omits intervals.
+            none. By default it prints only intervals that come from `Sharded`, because other intervals are too narrow
+            if rows of one user are correlated. None omits intervals.
         """
         records = self.table_records(other=other, sort=sort, min_rows=min_rows, confidence=check_confidence(confidence))
         return values_table(definition_of(self).levels, records, confidence)
@@ -369,7 +369,7 @@ def _sortable(inner: Any) -> dict[str, Any]:
 
 
 def _sum_inner_cells(slices: Sliced) -> Any:
-    """Return a copy in which each slice is the sum of its inner slices or windows; None if there are no inner ones."""
+    """Return a copy in which each slice is the sum of its inner slices or windows; None if slices have neither."""
     inner = definition_of(slices).inner
     return slices.across(*inner.levels) if isinstance(inner, AxisDefinition) and inner.levels else None
 

@@ -137,9 +137,9 @@ class WindowedDefinition(AxisDefinition):
 class Windowed(AxisWrapper):
     """A metric, a collection, or slices for every window of event time.
 
-    Windows do not overlap. They begin at multiples of their width since 1970 (UTC), or since 0 for steps. All machines
-    therefore have the same windows, and the states of workers can be merged. `last` returns one object for the newest
-    windows, and `lifetime` returns one for all rows.
+    Windows do not overlap. They begin at multiples of their width, counted from 1970 (UTC), or from 0 for steps. All
+    machines therefore have the same windows, and the states of workers can be merged. `last` returns one object for
+    the newest windows, and `lifetime` returns one for all rows.
 
     Parameters
     ----------
@@ -307,8 +307,8 @@ class Windowed(AxisWrapper):
             window.
         confidence : float or None
             Confidence level of the intervals. If you pass one, the table prints every interval, or the reason why there is
-            none. By default it prints only intervals that come from `Sharded`, because rows of one user are correlated.
-            None omits intervals.
+            none. By default it prints only intervals that come from `Sharded`, because other intervals are too narrow
+            if rows of one user are correlated. None omits intervals.
         """
         records = self.table_records(expired=expired, now=now, confidence=check_confidence(confidence))
         return values_table(definition_of(self).levels, records, confidence)

@@ -74,7 +74,7 @@ Ints = NDArray[np.int64]
 
 
 class BatchUpdater:
-    """Adds each batch to several states in one call.
+    """An object that adds each batch to several states in one call.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class BatchUpdater:
             self._content = tuple(states), None
 
     def fold_jointly(self, others: Sequence[BatchUpdater]) -> None:
-        """Convert a cell from exact rows to histogram buckets if all updaters together have too many rows in it.
+        """Convert a cell (such as a slice) to buckets if all updaters together have too many exact rows in it.
 
         All updaters must have equal reads. Merge their states afterwards, because a cell may now have buckets even in
         an updater with few rows.
@@ -273,8 +273,8 @@ class BatchUpdater:
                     free_rows[0] -= rows
                     self._content = None, live
                     is_bad, counted = last[3](*arguments), True
-        # The batch has not been counted if it has more rows than fit in the reserved memory, if a row needs a new cell,
-        # or if another thread has replaced the counters.
+        # The batch has not been counted if it has more rows than fit in the reserved memory, if a row needs a new cell
+        # (such as a new slice), or if another thread has replaced the counters.
         if not counted:
             self._count_new_layout(last.names, columns, table)
         elif is_bad:
@@ -344,7 +344,7 @@ class BatchUpdater:
     def _reserve_and_draft(
         self, names: tuple[str, ...], key: Any, arrays: tuple[Array, ...], widened: frozenset[str]
     ) -> tuple[LiveCounters, Draft | None]:
-        """Reserve memory for a batch, and return the counters and a draft for its layout.
+        """Reserve memory for a batch, and return the counters and a draft (a plan for counting) for its layout.
 
         The draft is None if columns of this layout need preparation. The caller must hold the lock.
         """
@@ -366,7 +366,7 @@ class BatchUpdater:
         )
 
     def _reserve(self, live: LiveCounters, rows: int, *, weighted: bool) -> LiveCounters:
-        """Reserve memory in all counters, and return the counters.
+        """Reserve memory for `rows` more rows in all counters, and return the counters.
 
         If this replaces an array to which kernels write, all drafts are dropped, because they refer to the old array.
         """
@@ -440,7 +440,7 @@ class BatchUpdater:
         return live
 
     def _prepare(self, batch: Batch) -> list[PreparedRows]:
-        """Return the converted and checked rows that each state counts."""
+        """Return, for each state, the converted and checked rows to count."""
         live, on_invalid, prepared = self._content[1], self.on_invalid, list[PreparedRows]()
         check_either(self._needs_by_binding, batch)
         for i, (read, needs, first) in enumerate(zip(self.reads, self._needs, self._first_same, strict=True)):
@@ -462,9 +462,10 @@ class BatchUpdater:
         derived: Sequence[Mapping[str, Column]],
         committed: list[bool],
     ) -> None:
-        # Three steps come before the commit. The first step numbers new cells. The second finds the cells that become
-        # too large, and converts their exact rows to histogram buckets. The third reserves memory. Each step may raise
-        # an error. In that case, `count_batch` undoes the first two steps, so that the error changes no result.
+        # Three steps come before the commit. The first step numbers new cells (such as slices). The second finds the
+        # cells that become too large, and converts their exact rows to histogram buckets. The third reserves memory.
+        # Each step may raise an error. In that case, `count_batch` undoes the first two steps, so that the error
+        # changes no result.
         cache: dict[Any, Ints] = {}
         # New cells have no memory in the counters yet. Set the number of free rows to 0 (or leave it negative), so that
         # the next batch begins with `reserve`, even if an error prevents `reserve` from being called for this batch.

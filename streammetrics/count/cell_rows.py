@@ -166,7 +166,7 @@ class MergedRuns(NamedTuple):
 
 
 class LiveCellRows:
-    """Exact rows of many cells: older rows as sorted entries, and newer rows that are not sorted yet.
+    """Exact rows of many cells (such as slices): older rows as sorted entries, and newer rows still unsorted.
 
     Parameters
     ----------
@@ -203,7 +203,7 @@ class LiveCellRows:
         return size + sum(a.nbytes for a in arrays) + sum(chunk.nbytes for chunk in self.chunks)
 
     def estimate_bytes(self, cells: int, rows: int) -> int:
-        """Return an upper bound on the memory in bytes for `cells` cells after adding `rows` rows."""
+        """Return an upper bound on the memory, in bytes, that `cells` cells use after `rows` more rows are added."""
         words = cells << self.place_bits
         buffered = max(2 * (int(self.used[0]) + rows), len(self.low))
         more = max(2 * words - len(self.row_counts), 0) * self.row_counts.itemsize

@@ -39,12 +39,15 @@ Ints = NDArray[np.int64]
 
 
 def path_of(axes: tuple[Axis, ...]) -> tuple[tuple[str, Axis], ...]:
-    """Return the columns of all axes, outermost axis first, each with its axis. The column values identify a cell."""
+    """Return the columns of all axes, outermost axis first, each with its axis.
+
+    The values of the columns identify a cell (such as a slice).
+    """
     return tuple((name, axis) for axis in axes for name in axis.names)
 
 
 class Counter:
-    """The mutable arrays of one state, to which kernels add rows.
+    """The mutable arrays of the cells (such as slices) of one state, to which kernels add rows.
 
     Many states keep the distinct rows of a cell exactly until there are too many of them. The cell is then folded: from
     then on, its rows are counted in the buckets of a histogram.
@@ -70,7 +73,7 @@ class Counter:
         self.lone = not self.inner
         self.flats: dict[str, Array] = {}
         self.tallies: dict[str, Any] = {}
-        # For each cell: 1 if its exact rows were replaced by buckets, otherwise 0.
+        # For each cell: 1 if buckets have replaced its exact rows, otherwise 0.
         self.folded = np.zeros(0, np.uint8)
         self.copy_constants()
         # If the state has a single cell, the number of rows up to which it stays exact. The limit applies to all rows,
@@ -253,7 +256,7 @@ class Counter:
 
     @property
     def has_moved(self) -> bool:
-        """Whether an array to which kernels write was replaced since the kernels were bound to it."""
+        """Whether an array to which kernels write has been replaced since the kernels were bound to it."""
         return any(any(map(is_not, arrays, self._arrays(name))) for name, arrays in self.bound_arrays.items())
 
     def admit_rows(self, columns: Mapping[str, Any], at: Ints) -> None:
@@ -320,7 +323,7 @@ class Counter:
         """
 
     def mark(self) -> Any:
-        """Return the data that `restore` needs to undo `fold_ahead` if an error prevents counting the batch."""
+        """Return the data that `restore` needs to undo `fold_ahead` if the batch cannot be counted."""
         return self.folded, self.flats, self.tallies
 
     def restore(self, mark: Any) -> None:

@@ -59,7 +59,7 @@ SHARD_SALT = np.uint64(0x5348415244000001)
 
 @cache
 def load_engine() -> Any:
-    """Import and return the module `engine`, which needs numba. This is called when the first row is counted."""
+    """Return the module `engine`, which needs numba. The first call, usually to count the first rows, imports it."""
 
     def load() -> Any:
         from . import engine
@@ -96,7 +96,7 @@ class Draft(NamedTuple):
 
 
 class LastBatch(NamedTuple):
-    """How the last batch was counted. A batch whose columns have the same names and layout is counted in the same way.
+    """The plan of the last batch, which is reused if the next batch has the same column names and layout.
 
     `like` is the function that checks the layout: it returns True for columns of the same dtypes and strides.
     """
@@ -109,7 +109,7 @@ class LastBatch(NamedTuple):
 
 
 class LiveCounters(NamedTuple):
-    """The counters of an updater, and everything that refers to their arrays, so that both are replaced together.
+    """The counters of an updater, and the objects that refer to the counters' arrays; all are replaced together.
 
     Parameters
     ----------
@@ -132,8 +132,8 @@ class LiveCounters(NamedTuple):
     free_rows : list of one int
         The number of rows that can be added without allocating memory; negative while arrays are being replaced.
     last : list of one LastBatch or None
-        How the last batch was counted; None if the next batch must not be counted in the same way, even if its layout
-        is the same.
+        The plan of the last batch; None if the next batch must not be counted by this plan, even if its layout is the
+        same.
     """
 
     counters: tuple[Counter, ...]
@@ -347,7 +347,7 @@ def _build_arguments(
     stagers: Sequence[tuple[Any, Mapping[str, int]]],
     columns: Sequence[Array],
 ) -> tuple[Any, ...] | None:
-    """Return the arguments of a commit; None if a row needs a new cell.
+    """Return the arguments of a commit; None if a row needs a new cell (such as a new slice).
 
     The arguments are the columns that states read, followed by the cells that each locator finds for the rows. For each
     counter that stores rows, there is one more argument: a call that makes the appended rows valid.

@@ -29,7 +29,7 @@ __all__ = ["FoldingCounter"]
 
 Ints = NDArray[np.int64]
 
-# To decide whether a batch makes a cell too large, at most this many rows of the batch are examined.
+# At most this many rows of a batch are examined to decide whether the batch makes a cell (such as a slice) too large.
 SAMPLE = 1 << 13
 # Folded cells may still have exact rows. These are moved to buckets if they exceed 1 / STALE_SHARE of all exact rows.
 STALE_SHARE = 2
@@ -40,7 +40,7 @@ NO_CELLS = np.zeros(0, np.int64)
 
 
 class FoldingCounter(Counter):
-    """A counter that folds cells with too many exact rows: from then on, their rows are counted in buckets."""
+    """A counter that folds cells (such as slices) with too many exact rows: their later rows are counted in buckets."""
 
     next_check = 0
     """Cells are examined again when this many exact rows have been added in total."""
@@ -199,7 +199,7 @@ class FoldingCounter(Counter):
 
     @property
     def _must_check(self) -> bool:
-        """Whether enough rows have been added since the last check of the cells for the next check to be due."""
+        """Whether the next check of the cells is due, because enough rows have been added since the last check."""
         return self._exact.rows_added >= self.next_check  # type: ignore[no-any-return]
 
     def _mark_large_cells(self, *, is_read: bool) -> int:

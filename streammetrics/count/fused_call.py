@@ -116,7 +116,7 @@ def build_commit(steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]], colu
 def build_deferred_calls(
     steps: Sequence[tuple[Callable[..., Any], Sequence[Any]]],
 ) -> Callable[..., list[Callable[[], Any]]]:
-    """Return a function that takes the columns of a batch and returns one call for each kernel, without running it.
+    """Return a function that takes the columns of a batch and returns one call for each kernel, to be run later.
 
     The caller runs these calls together with others, so that an interrupt cannot come between them.
     """

@@ -26,7 +26,7 @@ Codes = Callable[[str, Axis], Ints]
 # The maximum number of elements in a plain table. A level with more possible pairs (parent cell, code) uses a hash
 # table.
 MAX_TABLE_SIZE = 1 << 23
-# The columns that identify a cell, outermost first, each with its axis.
+# The columns that identify a cell (such as a slice), outermost first, each with its axis.
 Path = tuple[tuple[str, Axis], ...]
 
 
@@ -93,8 +93,8 @@ class Level:
             )
             return cells
         codes = distinct if indices is None else distinct[indices]
-        # A negative result means that the table is full: it is -1 minus the number of cells so far. Enlarge the table
-        # and try again.
+        # A negative result, which is -1 minus the number of cells so far, means that the table is full. Enlarge the
+        # table and try again.
         while (cells := find_cells(above, codes, self.table, self.parents, self.codes, self.count, out)) < 0:
             self.count = -1 - cells
             self._rebuild(4 * len(self.table))
@@ -162,7 +162,10 @@ class Level:
 
 
 class Index:
-    """The cells of all paths (sequences of columns); a state without axes has the empty path, with a single cell."""
+    """The cells (such as slices) of all paths (sequences of columns).
+
+    A state without axes has the empty path, with a single cell.
+    """
 
     def __init__(self) -> None:
         self.levels: dict[Any, Level] = {}
@@ -203,10 +206,10 @@ class Index:
         return cache[path]
 
     def shards(self, path: Any, units: Ints, salt: Any) -> Ints | None:
-        """Return the cell of each unit (such as a user) on a path whose only axis is the shards (groups of units).
+        """Return the cell of each unit (such as a user) on a path with only one axis, the shard axis.
 
-        Returns None if a unit may need a new cell; call `locate` in that case, which creates the cell. The result is a
-        buffer that the next call overwrites.
+        Shards are groups of units. Returns None if a unit may need a new cell; in that case, call `locate`, which
+        creates the cell. The result is a buffer that the next call overwrites.
         """
         level = self.levels.get(path)
         if level is None or level.is_stale:
@@ -236,7 +239,7 @@ class Index:
         return np.column_stack([self.codes(path[:-1])[level.parents[: level.count]], own])
 
     def parents(self, path: Any) -> Ints:
-        """Return the parent of each cell, which is a cell at the level above."""
+        """Return the parent (the cell at the level above) of each cell."""
         level = self.levels.get(path)
         return np.zeros(0, np.int64) if level is None else level.parents[: level.count]
 
@@ -279,9 +282,10 @@ def encode_keys(index: Index, name: str, axis: Axis, words: Vocabulary, ranks: I
 
 
 def locate_keys(index: Index, path: Any, codes: Ints, above: Ints, first: int = 0) -> Ints:
-    """Return the cell of each key; column i of `codes` contains the codes for level `first + i` of the path.
+    """Return the cell (such as a slice) of each key on a path.
 
-    `above` is the cell of each key at the level before `first`. If `first` is 0, it is used only for the empty path.
+    Column i of `codes` contains the codes for level `first + i` of the path. `above` is the cell of each key at the
+    level before `first`. If `first` is 0, only the empty path uses `above`.
     """
     if len(path) <= first:
         return above
@@ -303,7 +307,7 @@ def _constant(codes: Ints) -> Callable[[Any], Ints]:
 
 
 def rank_keys(index: Index, path: Any, codes: Ints) -> tuple[tuple[Vocabulary, ...], Ints]:
-    """Convert the codes of cells to ranks in the sorted keys of each column; return these keys, and the ranks."""
+    """Convert the codes of cells to ranks among the sorted keys of each column; return these keys, and the ranks."""
     out, words = np.empty_like(codes), []
     for i, (name, axis) in enumerate(path):
         if axis.kind != "shard":

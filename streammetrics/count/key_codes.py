@@ -183,7 +183,7 @@ class DictionaryCodes:
 
 
 class KeyCodes:
-    """Codes for the keys of one column. All keys must be of the same kind as the first key, such as integers or dates.
+    """Codes for the keys of one column. All keys must have the same kind (such as integer or date) as the first key.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ class KeyCodes:
         return self._encode_with_nulls(values, missing)
 
     def find_integer_table(self, kind: str) -> IntegerCodes | None:
-        """Return the table of integer keys; None if keys are of another kind, or the table must be rebuilt first."""
+        """Return the table of integer keys; None if their kind is not `kind`, or if the table must be rebuilt first."""
         return None if self.kind != kind or self._ints.is_stale else self._ints
 
     def _encode_with_nulls(self, values: NDArray[Any], missing: Any) -> Ints:

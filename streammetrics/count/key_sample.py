@@ -43,7 +43,7 @@ class KeyCounter(Counter):
         return changed
 
     def _thin(self) -> None:
-        """Raise the level of each cell, and thus drop keys, until at most `limit` keys are left in the cell.
+        """Raise the level of each cell (such as a slice), which drops keys, until at most `limit` keys are left in it.
 
         Only keys whose hash begins with at least `level` zero bits remain in the sample.
         """

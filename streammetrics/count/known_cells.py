@@ -1,4 +1,7 @@
-"""Find the cells of rows without preparing their keys, if all keys are integers that occurred in earlier rows."""
+"""Find the cells (such as slices) of rows without preparing their keys.
+
+This works only if all keys are integers or booleans that occurred in earlier rows.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ MOST_ROWS = 1 << 16
 
 
 class KnownCells:
-    """Finds the cell (such as the slice) of each row from key columns of integers or booleans.
+    """A fast lookup of the cell (such as the slice) of each row from key columns of integers or booleans.
 
     Parameters
     ----------

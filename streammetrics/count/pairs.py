@@ -35,7 +35,7 @@ AHEAD = 1 << 12
 
 
 class WaitingPairs:
-    """The pairs of cells with many rows: older pairs in buckets, and newer pairs in a buffer."""
+    """The pairs of cells (such as slices) with many rows: older pairs in buckets, and newer pairs in a buffer."""
 
     def __init__(self, entries: Entries) -> None:
         self.entries = entries
@@ -78,7 +78,7 @@ class WaitingPairs:
 
 
 def _sort_entries(entries: Entries) -> Entries:
-    """Sort entries by code, and merge entries with the same code; each must have a count of 1 before the call."""
+    """Sort entries by code, and merge entries with equal codes; before the call, each entry must have a count of 1."""
     if entries.excess is not None:
         return tally.sort_entries(entries)
     live = LiveExactRows(entries.shift, lone=False)
@@ -142,7 +142,8 @@ class PairCounter(FoldingCounter):
     def _bucket_waiting_rows(self) -> None:
         """Move the buffered pairs to buckets.
 
-        If the new pairs of a cell need wider buckets, the level of the cell, which determines their width, is raised.
+        If the new pairs of a cell (such as a slice) need wider buckets, the level of the cell, which determines the
+        width of its buckets, is raised.
         """
         live: WaitingPairs = self.tallies["rows"]
         if not live.used[0]:
@@ -151,7 +152,7 @@ class PairCounter(FoldingCounter):
         self._replace_pairs(entries, levels)
 
     def _replace_pairs(self, entries: Entries, levels: Ints, **others: Any) -> None:
-        """Replace the buckets, the levels (bucket widths) and other attributes in a single step."""
+        """Replace the buckets, the levels (bucket widths), and the items of `others`, such as "exact", in one step."""
         exact = others.pop("exact", self.tallies["exact"])
         tallies = {"exact": exact, "rows": WaitingPairs(entries)}
         # Assign all attributes in one call into C, so that an interrupt cannot leave only some of them changed.

@@ -81,7 +81,7 @@ class SortedContent(NamedTuple):
 
 
 class SortedCounter(Counter):
-    """Counts the groups of a sorted log.
+    """A counter of the groups of a sorted log.
 
     New rows form a separate part of the log. The method `state` merges this part with the parts that the initial state
     contains.
@@ -147,8 +147,8 @@ class SortedCounter(Counter):
         content, last = self.content, int(ids[-1])
         if content is None:
             content = SortedContent(int(ids[0]), int(ids[0]), (), ())
-        # The first rows of this batch may continue the last group of the earlier batches. `open_end` is their
-        # number.
+        # The first rows of this batch may continue the last group of the earlier batches. `open_end` is the number of
+        # these rows.
         open_end = int(np.searchsorted(ids, content.last, "right"))
         if open_end:
             open_rows = copy_rows(fresh, 0, open_end)

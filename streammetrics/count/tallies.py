@@ -2,7 +2,7 @@
 
 A place is a possible value of a row, such as a score bucket. A tally counts the rows of each place in each cell (such
 as a slice). A code is an integer that encodes a cell and a place. An entry is a code with its number of rows; a
-finished state has sorted entries. There are four forms:
+finished state has sorted entries. A tally has one of four forms:
 
 - A single cell with few places (`LiveTally`, dense) has a 64-bit counter for each place.
 - Several cells that have few places in total have an 8-bit counter for each place. When a counter exceeds 255, it
@@ -41,7 +41,8 @@ __all__ = ["LiveExactRows", "LiveTally", "narrow_codes", "weights_less_one"]
 Array = NDArray[Any]
 I8, U1, U4, U8, F8 = np.int64, np.uint8, np.uint32, np.uint64, np.float64
 
-# A single cell has a 64-bit counter for each place (possible value of a row) if it has at most this many places.
+# A single cell (as in a state without slices) has a 64-bit counter for each place (possible value of a row) if it has
+# at most this many places.
 LONE = (1 << 25) + 2
 # Several cells have an 8-bit counter for each place if they have at most this many places in total.
 FEW = 1 << 25
@@ -181,9 +182,9 @@ def _time_sort(sort: Callable[[Array], None], words: Array) -> int:
 
 
 class LiveTally:
-    """A growing histogram of places (possible values of a row), with codes of at most 64 bits.
+    """A growing histogram of places (possible values of a row) for each cell (such as a slice).
 
-    The code of a row is its cell, shifted left by `shift` bits, plus its place.
+    The code of a row, which has at most 64 bits, is its cell, shifted left by `shift` bits, plus its place.
 
     Parameters
     ----------
@@ -407,7 +408,7 @@ class LiveTally:
 
 
 class LiveExactRows:
-    """The exact rows of cells; the code of each row consists of two integers, a high and a low word.
+    """The exact rows of cells (such as slices); the code of a row consists of two integers, a high and a low word.
 
     New rows are buffered. When they are read, or when the buffer is full, they are sorted and merged into entries: the
     distinct rows with the number of times that each occurs.

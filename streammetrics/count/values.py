@@ -52,13 +52,13 @@ U4, U8 = np.uint32, np.uint64
 # are no windows yet, earlier rows and the first FEWEST rows of the batch determine the range of each window.
 FEWEST = 1 << 10
 # Without windows, levels (bucket widths) are adapted when the number of entries and buffered codes exceeds a threshold.
-# The threshold grows with the number of cells, from FEW to MANY.
+# The threshold grows with the number of cells (such as slices), from FEW to MANY.
 FEW, MANY = 1 << 18, 1 << 22
 # If the sample from which a window is created has at most this many distinct numbers, the window has a counter for each
 # of them.
 FEW_NUMBERS = 512
-# KNOWN marks a window with a counter for each of a few numbers. The counter is found by a hash of SLOT_BITS bits. The
-# kernel uses the same two constants.
+# KNOWN marks a window with a counter for each of a few numbers. The kernel, which uses the same two constants, finds
+# the counter of a number by a hash of SLOT_BITS bits.
 KNOWN, SLOT_BITS = 2, 12
 SLOTS = 1 << SLOT_BITS
 MULTIPLIERS = [(0x9E3779B97F4A7C15 * (2 * k + 1)) % (1 << 64) for k in range(8)]
@@ -275,7 +275,7 @@ class ValueCounter(Counter):
 
     @property
     def _levels(self) -> Ints:
-        """The level (the width of the buckets) of each cell and output."""
+        """The level (the width of the buckets) of each cell (such as a slice) and output."""
         levels = self.flats.get("level")
         count = max(self.index.count(self.inner), 1) * self.statistic.outputs
         return np.zeros(count, np.int64) if levels is None else levels.reshape(-1)

@@ -134,7 +134,7 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Metric
 
 
 def _create_function(connection: duckdb.DuckDBPyConnection, name: str, function: Any, kind: str) -> None:
-    """Register a Python function of Arrow arrays in DuckDB as `name`, replacing any function of that name.
+    """Register a Python function, which takes Arrow arrays, in DuckDB as `name`; replace any function of that name.
 
     The arrays may have any type and may contain nulls. `kind` is the SQL type of the result, such as "BLOB".
     """

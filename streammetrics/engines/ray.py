@@ -135,7 +135,7 @@ def _count_parts(parts: Iterable[Any], metrics: MetricLike) -> Iterator[PartQuer
     """Count each part in a task, and merge the states in a tree of tasks.
 
     Yield the queries of each part (without its state) as soon as its task finishes, and finally the merged state. If a
-    task fails, the remaining tasks are cancelled.
+    task fails, the remaining tasks are canceled.
     """
     metrics_ref, count, join = ray.put(metrics), ray.remote(num_returns=2)(_count_part), ray.remote(_merge_states)
     # Each task returns two objects: the queries of a part, which the driver reads, and its state. To keep the state

@@ -103,8 +103,8 @@ def fold_queries(part: Any, metrics: MetricLike) -> PartQueries:
     if last is not None:
         edges.append((_as_key(last), pending))
     edges = [(key, [_copy_arrow(piece) for piece in pieces]) for key, pieces in edges]
-    # The state stores the IDs of the first and the last query that it has counted. Remove these IDs, because the first
-    # and the last query of the part are others, whose rows are in `edges`.
+    # The state stores the IDs of the first and the last query that it has counted. Remove these IDs, because they are
+    # not those of the first and the last query of the part, whose rows are in `edges`.
     return PartQueries(without_block_ends(copy).to_bytes(), ids, edges)
 
 

@@ -329,7 +329,7 @@ class Frame:
         return len(self.table)
 
     def digest(self, i: int) -> str:
-        """Return the digest that the frame contains for state `i`, which is not verified until the state is read."""
+        """Return the digest of state `i` as stored in the frame; it is not verified until the state is read."""
         digest: bytes = self.table[i][2]
         return digest.hex()
 
@@ -509,7 +509,7 @@ def merge_groups(
             if earlier is not None and len(earlier) != len(new):
                 raise IncompatibleStateError("the states have different metrics or settings and cannot be merged")
             # Add the states of all portions to the total in a single call. This avoids sorting the exact rows of cells
-            # for which the total already has buckets.
+            # (such as slices) for which the total already has buckets.
             parts = [section[group] for section in new]
             total[group] = [_merge_states([*([earlier[i]] if earlier else []), *some]) for i, some in enumerate(parts)]
     return None if about is None else json.loads(about), {group: total[group] for group in sorted(total)}

@@ -24,9 +24,9 @@ Array = NDArray[Any]
 
 
 def read_flat(reader: SectionReader, flat: Flat) -> Array:
-    """Read a flat, which has the same number of integers for every cell, from all sections (encoded states).
+    """Read a flat (a part with the same number of integers in every slice or group) from all sections (encoded states).
 
-    Return an array with a row for each cell. The cells of the first section come first, and so on.
+    Return an array with a row for each cell (slice or group). The cells of the first section come first, and so on.
     """
     rows, row_count = reader.count_rows(flat)
     layout, name = reader.layout, flat.name
@@ -118,8 +118,8 @@ def _place_numbers(flat: Flat, numbers: Array, at: Array | None, counts: tuple[A
     """
     stored_counts, places, whole = map(np.atleast_1d, (*counts, whole))
     neutral = _is_identity(flat, numbers)
-    # For each section, count the numbers that differ from the neutral element. If there is only one section, do without
-    # the indices of these numbers, which would take eight times the memory of the boolean array.
+    # For each section, count the numbers that differ from the neutral element. If there is only one section, avoid
+    # computing the indices of these numbers, which would take eight times the memory of the boolean array.
     if len(stored_counts) == 1:
         informative = np.array([len(neutral) - np.count_nonzero(neutral)])
     else:
@@ -163,7 +163,7 @@ def _is_identity(flat: Flat, numbers: Array) -> Array:
 
 
 def is_redundant(state: State, flat: Flat, rows: Any) -> bool:
-    """Return whether any section stores an optional flat that it should have omitted.
+    """Return whether any section stores `flat`, an optional part of a state, although it should have omitted it.
 
     A section must omit an optional flat if all its numbers are zero or, for some flats, equal to those of another part
     of the state. If all weights are 1, for example, the sums of squared weights equal the numbers of rows. `rows` is

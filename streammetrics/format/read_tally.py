@@ -91,7 +91,7 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
     """Read the entries of a tally whose places are buckets of numbers.
 
     Each entry of the result has a code of two words: the low word is the bucket, and the high word contains the
-    indices of the cell and of the output label.
+    indices of the cell (such as a slice) and of the output label.
     """
     places, shift, _ = reader.layout.places[tally.name]
     runs, entries = reader.layout.label_slots[tally.name], reader.header[f"entries {tally.name}"]
@@ -125,7 +125,7 @@ def _read_buckets(reader: SectionReader, tally: Tally, entry_counts: Ints) -> En
 def _encode_cells(entry_counts: Ints, shift: int) -> Array:
     """Return the high word of the code of each entry: the index of its cell, shifted to the left by `shift` bits.
 
-    `entry_counts` contains the number of entries in each cell.
+    `entry_counts` contains the number of entries in each cell (such as a slice).
     """
     require(len(entry_counts) << shift < 1 << 32, "there are more cells than the format allows")
     if len(entry_counts) == 1:

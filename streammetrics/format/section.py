@@ -118,12 +118,15 @@ class SectionLayout:
 
     @cached_property
     def irregular_flats(self) -> list[Flat]:
-        """The flats whose number of stored integers varies between sections, and is therefore stored in the header."""
+        """The flats (parts such as sums) whose number of stored integers varies between sections.
+
+        The header of each section therefore stores these numbers.
+        """
         return [f for f in self.flats if self.extents[f.name] >= SPARSE or f.form == "exact"]
 
     @cached_property
     def regular_sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The number of small numbers and the number of low limbs of a cell, in all flats except `irregular_flats`.
+        """The number of variable-length numbers and of low limbs of a cell, in all flats except `irregular_flats`.
 
         The first pair is for a front cell (a slice), the second for an inner cell (a group or class). A low limb is the
         lower part of a fixed-point number.
@@ -138,7 +141,10 @@ class SectionLayout:
 
     @cached_property
     def flat_bytes(self) -> tuple[int, int]:
-        """The memory of all flats, in bytes, per front cell (a slice) and per inner cell (a group or class)."""
+        """The memory in bytes that all flats take per front cell (a slice) and per inner cell (a group or class).
+
+        A flat is a part of a state, such as its sums.
+        """
         sizes = [0, 0]
         for flat in self.flats:
             numbers = self.extents[flat.name] * max(flat.limbs, 1)
@@ -173,10 +179,10 @@ class SectionLayout:
 
 
 def is_sparse(some: Any, total: Any) -> Any:
-    """Return whether a flat is written sparsely, that is, whether fewer than a quarter of its elements must be stored.
+    """Return whether a flat (a part of a state, such as its sums) is written sparsely.
 
-    `some` is the number of its elements that differ from the neutral element (0 for sums), and `total` the number of
-    all its elements.
+    This is the case if fewer than a quarter of its elements must be stored. `some` is the number of its elements that
+    differ from the neutral element (0 for sums), and `total` the number of all its elements.
     """
     return 4 * some < total
 
@@ -302,7 +308,7 @@ class _LowLimbs:
 
 
 class _Writer:
-    """Encodes a state as the pieces of a section.
+    """An encoder that turns a state into the pieces of a section.
 
     `small` is an iterator that yields the numbers to be stored with a variable length. Consume it first, because it
     also fills `header`, `rest` and `noise`, which are complete only when it is exhausted. Large arrays are encoded

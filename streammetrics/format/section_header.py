@@ -30,7 +30,7 @@ Array = NDArray[Any]
 
 
 def get_layout(schema: Schema) -> SectionLayout:
-    """Return the layout of the sections with this schema, and store it in the schema for the next call."""
+    """Return the layout of sections with this schema, and cache it in the schema for later calls."""
     layout: SectionLayout | None = schema.__dict__.get("layout")
     if layout is None:
         layout = schema.__dict__["layout"] = SectionLayout(schema)
@@ -60,13 +60,13 @@ def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
     cells = header["cells"] if layout.has_inner else fronts
     size = 8 * fronts * len(layout.columns) + (32 * cells if layout.has_inner else 0)
     by_front, by_cell = layout.flat_bytes
-    # A state without cells is read as if it had one cell, in which all numbers are zero.
+    # A state without cells (such as slices) is read as if it had one cell in which all numbers are zero.
     size += by_front * max(fronts, 1) + by_cell * cells
     for tally in layout.tallies:
         wide, weighted = layout.places[tally.name][2], header[f"excess {tally.name}"] > 0
         size += header[f"entries {tally.name}"] * (16 + 4 * wide + 16 * weighted)
-        # A tally (counts by place) stores the number of its entries for each cell. If it has several output labels, it
-        # stores this number for each combination of cell and label.
+        # A tally (a histogram) stores the number of entries in each cell (such as a slice). If it has several output
+        # labels, it stores this number for each combination of cell and label.
         size += 16 * cells * (layout.label_slots[tally.name] - 1)
     for i in range(len(layout.columns)):
         size += KEY_BYTES * header[f"words {i}"] + header[f"letters {i}"]
@@ -202,9 +202,9 @@ class SectionReader:
         self._noise_end = noise + 0 * fronts
         noises = [section.noise for section in self.sections]
         if not self._is_each(self._end, map(len, self.plains)):
-            # The frame reader has split each section into `plain` and `noise` at the end of its compressed bytes. The
-            # writer of this frame has compressed more or fewer bytes than `PackedSection` does. So join the two parts
-            # of each section again, and split it where its noise begins according to the header.
+            # The frame reader has split each section where its compressed bytes end: `plain` was compressed and `noise`
+            # was not. The writer of this frame has compressed more or fewer bytes than `PackedSection` does. So join
+            # the two parts of each section again, and split it where its noise begins according to the header.
             ends = [self._end] if self.is_single else self._end.tolist()
             wholes = [b"".join(section) for section in self.sections]
             self.plains = [whole[:end] for whole, end in zip(wholes, ends, strict=True)]

@@ -83,7 +83,7 @@ class Sections(Sequence[State]):
         return out
 
     def merge_by_group(self, groups: Sequence[int]) -> dict[int, State]:
-        """Return the merged state of each group of sections; `groups` gives the group of each section."""
+        """Merge the sections of each group; return the states by group. `groups` gives the group of each section."""
         if len(self) == 1:
             return {groups[0]: self.joined}
         # Some classes override `unify_parts` to check whether states may be merged. The check needs the separate

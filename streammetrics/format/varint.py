@@ -88,7 +88,7 @@ def encode_tiers(parts: Iterable[Array]) -> tuple[int, int, list[Array]]:
 
 
 def cumsum_by_section(steps: Array, counts: Any) -> Array:
-    """Replace steps with their running sums, restarting in each section, and return the array.
+    """Replace the elements of `steps` with their running sums, which restart in each section; return the array.
 
     `counts` gives the number of steps of each section.
     """
@@ -152,7 +152,7 @@ class Pieces:
         self.plains, self.at, self.one = plains, at, len(plains) == 1
 
     def cut(self, lengths: Any, dtype: Any = np.uint8) -> Array:
-        """Read the next piece of every section as one array; `lengths` gives the number of bytes of each piece."""
+        """Read the next piece of every section into one array of `dtype`; `lengths` gives the piece sizes in bytes."""
         begin = self.at
         self.at = begin + lengths
         if self.one:
@@ -240,7 +240,7 @@ class VarintStreams:
         return out
 
     def check_finished(self) -> None:
-        """Raise an error unless all tiers were read to their ends."""
+        """Raise an error unless all tiers have been read to the end."""
         finished = self.decoded is None or self.used == len(self.decoded)
         tiers = zip((self.first, self.second, self.third), self.ends, strict=True)
         if not (finished and all(pieces.is_at(end) for pieces, end in tiers)):

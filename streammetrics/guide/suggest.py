@@ -60,7 +60,7 @@ class NameSuggestion:
     Parameters
     ----------
     ours : tuple of str
-        Equivalent expressions without `sm.`, such as "AUC()", the most likely first; empty if there is none.
+        Equivalent expressions without the prefix `sm.`, such as "AUC()", the most likely first; empty if there is none.
     library : str
         The key of the other library that the suggestion comes from, such as "sklearn"; empty if it comes from none.
     name : str
@@ -102,7 +102,7 @@ def find_suggestion(name: str, names: Iterable[str]) -> NameSuggestion | None:
 def _find_peer_name(name: str) -> NameSuggestion | None:
     """Return the equivalent of the metric that another library calls `name`; None if no library has such a metric.
 
-    Case and punctuation of the name do not matter, but a metric with exactly this spelling takes precedence.
+    The case and punctuation of the name do not matter, but a metric with exactly this spelling takes precedence.
     """
     lines = [line for line in load_lines() if line.name == name]
     lines = lines or [line for line in load_lines() if normalize_name(line.name) == normalize_name(name)]
@@ -135,7 +135,7 @@ def _find_similar_name(normalized: str, own_names: dict[str, str]) -> NameSugges
 
 
 class MissingNameError(AttributeError):
-    """Raised for a name that the package does not define. The suggestion is looked up only when the message is read.
+    """Raised for a name that the package does not define. The suggestion is looked up only when the message is shown.
 
     Parameters
     ----------

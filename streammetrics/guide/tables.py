@@ -57,7 +57,7 @@ class PeerLine:
     arguments : str
         The arguments of the metric, as Python keywords.
     ours : str
-        The equivalent expression, without `sm.`; empty if there is none.
+        The equivalent expression, without the prefix `sm.`; empty if there is none.
     data : str
         The kind of data on which a test compares the two metrics: one of `DATA`.
     read, ours_read : str

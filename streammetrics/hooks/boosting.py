@@ -114,7 +114,7 @@ class RoundScorer:
         return dict(zip(self.directions, scorer.values().values(), strict=True))
 
     def require_single_name(self) -> str:
-        """Return the name of the value, for boosters that accept one value; raise ValueError if there are several."""
+        """Return the name of the only value, for boosters that accept just one; raise ValueError if there are more."""
         if len(self.directions) > 1:
             raise ValueError(
                 f"this booster takes one value, but the metrics return several ({', '.join(self.directions)}); pass a "

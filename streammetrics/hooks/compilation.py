@@ -19,7 +19,7 @@ from ..state.state import State
 
 __all__ = ["compile_kernels"]
 
-# The numbers of rows of the artificial batches. Updating metrics with these batches compiles the kernels. A histogram
+# The sizes, in rows, of the artificial batches. Updating metrics with these batches compiles the kernels. A histogram
 # keeps up to 65,536 rows exactly. The largest batch exceeds this limit, so the batch after it compiles the kernels for
 # larger histograms.
 BATCHES = (2, 4_096, 70_000, 2)
@@ -27,8 +27,8 @@ SMALL_BATCHES = (2, 4_096)
 GROUP_ROWS = 8
 """The number of rows of each group or query in the artificial batches."""
 
-# The row numbers of a batch begin at this factor times the number of earlier rows, so that the group keys of different
-# batches lie far apart.
+# The row numbers of a batch begin at this factor times the number of rows in earlier batches, so that the group keys of
+# different batches lie far apart.
 GAP = 7
 LABEL_DTYPES = ("float32", "int64", "bool", "uint8")
 """The dtypes of labels that training loops pass."""
@@ -78,11 +78,11 @@ def compile_kernels(metrics: MetricLike, dtype: Any = np.float32) -> None:
         for (rows, weighted, is_table), labels in zip(cases, cycle(LABEL_DTYPES), strict=False):
             if is_table and rows not in SMALL_BATCHES:
                 continue
-            # A user's own metric may reject the artificial batches. Ignore the error: the first real batch compiles its
-            # kernels.
+            # A user-defined metric may reject the artificial batches. Ignore the error: the first real batch then
+            # compiles the kernels of this metric.
             with suppress(StreamMetricsError, TypeError, ValueError):
                 columns = _build_columns(copy, start, rows, (dtype, labels), weighted=weighted)
-                # Call the accumulator rather than `update` of the metric, which a user's own class may override.
+                # Update the accumulator rather than the metric, because a user-defined class may override `update`.
                 accumulator_of(copy).update(*((columns, None, {}) if is_table else (None, None, columns)))
             start += GAP * rows
         with suppress(StreamMetricsError):

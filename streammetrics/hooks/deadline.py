@@ -46,7 +46,7 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """The seconds until the deadline; 0 after it."""
+        """The number of seconds until the deadline; 0 after it."""
         return max(self._end - time.monotonic(), 0.0)
 
     def build_error(self, doing: str) -> SyncTimeoutError:

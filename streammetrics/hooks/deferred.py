@@ -69,7 +69,7 @@ class Carrier(Protocol):
     def find_batch_key(self, column: Any) -> Hashable:
         """Return a key, such as (dtype, shape of a row); columns with equal keys are copied together.
 
-        A column whose key is None is not copied: it is passed to the metrics as it is.
+        A column whose key is None is not copied: it is passed to the metrics unchanged.
         """
         ...
 
@@ -137,8 +137,8 @@ class Deferred(Generic[H]):
         The number of steps that are copied together. Until they are copied, their columns stay on the device, without
         gradient graphs.
     snapshot : bool
-        Whether `update` immediately copies every column on its device. This is needed if the training loop
-        overwrites its tensors.
+        Whether `update` immediately makes a private copy of every column, on the same device. This is needed if the
+        training loop overwrites its tensors.
     queue : int
         The largest number of copies that run at the same time. When that many are running, further steps wait on the
         device. `update` raises MemoryLimitError if ``queue * every`` steps are waiting.

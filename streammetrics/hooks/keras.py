@@ -30,7 +30,7 @@ if BACKEND == "tensorflow":
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of a step, even a compiled one; calls run in the order of steps."""
+        """Call a Python function with the arrays of a step, even in a compiled step; calls run in step order."""
         if tf.executing_eagerly():
             function(*arrays)
             return
@@ -63,7 +63,7 @@ elif BACKEND == "jax":
     from jax.experimental import io_callback
 
     def call(function: Callable[..., None], arrays: Sequence[Any]) -> None:
-        """Call a Python function with the arrays of a step, even a compiled one; calls run in the order of steps."""
+        """Call a Python function with the arrays of a step, even in a compiled step; calls run in step order."""
         io_callback(function, None, *arrays, ordered=True)
 
     def read(now: Callable[[], Any], lately: Callable[[], Any], size: int) -> Any:
@@ -179,11 +179,11 @@ class KerasMetric(keras.metrics.Metric):
         Parameters
         ----------
         y_true : tensor of shape (n,), (n, 1) or (n, labels)
-            Labels.
+            The labels.
         y_pred : tensor of shape (n,), (n, 1) or (n, classes)
             The output of the model; masked rows are not counted.
         sample_weight : tensor of shape (n,), optional
-            Weights.
+            The weights of the rows.
         """
         optional = {"sample_weight": sample_weight, "mask": get_keras_mask(y_pred)}
         present = {name: tensor for name, tensor in optional.items() if tensor is not None}
@@ -284,7 +284,7 @@ class Evaluate(keras.callbacks.Callback):
     Raises
     ------
     ValueError
-        Raised before training if a callback that monitors these values is listed before this one.
+        Raised before training if a callback that monitors the values of this callback is listed before it.
 
     Examples
     --------
@@ -382,7 +382,10 @@ def _iterate_batches(data: Any, size: int) -> Iterator[Rows]:
 
 
 def _list_shown_names(metric: Any, output: str | None) -> list[str]:
-    """Return the names of a metric's values in logs; `output` names its model output (None if there is only one)."""
+    """Return the names of a metric's values in logs.
+
+    `output` is the name of the model output that the metric reads; None if the model has only one output.
+    """
     prefix = f"{output}_" if output else ""
     if not isinstance(metric, KerasMetric) or not isinstance(metric._scorer.metrics, MetricCollection):
         return [prefix + metric.name]

@@ -57,7 +57,7 @@ class _WindowState(NamedTuple):
         return _WindowState(self.merge_all(), (*self.panes[1:], with_states(self.earlier, None)), 0)
 
     def merge(self, other: _WindowState) -> _WindowState:
-        """Return the merged state of two processes; the n-th newest pane of one is merged with that of the other."""
+        """Return the merged state of two processes, in which the n-th newest panes of both processes are merged."""
         panes = tuple(merge([one, two]) for one, two in zip(self.panes, other.panes, strict=True))
         return _WindowState(merge([self.earlier, other.earlier]), panes, self.updates + other.updates)
 
@@ -104,7 +104,7 @@ class LifetimeAccumulator(Accumulator):
         self.window_state = content._replace(updates=content.updates + 1)
 
     def end_window(self) -> None:
-        """Begin the next window. If `window` is set, do nothing, because windows then end after a number of updates."""
+        """Begin the next window, unless the window has a maximum number of updates (`update` moves such a window)."""
         if self.definition.pane_updates is None:  # type: ignore[attr-defined]
             self.window_state = self.window_state.add_pane()
 
@@ -183,7 +183,7 @@ class LifetimeDefinition(Definition):
         return [*differences, *self.inner.differences(other.inner)]
 
     def split_states(self, states: Sequence[State]) -> Iterator[Sequence[State]]:
-        """Yield the state with the number of updates, then the states of each of `_WindowState.parts`, in order."""
+        """Yield the state that stores the number of updates, then the states of each part in `_WindowState.parts`."""
         size = len(self.inner.reads)
         yield states[:1]
         for start in range(1, len(states), size):

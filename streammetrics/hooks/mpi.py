@@ -67,7 +67,7 @@ def sync(metrics: H | Deferred[H], comm: Any = None, timeout: float | timedelta 
     -----
     MPI ends the job when a rank is killed. After a timeout, the next call uses a new copy of the communicator, and
     works if all ranks call it. A rank that never answers keeps MPI_Finalize from returning: end the job with
-    ``comm.Abort()``, or run it with ``python -m mpi4py``, which does so after an error.
+    ``comm.Abort()``, or run it with ``python -m mpi4py``, which aborts it after an error.
 
     Examples
     --------

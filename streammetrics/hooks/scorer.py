@@ -1,4 +1,4 @@
-"""Update metrics with the labels and predictions of a model. The user states the scale of predictions, such as "logit"."""
+"""Update metrics with labels and predictions. The user specifies the scale of the predictions, such as "logit"."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ class Scorer:
         Parameters
         ----------
         y_true : array-like of shape (n,), (n, 1) or (n, labels)
-            Labels.
+            The labels.
         predictions : array-like of shape (n,), (n, 1) or (n, classes)
             The predictions on the scale of `link`. For metrics of one binary label, two columns are interpreted as the
             scores of negatives and positives.
         sample_weight : array-like of shape (n,), optional
-            Weights.
+            The weights of the rows.
         **columns : array-like of shape (n,)
             The other columns that the metrics read, such as `query`.
 

@@ -78,7 +78,7 @@ class TensorCarrier:
     def find_batch_key(self, column: torch.Tensor) -> Hashable:
         """Return the device, dtype and row shape as a key. Tensors with equal keys are copied together.
 
-        Sparse, nested and scalar tensors have the key None: they are not copied, because `update` of the metrics
+        Sparse, nested and scalar tensors have the key None: they are not copied, because the metrics' `update` method
         rejects them.
         """
         if column.layout is not torch.strided or column.is_nested or not column.ndim:
@@ -131,7 +131,7 @@ def load_state_dict(metrics: Any, saved: Mapping[str, torch.Tensor] | Sequence[M
     Parameters
     ----------
     metrics : Metric, MetricCollection, Sliced, Bundle, Lifetime or Deferred, or dict of these
-        The metrics to load into, with the same settings.
+        The metrics that receive the states. Their settings must equal those of the saved metrics.
     saved : dict of str to uint8 tensor, or list of these
         The saved states of this process, or a list with the saved states of every rank. With a list, training can
         continue with a different number of ranks: each rank passes the whole list and loads its share, so that each row
@@ -187,7 +187,7 @@ def _select_shares(saved: list[Any]) -> list[Any]:
 
 
 def _merge_shares(name: str, metrics: Any, shares: Sequence[Mapping[str, torch.Tensor]]) -> MetricLike:
-    """Return a new metric that merges the states that several ranks have saved under a name.
+    """Return a new metric with the merged states that several ranks have saved under the name `name`.
 
     `metrics` defines the expected settings, and `shares` contains the saved states of each rank.
     """

@@ -142,7 +142,7 @@ class TorchMetric(torchmetrics.Metric):
         InvalidInputError
             A value is invalid; the metric has not changed.
         """
-        # Assigning an attribute of a torch module takes 3 us, a tenth of an update, so bypass `__setattr__`.
+        # Bypass `__setattr__`: in a torch module it takes 3 us, a tenth of the time of an update.
         self.__dict__["_update_calls"] += 1
         self._count(self._target, preds, target, columns)
 

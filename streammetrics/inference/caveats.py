@@ -18,8 +18,8 @@ from .reasons import has_reason
 
 __all__ = ["Note", "describe_caveats"]
 
-# A metric gets a warning of Simpson's paradox only if the slices that have intervals contain at least this share of all
-# rows. Otherwise, the remaining slices could explain the difference over all rows.
+# A metric gets a warning about Simpson's paradox only if the slices that have intervals contain at least this share of
+# all rows. Otherwise, the remaining slices could explain the difference over all rows.
 LEAST_SHARE = 0.9
 
 
@@ -84,7 +84,7 @@ def describe_caveats(
 
 
 def _describe_covariates(effects: Sequence[tuple[str, float]]) -> list[Note]:
-    """Return a list with a note on how much the covariates narrow or widen the intervals; empty without covariates.
+    """Return a list with a note on how much the covariates narrow or widen the intervals; [] without covariates.
 
     `effects` contains the name of each metric and the share of its variance that the covariates remove.
     """
@@ -106,7 +106,7 @@ def _describe_reversal(
     names: tuple[str, str],
     settings: ComparisonSettings,
 ) -> str | None:
-    """Return a warning if the interval over all rows and that of the slice average lie on opposite sides of 0.
+    """Return a warning if the interval over all rows and the interval of the slice average lie on opposite sides of 0.
 
     Otherwise, return None. The parameters are those of `describe_caveats`, for one metric.
     """

@@ -104,8 +104,8 @@ def compare(
     A quantile of data with few distinct values, such as whole seconds, jumps from one value to the next. Suppose that
     one stored value holds more than 15 % of the weight inside the interval of either side (Woodruff 1952). The interval
     of the difference then consists of all differences between a value in one interval and a value in the other. The
-    p-value comes from the narrowest such set that contains 0. Where both intervals are the same single value, there is
-    no p-value, and `note` contains the change in the share of rows at or below this value.
+    p-value comes from the narrowest such set that contains 0. Where both intervals consist of the same single value,
+    there is no p-value, and `note` contains the change in the share of rows at or below this value.
 
     For a ratio whose best value is 1, the side closer to 1 is better. If a and b denote the logarithms of the two
     ratios, a side is better only if the intervals of b - a and b + a both exclude 0. A comparison takes 50 microseconds

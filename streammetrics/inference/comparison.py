@@ -237,7 +237,7 @@ class Comparisons(Mapping[Any, Comparison], Plottable):
 
     @cached_property
     def _by_key(self) -> dict[Any, Comparison]:
-        """All comparisons by key, in slice order. They are built on first access."""
+        """All comparisons by key, ordered by slice. They are built on first access."""
         slices: dict[Key, list[Comparison]] = {}
         for reading, p in zip(self.readings, self._adjusted_p_values, strict=True):
             for one in build_comparisons(reading, p, self.settings):

@@ -80,7 +80,7 @@ class MetricDifferences:
 
     @property
     def relative_reasons(self) -> Reasons:
-        """For each cell, why its relative difference has no interval; if the control is 0, the text says so first."""
+        """For each cell (slice), why its relative difference has no interval; a control of 0 is stated first."""
         reasons = build_reasons(self.reasons, self.reasons.shape)
         for i in np.flatnonzero(self.pair.b.values == 0.0).tolist():
             reasons[i] = f"{ZERO_CONTROL}; {reasons[i] or CURE}"
@@ -296,7 +296,7 @@ def _compare_independent(pair: Pair) -> MetricDifferences:
 
 
 def _invert(estimate: ScaledEstimate) -> ScaledEstimate:
-    """Return the estimate of 1 / value on the log scale. Only its `point` changes: it gets the opposite sign."""
+    """Return the estimate of 1 / value on the log scale, which differs only in the sign of `point`."""
     return estimate._replace(point=-estimate.point)
 
 
@@ -339,7 +339,7 @@ def _describe_mismatch(name: str, a: Shards | None, b: Shards | None) -> str:
 def compute_half_bounds(pair: Any, relative: bool) -> Floats:
     """Return the largest possible error of the difference in each cell (slice), from the certified bounds of both arms.
 
-    If `relative` is true, the result is a fraction of the control.
+    If `relative` is true, the result is a fraction of the control. The certified bounds limit the error from bucketing.
     """
     half = 0.5 * ((pair.a.high - pair.a.low) + (pair.b.high - pair.b.low))
     if not relative:

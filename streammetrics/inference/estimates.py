@@ -49,7 +49,7 @@ class ScaledEstimate(NamedTuple):
     Parameters
     ----------
     value : float or float64 array, shape (n,)
-        The number on its natural scale, as users read it; for a relative difference of two values a and b, a / b - 1.
+        The number on its natural scale, as users see it; for a relative difference of two values a and b, a / b - 1.
     point : float or array
         The number on the scale `scale`, for example its logarithm.
     standard_error : float or array
@@ -163,7 +163,7 @@ def estimate_from_error(
     method, assumption : str
         The same as in `ScaledEstimate`.
     reason : str or None, or array of these
-        Why there is no error; by default the function finds reasons itself, such as a value outside the scale.
+        Why there is no error; by default, the function determines the reason, such as a value outside the scale.
 
     Examples
     --------

@@ -40,9 +40,9 @@ class Interpretation:
     """The intervals and p-values of one metric, as arrays with one element for each cell (slice).
 
     `differences` contains the estimates from which the intervals and p-values were computed, and `difference` and
-    `relative` contain the intervals for a - b and a / b - 1. `effect` contains one of these estimates, as the input to
-    a verdict. `notes` contains a sentence that replaces the p-value in each cell where the quantiles of both sides are
-    certainly equal, and None in all other cells.
+    `relative` contain the intervals for a - b and a / b - 1. `effect` contains the estimate that a verdict is based
+    on, such as the absolute or the relative difference. `notes` contains a sentence that replaces the p-value in each
+    cell where the quantiles of both sides are certainly equal, and None in all other cells.
     """
 
     differences: MetricDifferences

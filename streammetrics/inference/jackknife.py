@@ -124,8 +124,8 @@ def sum_shards(values: Any) -> Any:
     if not len(values):
         return np.zeros(values.shape[1:])[()]
     # `np.add.reduce` would add a single column in a different order than it adds several columns. Accumulation adds
-    # from first to last, so the sum of a cell is the same, bit for bit, whether it is computed alone or with other
-    # cells.
+    # from first to last, so the sum of a cell (slice) is the same, bit for bit, whether it is computed alone or
+    # with other cells.
     if values.ndim == 1 or values.shape[1] == 1:
         return np.add.accumulate(values, axis=0)[-1]
     return np.add.reduce(np.ascontiguousarray(values), axis=0)
@@ -259,7 +259,7 @@ def _describe_uneven(effective: float) -> str:
 
 
 def _select_cell(values: Any, i: int) -> Any:
-    """Return the values of the i-th cell in all shards."""
+    """Return the values of the i-th cell (slice) in all shards."""
     return values.reshape(len(values), -1)[:, i]
 
 
@@ -279,11 +279,11 @@ def _combine_sides(a: Replicates, b: Replicates, relative: bool, sign: float) ->
         side_reasons = build_reasons(contrast.reason, reasons.shape)
         texts = side_reasons.reshape(-1)
         add_reasons(reasons, has_reason(side_reasons), lambda i, side=side, texts=texts: f"the {side} side: {texts[i]}")  # type: ignore[misc]
-    # Suppress warnings about cells with an infinite value. These cells already have a reason why they have no error.
+    # Suppress warnings about cells (slices) with an infinite value, which already have a reason why they have no error.
     with np.errstate(invalid="ignore"):
         points, point = first.leave_one_out + sign * second.leave_one_out, first.point + sign * second.point
-    # If a shard is empty on one side only, that side may have no leave-one-out value for it. The cell then gets a
-    # reason instead of a standard error.
+    # If a shard is empty on one side only, that side may have no leave-one-out value for it. The cell (slice) then
+    # gets a reason instead of a standard error.
     undefined = occupied & np.isnan(points)
     add_reasons(
         reasons,
@@ -307,7 +307,7 @@ def _format_shape(replicates: Replicates) -> str:
 
 
 def _degrees_of_freedom(a: Contrast, b: Contrast, shards: Any) -> Any:
-    """Return the Welch-Satterthwaite degrees of freedom of a + b or a - b, limited to the number of shards minus 1."""
+    """Return the Welch-Satterthwaite degrees of freedom of a + b or a - b, but at most the number of shards minus 1."""
     return np.minimum(satterthwaite(jackknife_variance(a), a.df, jackknife_variance(b), b.df), shards - 1.0)
 
 
@@ -333,7 +333,7 @@ def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False)
 
 
 def divide_replicates(a: Replicates, b: Replicates) -> Contrast:
-    """Return a / b - 1 on the scale "ratio", with its leave-one-out values; unlike for logarithms, `a` may be <= 0.
+    """Return a / b - 1 on the scale "ratio", with its leave-one-out values; unlike on the log scale, `a` may be <= 0.
 
     Let a_k and b_k be the values without shard k, and r = a / b. The delta method replaces a_k / b_k - 1 by r - 1 +
     (a_k - r * b_k) / b. A relative difference from a control b that is not clearly above 0 has no meaning, so cells
@@ -363,7 +363,7 @@ def _centre(points: Floats, occupied: NDArray[np.bool_]) -> Floats:
     """Return the values of occupied shards minus their mean, and 0 for empty shards."""
     count = np.maximum(np.count_nonzero(occupied, axis=0), 1)
     # Subtract the mean twice, because the rounding error of the mean remains after the first subtraction. Suppress
-    # warnings about cells with infinite values.
+    # warnings about cells (slices) with infinite values.
     with np.errstate(invalid="ignore"):
         for _ in range(2):
             kept = np.where(occupied, points, 0.0)
@@ -372,7 +372,7 @@ def _centre(points: Floats, occupied: NDArray[np.bool_]) -> Floats:
 
 
 def _sum_products(x: Floats, y: Floats) -> Any:
-    # Suppress warnings about cells that overflow, because they have no valid result.
+    # Suppress warnings about cells (slices) whose sum overflows, because they have no valid result.
     with np.errstate(all="ignore"):
         return sum_shards(x * y)
 
@@ -424,8 +424,8 @@ def jackknife(
     The coverage of nominal 95 % intervals is 94.4 to 95.4 % if users have similar numbers of rows, and 93.2 to 96.0 %
     if these numbers follow a power law (`python -m benchmarks.coverage`). This holds for single numbers and for
     differences. If there are a few heavy users, most intervals for single numbers that miss the truth miss it on the
-    same side. The cause is that a sample without the heaviest users has a different value, and an error that is too
-    small. For 10,000 cells, the function takes 5 microseconds per cell.
+    same side. The cause is that a sample without the heaviest users has both a different value and an error that is
+    too small. For 10,000 cells, the function takes 5 microseconds per cell.
 
     Examples
     --------
@@ -488,7 +488,7 @@ def _adjust_for_covariates(
     theta, degenerate = solve_cholesky([[_sum_products(u, v) for v in x] for u in x], [_sum_products(u, y) for u in x])
     add_reasons(reasons, degenerate, lambda i: "the covariates are collinear or constant; leave one out")
     residuals, point = y, contrast.point
-    # Suppress numpy warnings about cells that already have a reason: their numbers may be invalid but are not used.
+    # Suppress warnings about cells (slices) that already have a reason: their numbers may be invalid but are not used.
     with np.errstate(all="ignore"):
         for slope, covariate, values in zip(theta, covariates, x, strict=True):
             residuals = residuals - slope * values

@@ -39,7 +39,7 @@ class Pair:
 
     @property
     def metric(self) -> Any:
-        """The metric object of side a, which determines the scale and which values are better."""
+        """The metric object of side `a`. It defines the scale of the values and which values are better."""
         return self.a.metric
 
     @property

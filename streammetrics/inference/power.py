@@ -1,4 +1,4 @@
-"""Power analysis: users needed to detect a difference, the smallest detectable difference, and the days to go.
+"""Power analysis: the users needed to detect a difference, the smallest detectable difference, and the days to go.
 
 For a single look at the end, the usual rule holds: the detectable difference is t_(1 - alpha/2) + t_power standard errors.
 
@@ -46,7 +46,7 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 EVEN = (0.5, 0.5)
-# The number of grid points for the integral equation. With 64, the error of the number of users is below 0.1 %.
+# The number of grid points for the integral equation. With 64, the error in the number of users is below 0.1 %.
 STEPS = 64
 HALVINGS = 40
 # Siegmund's correction: a process that is observed only at discrete looks crosses the boundary less often than one that
@@ -316,7 +316,7 @@ def smallest_effect(
     shares: tuple[float, float] = EVEN,
     looks: int | None = None,
 ) -> PowerPlan:
-    """Return the smallest increase that `planned` users can detect.
+    """Return the smallest relative increase that `planned` users can detect.
 
     The other parameters are the same as for `users_needed`.
 

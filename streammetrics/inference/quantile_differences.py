@@ -2,9 +2,9 @@
 
 If the data are whole seconds, or only the values 1 and 2, a quantile jumps from one stored value to the next. Such data
 have no density, so the standard error of `quantile_replicates` is not valid. Instead, the interval of the difference is
-the set of all differences between a value in Woodruff's interval of side a and a value in Woodruff's interval of side
-b. A higher confidence level gives a larger set. The p-value is 1 minus the lowest level at which the set contains the
-difference stated by the null hypothesis.
+the set of all differences between a value in Woodruff's interval for the quantile of side `a` and a value in Woodruff's
+interval for the quantile of side `b`. A higher confidence level gives a larger set. The p-value is 1 minus the lowest
+level at which the set contains the difference stated by the null hypothesis.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LOGIT = SCALES["logit"]
 # A `QuantileSet` replaces the standard error where one stored value holds more than this share of the weight inside the
 # interval of either side. Up to this share, the standard error is at most 3 % too small.
 STEP_SHARE = 0.15
-# A bucket with several values counts as one stored value if it is over this many times as heavy as each neighbor.
+# A bucket with several values counts as one stored value if it is more than SPIKE times as heavy as each neighbor.
 SPIKE = 4.0
 SET = "all differences of the values in both Woodruff intervals"
 NOT_ADJUSTED = f"{SET}, without covariates, which cannot adjust a quantile of few values"
@@ -75,7 +75,7 @@ class QuantileSteps:
 
 @dataclass(frozen=True, eq=False)
 class QuantileSet:
-    """The set of all (relative) differences between a value in side a's interval and a value in side b's interval."""
+    """The set of all (relative) differences between a value in the interval of side `a` and one in that of side `b`."""
 
     a: QuantileSteps
     b: QuantileSteps
@@ -115,7 +115,7 @@ def _find_reach(upper: QuantileSteps, lower: QuantileSteps, shift: Callable[[Flo
 def insert_quantile_sets(
     pair: Pair, difference: ScaledEstimate, relative: ScaledEstimate, reasons: Reasons, *, covariates: bool = False
 ) -> tuple[ScaledEstimate, ScaledEstimate, Reasons, ScaledEstimate | None]:
-    """Return the differences in a quantile, with a `QuantileSet` in cells where one stored value has much weight.
+    """Return differences in a quantile, with a `QuantileSet` in cells (slices) where one value has much of the weight.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ class _QuantileSide:
     """The two standard errors of one side that determine the interval of a quantile.
 
     One is the standard error of the share of weight below the stored value at the quantile; the other is the standard
-    error of the share up to and including this value. The arrays have one element for each cell.
+    error of the share up to and including this value. The arrays have one element for each cell (slice).
     """
 
     def __init__(self, sample: Sample) -> None:
@@ -188,14 +188,14 @@ class _QuantileSide:
             self._low_shares, self._high_shares = LOGIT.value(centre - reach[0]), LOGIT.value(centre + reach[1])
 
     def limits(self, cell: int, buckets: BucketWeights) -> tuple[float, float]:
-        """Return the 95 % limits for the quantile in a cell, which determine whether a `QuantileSet` is used."""
+        """Return the 95 % limits for the quantile in a cell (slice), which decide whether a `QuantileSet` is used."""
         below = _sum_below(buckets.weights)
         first = np.searchsorted(below[1:], self._low_shares[cell])
         last = np.searchsorted(below[:-1], self._high_shares[cell], "right") - 1
         return float(buckets.low[first]), float(buckets.high[last])
 
     def build_steps(self, cells: Sequence[int]) -> list[QuantileSteps]:
-        """Return the buckets of each cell in `cells`, with the half widths at which the interval includes them."""
+        """Return the buckets of each cell (slice), with the half widths at which the interval includes each bucket."""
         assert self.sample.buckets is not None
         buckets = [self.sample.buckets(i) for i in cells]
         sizes = [len(one.low) for one in buckets]
@@ -228,9 +228,9 @@ def _is_single(buckets: BucketWeights) -> NDArray[np.bool_]:
 
 
 def _has_step(a: _QuantileSide, b: _QuantileSide, cell: int) -> bool:
-    """Return whether one stored value has more than STEP_SHARE of the weight inside the interval of side a or b.
+    """Return whether one stored value has more than STEP_SHARE of the weight inside the interval of either side.
 
-    Weights are added up over both sides.
+    The weights of the two sides are added up.
     """
     both = [(side, side.sample.buckets(cell)) for side in (a, b) if side.sample.buckets is not None]
     low, high, weights = (np.concatenate(x) for x in zip(*(buckets for _, buckets in both), strict=True))
@@ -294,7 +294,7 @@ def _compare_shares(a: _QuantileSide, b: _QuantileSide) -> ScaledEstimate:
 
 
 def _share_through(side: _QuantileSide) -> Floats:
-    """Return the share of weight at or below the stored value at the quantile, for each cell."""
+    """Return the share of weight at or below the stored value at the quantile, for each cell (slice)."""
     shares = np.full(side.sample.values.shape, NAN)
     assert side.sample.buckets is not None
     for i in np.flatnonzero(~has_reason(side.reasons)).tolist():

@@ -39,7 +39,7 @@ def compute_share(below: ArrayLike, weights: ArrayLike) -> Replicates:
         )
     total_weight, total_below = sum_shards(shard_weights), sum_shards(weight_below)
     remaining = total_weight - shard_weights
-    # Suppress warnings about cells without weight, where the share is undefined.
+    # Suppress warnings about cells (slices) without weight, where the share is undefined.
     with np.errstate(invalid="ignore", divide="ignore"):
         leave_one_out = np.where(remaining > 0.0, (total_below - weight_below) / remaining, NAN)
         return Replicates(np.where(total_weight > 0.0, total_below / total_weight, NAN), leave_one_out, shard_weights)
@@ -76,7 +76,7 @@ def quantile_interval(
     q : float
         The probability of the quantile, between 0 and 1.
     below : array_like, shape (K,) or (K, n)
-        The weight of the values up to the estimated quantile, in each shard (and cell).
+        The weight of the values up to the estimated quantile, in each shard (and cell, such as a slice).
     weights : array_like, of the same shape
         The weight of all values, in each shard (and cell).
     quantile : callable
@@ -136,7 +136,7 @@ def quantile_replicates(q: float, below: ArrayLike, weights: ArrayLike, quantile
     estimate = quantile(unwrap_scalar(np.full(np.shape(shares.value), q)))
     width = np.asarray(high - low)
     ends = [quantile(unwrap_scalar(np.where(np.isnan(width), q, share))) for share in (low, high)]
-    # Suppress warnings about cells where the width is 0 or NaN.
+    # Suppress warnings about cells (slices) where the width is 0 or NaN.
     with np.errstate(invalid="ignore", divide="ignore"):
         slope = np.where(width > 0.0, (ends[1] - ends[0]) / width, 0.0 * width)
     return Replicates(estimate, estimate - (shares.leave_one_out - shares.value) * slope, shares.weights)

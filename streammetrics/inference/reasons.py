@@ -1,4 +1,4 @@
-"""Arrays with the reason why a cell (slice) has no result: a string, or None if it has a result.
+"""Arrays that contain the reason why each cell (slice) has no result: a string, or None if it has a result.
 
 If several reasons are added for a cell, the first one is kept.
 """
@@ -28,12 +28,12 @@ def build_reasons(reasons: Any, shape: tuple[int, ...]) -> Reasons:
 
 
 def has_reason(reasons: Reasons) -> NDArray[np.bool_]:
-    """Return a mask of the cells that have a reason."""
+    """Return a mask of the cells (slices) that have a reason."""
     return np.asarray(reasons != None, np.bool_)  # noqa: E711 - elementwise
 
 
 def add_reasons(reasons: Reasons, where: Any, describe: Callable[[int], str]) -> None:
-    """Set the reason of each cell where the mask `where` is true, unless the cell already has a reason.
+    """Set the reason of each cell (slice) where the mask `where` is true, unless the cell already has a reason.
 
     `describe` takes the flat index of a cell and returns the reason.
     """

@@ -279,7 +279,7 @@ def _read_exposures(users: MetricLike) -> tuple[dict[Any, float], State]:
 
 
 def _find_user_state(source: MetricLike, kinds: tuple[type[State], ...]) -> State:
-    """Return the first state of a class in `kinds` that is sliced by a single column, the arm, or raise an error."""
+    """Return the first state of a class in `kinds` that is sliced only by arm; raise an error if there is none."""
     for state in states_of(source):
         if isinstance(state, kinds) and [(a.kind, len(a.names)) for a in state.axes] == [("key", 1)]:
             return state

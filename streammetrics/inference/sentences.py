@@ -29,7 +29,7 @@ class NamedComparison(NamedTuple):
     Parameters
     ----------
     treatment, control : str
-        Names of sides a and b of the comparisons.
+        Names of the sides `a` and `b` of the comparisons.
     comparisons : Comparisons
         The comparison of every metric, over all rows or by slice.
     primary_name : str or None
@@ -122,7 +122,7 @@ def describe_comparison(primary: Comparison, others: Iterable[Comparison] = (), 
 
 
 def _list_names(names: Sequence[str]) -> str:
-    """Return the names of metrics as text; shorten a long list to the first few names and the number of the others."""
+    """Return the names of metrics as text; shorten a long list to the first few names and the number of other names."""
     if len(names) <= MAX_NAMES:
         return ", ".join(names)
     return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more metrics"

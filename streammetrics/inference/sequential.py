@@ -70,7 +70,7 @@ class Look(NamedTuple):
             raise InvalidInputError(
                 f"users must be 0 or more and planned more than 0; found users={self.users} and planned={self.planned}"
             )
-        # With this factor, the interval at the planned number of users is about as narrow as possible.
+        # The factor 2 * L + ln(1 + 2 * L) makes the interval about as narrow as possible at the planned end.
         twice = -2.0 * float(log(alpha_of(self.confidence)))
         return (twice + float(log1p(twice))) * self.users / self.planned
 

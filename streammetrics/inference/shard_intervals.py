@@ -20,7 +20,7 @@ __all__ = ["compute_shard_intervals"]
 
 
 def compute_shard_intervals(sample: Sample, confidence: float) -> Interval:
-    """Return the jackknife interval for each cell of a sample, as one `Interval` whose fields are arrays.
+    """Return the jackknife interval for each cell (slice) of a sample, as one `Interval` whose fields are arrays.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 RATE = "ctr"
 # The maximum number of events: with more, the bounds on the number of users with an event are too wide to be useful.
 MOST_EVENTS = 10_000
-# The maximum number of users in an arm: a larger number may be an estimate from a sample, without an exact interval.
+# The maximum number of users in an arm: a larger number may be a sample estimate, for which no interval is exact.
 MOST_USERS = 1 << 19
 # The number of bisection steps; each step halves the error of a share.
 STEPS = 60
@@ -46,7 +46,7 @@ def add_user_shares(differences: MetricDifferences, users: Sequence[float], conf
     differences : MetricDifferences
         The differences of a metric. Differences of metrics other than `CTR` are returned unchanged.
     users : pair of float
-        The numbers of users on sides a and b.
+        The numbers of users on the sides `a` and `b`.
     confidence : float
         Nominal coverage of the interval.
     """

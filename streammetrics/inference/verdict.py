@@ -203,7 +203,7 @@ class Verdict(NamedTuple):
         Conclusions about the guardrails, in the order of the input.
     more_users, more_days : float or None
         How many more users and days it takes to decide the metrics that are still undecided, if the estimates do not
-        change. Each number is at most what remains until the planned end; None if unknown.
+        change. Neither number goes beyond the planned end; each is None if it is unknown.
     """
 
     decision: str
@@ -215,7 +215,7 @@ class Verdict(NamedTuple):
 
 
 def _compute_interval(estimate: ScaledEstimate, progress: Progress, alpha: float) -> Interval:
-    """Return the interval with confidence 1 - alpha: always-valid if sequential, otherwise for a single look."""
+    """Return the 1 - alpha interval: always-valid if the experiment is sequential, otherwise for a single look."""
     look = progress.look
     return interval(estimate, 1.0 - alpha) if look is None else always_valid(estimate, look, 1.0 - alpha)
 
@@ -255,8 +255,8 @@ def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin:
     change = effect.change
     if isinstance(change, CalibrationContrasts):
         limit = scale_of("relative").point(margin)
-        # The treatment is closer to 1 than the control if the log difference and the log sum of their ratios (the two
-        # contrasts) have opposite signs.
+        # The ratio of the treatment is closer to 1 than that of the control if the log difference and the log sum of
+        # the two ratios (the contrasts) have opposite signs.
         if not margin:
             (low, high), (low2, high2) = (_compute_limits(e, progress, alpha, effect.slack) for e in change)
             return ((low > 0.0) & (high2 < 0.0)) | ((high < 0.0) & (low2 > 0.0))
@@ -328,7 +328,7 @@ def interpret_effect(
     Parameters
     ----------
     effect : MetricEffect
-        The effect of one cell.
+        The effect in one cell (slice).
     progress : Progress
         Defines whether the interval is always-valid or for a single look.
     confidence : float
@@ -391,7 +391,7 @@ def build_verdict(
     primary : MetricEffect
         Effect on the deciding metric.
     guardrails : sequence of MetricEffect
-        Effects on the metrics that must not become worse than their margins.
+        Effects on the metrics that must not become worse by more than their margins.
     progress : Progress
         The current, planned and daily numbers of users, and when the experiment is analyzed.
     confidence : float
@@ -580,7 +580,7 @@ def _format_guardrails(count: int) -> str:
 
 
 def _describe_detectable(primary: ComparisonReading, effect: MetricEffect) -> str:
-    """Return a clause with the difference that is detected with 80 % power; "" unless the primary metric is unclear."""
+    """Return a clause with the difference detectable with 80 % power; "" unless the primary metric is "unclear"."""
     limits, change = primary.interval, effect.estimate
     if limits.reason or effect.note or primary.word != "unclear":
         return ""

@@ -172,7 +172,7 @@ def find_comparison_type(name: str, guesses: Sequence[TypeGuess], typed: bool, u
 
 
 def _choose_type(guess: pa.DataType, name: str, uses: ColumnUses, typed: bool) -> pa.DataType:
-    """Return the type that a column is read as, given the type inferred from the first rows of a file.
+    """Return the type to use for a column, given the type inferred from the first rows of a file.
 
     `typed` says whether the format distinguishes numbers from text. If it does, numbers cannot be read as text.
     """

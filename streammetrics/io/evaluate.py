@@ -144,7 +144,7 @@ def evaluate(
     window : WindowOptions, optional
         Windows of event time, for all rows and within every slice.
     limit : int, optional
-        How many slices to keep for each set of columns; the others are merged into one (see `Sliced`).
+        How many slices to keep for each set of columns; all other slices are merged into one (see `Sliced`).
     keep : {"hash", "rows"}
         Which slices to keep. "hash" keeps the keys with the smallest hashes: the choice is the same in every log, so
         that states can be merged. "rows" keeps the largest slices, which a first pass over the key columns finds. This
@@ -158,9 +158,9 @@ def evaluate(
     checkpoint : path, optional
         A file that stores the counts so far, and the parts that they cover. The file is replaced atomically, usually
         after each part. It is replaced less often if writing it would take more than a twentieth of the time. If the
-        file exists, the pass resumes from it; if that pass was finished, its result is returned immediately. Parts are
-        row groups or record batches; for text and Arrow streams, they are whole files. The digest of the result does
-        not depend on where a pass was interrupted.
+        file exists, the pass resumes from it; if the earlier pass was finished, its result is returned immediately.
+        Parts are row groups or record batches; for text and Arrow streams, they are whole files. The digest of the
+        result does not depend on where a pass was interrupted.
 
     Returns
     -------

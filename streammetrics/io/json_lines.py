@@ -123,7 +123,7 @@ class JsonReader:
 def _build_schema(types: Mapping[tuple[str, ...], pa.DataType]) -> pa.Schema:
     """Return a schema that contains only the values at the paths in `types`.
 
-    The path of a column is a single name. The path of a value in nested objects has several: `("user", "id")`.
+    The path of a column is a single name. The path of a value in nested objects has several names: `("user", "id")`.
     """
     fields: dict[str, dict[tuple[str, ...], pa.DataType]] = {}
     for path, kind in types.items():
@@ -156,7 +156,7 @@ def _are_times(column: pa.ChunkedArray) -> bool:
         try:
             texts.cast(pa.timestamp("ns", zone))
         except pa.ArrowInvalid:
-            # The cast failed for this kind of time. Try the other kind.
+            # The strings are not times of this kind (without or with a time zone). Try the next kind.
             continue
         return True
     return False

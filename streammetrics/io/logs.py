@@ -304,7 +304,7 @@ class Log:
         ]
 
     def find_comparison_types(self, columns: Sequence[str], uses: ColumnUses) -> dict[str, pa.DataType]:
-        """Return the types that filters use to compare columns that are read as text only to keep spellings unchanged.
+        """Return the types in which filters compare columns that are read as text just to keep values as written.
 
         For example, a slicing column `hour` is read as text, but `hour>12` compares numbers. The result leaves out all
         other columns.
@@ -407,7 +407,8 @@ class Log:
         """Return the columns that are constant in a file: partition keys, and nulls for missing columns.
 
         A stored column takes precedence over a partition key of the same name. `i` is the index of the file,
-        `requested` are the columns to read, and `types` contains the types of missing columns.
+        `requested` are the columns to read, `uses` describes how they are used, and `types` contains the types of
+        missing columns.
         """
         stored, keys = self._facts[i].types, self._sources[i].keys
         return {

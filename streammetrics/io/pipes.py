@@ -80,7 +80,7 @@ class PipeReader(io.RawIOBase):
     Parameters
     ----------
     pipe : Pipe
-        The pipe.
+        The pipe to read from.
     """
 
     def __init__(self, pipe: Pipe) -> None:
@@ -90,7 +90,7 @@ class PipeReader(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Read `size` bytes, or fewer only at the end of the stream, because Arrow treats a short read as the end."""
+        """Read exactly `size` bytes unless the stream ends first, because Arrow treats a short read as the end."""
         data = b""
         while size < 0 or len(data) < size:
             more = self._pipe.read_at(self, self._at, size - len(data) if size >= 0 else -1)
@@ -117,8 +117,8 @@ def open_standard_input() -> LogFile:
     Raises
     ------
     LogError
-        Standard input is closed, or its format cannot be read from a stream. An example is Parquet, whose footer has to
-        be read first.
+        Standard input is closed, or its format cannot be read from a stream, as in the case of Parquet, whose footer
+        must be read first.
     """
     if sys.stdin is None:
         raise LogError(f"{STDIN}: standard input is closed; pipe a log into the process, or name a file")

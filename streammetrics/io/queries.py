@@ -29,7 +29,7 @@ class LogPiece(NamedTuple):
     rows : pyarrow.Table
         The rows.
     file : str
-        The file of the rows.
+        The file that contains the rows.
     first_row : int
         Number of the first of these rows within the file.
     """
@@ -44,7 +44,7 @@ class LogPiece(NamedTuple):
 
 
 class QuerySplitter:
-    """Split parts of a log at the ends of queries, provided that the rows of each query are adjacent.
+    """A splitter that cuts parts of a log between queries, provided that the rows of each query are adjacent.
 
     All queries of a part except the first and the last are complete and can be counted immediately. The first and last
     queries may have more rows in the previous or next part. Their rows are kept, and `collect_edge_pieces` returns them
@@ -54,7 +54,7 @@ class QuerySplitter:
     Parameters
     ----------
     column : str or tuple of str
-        The columns that identify a query.
+        The column, or columns, that identify a query.
     """
 
     def __init__(self, column: str | tuple[str, ...]) -> None:

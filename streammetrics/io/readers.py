@@ -37,7 +37,7 @@ __all__ = [
 ]  # fmt: skip
 
 BATCH_ROWS = 1 << 17
-# Adjacent row groups are combined into one unit of work until they have this many rows.
+# Adjacent row groups are combined into one unit of work until the unit has at least this many rows.
 _SPAN_ROWS = 1 << 17
 
 # Without a buffer, Arrow loads a whole column of a row group at once. For a row group of ten million rows, this takes
@@ -143,8 +143,8 @@ class FileReader(Protocol):
     ) -> Iterator[tuple[pa.RecordBatch, int]]:
         """Yield batches of any size, each with the number of bytes of the span that have been read so far.
 
-        `columns` are the columns to read. `keys` are the columns that slice or group rows, whose strings a reader may
-        dictionary-encode.
+        `columns` are the columns to read. `keys` are the columns by which rows are sliced or grouped; a reader may
+        dictionary-encode the strings in these columns.
         """
 
 

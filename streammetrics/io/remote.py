@@ -33,7 +33,7 @@ def is_url(path: str) -> bool:
 
 
 def missing_package_error(what: str, package: str, extra: str) -> LogError:
-    """Return an error that says which package is needed to read the log `what`, and which pip extra installs it."""
+    """Return an error that names the package needed to read the log `what`, and the pip extra that installs it."""
     return LogError(f"{what}: reading this log needs {package}: pip install 'streammetrics[{extra}]'")
 
 

@@ -164,7 +164,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Filter:
-    """A computed column of 0s and 1s that says in which rows all conditions hold.
+    """A computed column of 0s and 1s that indicates the rows in which all conditions hold.
 
     Parameters
     ----------

@@ -211,7 +211,7 @@ def make_log_file(file: str, size: int | None = None, stamp: str = "", *, as_tex
 
 
 def _parse_hive_keys(file: str) -> dict[str, str | None]:
-    """Return the partition keys in all folder names of a path, including the part of it that the user specified."""
+    """Return the partition keys in all folder names of a path, even in the part of the path that the user specified."""
     keys: dict[str, str | None] = {}
     for part in os.path.dirname(file).split(os.sep):
         name, equals, text = part.partition("=")

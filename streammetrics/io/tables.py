@@ -26,7 +26,7 @@ class _Engine(Protocol):
     """
 
     def stream(self, columns: Sequence[str] | None) -> pa.RecordBatchReader:
-        """Return a stream of record batches with the columns `columns`.
+        """Return a stream of record batches that contain the columns named in `columns`.
 
         If `columns` is None, the schema contains all columns, but the stream may be empty. The caller then uses only
         the schema.

@@ -246,7 +246,7 @@ def resolve_types(
 def find_comparison_types(
     readers: Sequence[TextReader | JsonReader], facts: Sequence[FileFacts], names: Sequence[str], uses: ColumnUses
 ) -> dict[str, pa.DataType]:
-    """Return the types that filters use to compare columns that are read as text only to keep their spelling.
+    """Return the types in which filters compare columns that are read as text just to keep values as written.
 
     A column is left out if its inferred type is text or differs between files.
     """

@@ -51,7 +51,7 @@ class TextStream(io.RawIOBase):
     Parameters
     ----------
     source : LogFile
-        The file.
+        The file to read.
     file : pyarrow.NativeFile, optional
         The file, if it is already open.
     delimiter : str

@@ -1,4 +1,4 @@
-"""The cache of compiled kernels on disk.
+"""The on-disk cache of compiled kernels.
 
 A file holds one kernel compiled for one set of types, and its name ends in the digest of the kernel (module `_digest`).
 A file is therefore never out of date: a changed kernel has a different file name. Files are read with `pickle`, which

@@ -61,7 +61,7 @@ def kernel_digest(function: FunctionType, options: dict[str, Any], signature: ob
 
 @functools.cache
 def describe_environment() -> str:
-    """Return a string that describes the environment of all kernels: versions, numba settings and the processor."""
+    """Return a description of the environment in which kernels are compiled: versions, numba settings and processor."""
     settings = {
         name: value
         for name, value in vars(numba.config).items()
@@ -94,11 +94,11 @@ class DigestBuilder:
         self._numbers: dict[Any, int] = {}
 
     def add(self, *facts: object) -> None:
-        """Add the `repr` of values, which must be the same in every process, to the hash."""
+        """Add the `repr` of each value to the hash. The `repr` must be the same in every process."""
         self.hash.update(repr(facts).encode())
 
     def add_function(self, function: FunctionType) -> None:
-        """Add a function: its code, globals, closure variables and defaults."""
+        """Add a function to the hash: its code, global variables, closure variables and default arguments."""
         # Functions may call each other recursively. If a function was added before, add only its number to end the
         # recursion.
         if function in self._numbers:

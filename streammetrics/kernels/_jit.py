@@ -92,7 +92,7 @@ def count_compilations() -> int:
 
 @contextmanager
 def _report_if_slow() -> Iterator[None]:
-    """Tell the user (see `kernel_registry`) once this process has spent more than SLOW_SECONDS compiling kernels."""
+    """Within this context, tell the user (see `kernel_registry`) once this process has compiled for SLOW_SECONDS."""
     global _seconds
     if not kernel_registry.has_slow_report():
         yield

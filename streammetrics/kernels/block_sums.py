@@ -44,7 +44,7 @@ FINE_BITS, FINE_LOSS_BITS = i8(0x3FF8000000000000), i8(0x40A8000000000000)
 
 @inline
 def add_saturating(numbers: Any, at: Any, high: Any, low: Any) -> None:
-    """Add `high` and `low` to the two integers of the sum at index `at` of `numbers`, which saturates at CEILING."""
+    """Add `high` and `low` to the two integers of the sum at index `at` of `numbers`. The sum saturates at CEILING."""
     add_fixed(numbers, at, high, low)
     if numbers[at] >= CEILING:
         numbers[at], numbers[at + u8(1)] = CEILING, 0
@@ -67,14 +67,14 @@ def add_units(numbers: Any, at: Any, units: Any, loss: Any) -> None:
 def large_limb(q: Any) -> Any:
     """Return the first limb, in units of 2**-20, of a number q of 2**31 or more; CEILING if q is 2**41 or more.
 
-    The caller uses 0 as the second limb: the last bit of such a float64 is at least 2**-21, so hardly anything is lost.
+    The caller uses 0 as the second limb: the last bit of such a float64 is at least 2**-21, so almost nothing is lost.
     """
     return i8(q * 2.0**20) if q < 2.0**41 else CEILING
 
 
 @inline
 def add_number(numbers: Any, at: Any, v: Any) -> None:
-    """Add a non-negative number v of any size to the sum at index `at` of `numbers`, which saturates at CEILING."""
+    """Add a nonnegative number v of any size to the sum at index `at` of `numbers`. The sum saturates at CEILING."""
     if v >= LARGE:
         add_saturating(numbers, at, large_limb(v), i8(0))
     else:
@@ -257,7 +257,7 @@ def move_large(v: Any, large: Any, at: Any, squares: Any, square: Any) -> None:
 
 @outline
 def add_squares(v: Any, loss: Any, numbers: Any, at: Any) -> None:
-    """Add the squares v, however large, to the sum at index `at` of `numbers`, which saturates at CEILING.
+    """Add the squares v, however large, to the sum at index `at` of `numbers`. The sum saturates at CEILING.
 
     Squares of 2**31 or more are added one by one, and set to 0 in `v`. `loss` says whether the values that were squared
     are log-losses, whose squares are rounded to multiples of 2**-41 rather than 2**-52.
@@ -337,7 +337,7 @@ def add_weighted_term(
 def move_large_products(
     y: Any, v: Any, w: Any, loss: Any, t: Any, sums: Any, large: Any, squares: Any, w2x: Any
 ) -> None:  # fmt: skip
-    """Add, one by one, the rows that have a product of 2**31 or more, and set their values v to 0.
+    """Add the rows with any product of 2**31 or more to the sums, one by one, and set their values v to 0.
 
     The products are v * w, v * w**2 and (v * w)**2; see `add_weighted_term` for the sums and the other parameters.
     """
@@ -408,7 +408,7 @@ def count_square_units(v: Any, loss: Any, units: Any) -> None:
 
 @outline
 def move_wild_squares(v: Any, here: Any, n_terms: Any, t: Any, squares: Any, units: Any) -> None:
-    """Add those squares of log-losses v that are 2**11 or more to their sums in `squares`; set their `units` to 0.
+    """Add each square of a log-loss v that is 2**11 or more to its sum in `squares`, and set its `units` to 0.
 
     `units` holds the squares as integers, computed by `count_square_units`, which cannot represent such large squares.
     `here` holds the cell (such as a slice) of each row. A cell has `n_terms` terms, of which log-loss is number t.

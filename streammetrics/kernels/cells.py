@@ -1,4 +1,4 @@
-"""Find the cell (such as a slice) of each row from its parent (a cell of an outer axis) and the code of its key.
+"""Find the cell (such as a slice) of each row, given its parent (a cell of an outer axis) and the code of its key.
 
 New cells are numbered in order of appearance. Lookups use a hash table with open addressing and linear probing: `table`
 holds a cell number in each slot, or -1 if the slot is free, and its length is a power of two.
@@ -26,7 +26,7 @@ CACHED_SLOTS = 1 << 17
 
 @inline
 def find_cell_slot(parent: Any, code: Any, table: Any, parents: Any, codes: Any) -> Any:
-    """Return the slot of `table` that holds the cell of a parent and a code, or the free slot for a new cell.
+    """Return the slot of `table` that holds the cell with this parent and code, or the free slot for a new cell.
 
     `parents` and `codes` hold the parent and the code of each cell.
     """
@@ -45,7 +45,7 @@ def find_cells(row_parents: Any, row_codes: Any, table: Any, parents: Any, codes
     """Write the cell of each row to `out`, add new cells, and return the number of cells.
 
     Each row has a parent cell and the code of its key; an empty `row_parents` means that all parents are 0. `parents`
-    and `codes` contain the parent and the code of each of the `count` cells so far. If the table has to grow before a
+    and `codes` contain the parent and the code of each of the `count` existing cells. If the table has to grow before a
     cell can be added, return -1 - (the number of cells so far).
     """
     is_lone = row_parents.shape[0] == 0
@@ -164,9 +164,10 @@ def find_known_cells(
 
 @inline
 def find_shard(first: Any, second: Any, i: Any, one_word: Any, salt: Any, shards: Any) -> Any:
-    """Return the shard of unit i, from 0 to `shards` - 1, which is determined by a hash of the unit's ID and a salt.
+    """Return the shard of unit i (such as a user), a number from 0 to `shards` - 1.
 
-    A unit is, for example, a user. Its ID consists of first[i] and, unless `one_word` is true, second[i].
+    A hash of the unit's ID and a salt determines the shard. The ID consists of first[i] and, unless `one_word` is true,
+    second[i].
     """
     word = mix_bits(u8(first[i]) + u8(salt))
     if not one_word:
@@ -176,7 +177,7 @@ def find_shard(first: Any, second: Any, i: Any, one_word: Any, salt: Any, shards
 
 @kernel(out=("out",))
 def find_unit_shards(first: Any, second: Any, salt: Any, shards: Any, out: Any) -> Any:
-    """Write the shard of each unit, a number from 0 to `shards` - 1, to `out`.
+    """Write the shard of each unit (such as a user), a number from 0 to `shards` - 1, to `out`.
 
     A hash of the unit's ID and a salt determines the shard. The 64-bit words of the IDs are in `first` and `second`; if
     IDs have one word, `second` is empty.

@@ -67,8 +67,8 @@ def find_highest_of_many(row: Any) -> Any:
 
     One loop finds the span of scores that contains the highest score, and another loop finds the score in this span;
     both vectorize. The first loop compares the bits of scores as integers. As signed integers, the bits of positive
-    numbers sort like the numbers, and those of negative numbers in reverse order. As unsigned integers, the bits of
-    negative numbers are larger than those of positive numbers.
+    scores have the same order as the scores, and the bits of negative scores have the reverse order. As unsigned
+    integers, the bits of negative scores are larger than the bits of positive scores.
     """
     top, at, bad = row[0], 0, False
     for a in range(0, row.shape[0], SPAN):
@@ -124,7 +124,7 @@ def sum_other_exps(row: Any, best: Any) -> Any:
 
 @kernel(out=("right", "confidence"))
 def find_top_classes(t: Any, s: Any, logit: Any, right: Any, confidence: Any) -> Any:
-    """For each row, write whether the predicted class is correct, and the probability of this class.
+    """Write to `right` whether each row's predicted class is correct, and to `confidence` its probability.
 
     The predicted class is the class with the highest score. `t` holds the true class of each row, and a row of `s` the
     score of each class. If `logit` is true, scores are logits, and the probability is their softmax.
@@ -206,8 +206,8 @@ def compute_label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) ->
     and code 5 is AUC, both with the value 0 in rows where they are undefined. Codes 4 and 6 are 1 in rows where codes 3
     and 5, respectively, are defined, else 0.
 
-    `rising` holds the labels of each row in ascending order of score. As in scikit-learn, all labels in a tie get its
-    last rank. A tied pair of labels counts as wrongly ordered, except in AUC, where it counts one half.
+    `rising` holds the labels of each row in ascending order of score. As in scikit-learn, all tied labels get the last
+    rank of the tie. A tied pair of labels counts as wrongly ordered, except in AUC, where it counts one half.
     """
     width = s.shape[1]
     for j in range(s.shape[0]):
@@ -251,7 +251,7 @@ def compute_label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) ->
 
 @kernel(out=("values",))
 def mark_exact_matches(y: Any, s: Any, threshold: Any, values: Any) -> Any:
-    """For each row, write 1 if all labels are predicted correctly (a label is predicted if s >= threshold), else 0."""
+    """Write, for each row, 1 if all labels are predicted correctly (a label is predicted if s >= threshold), else 0."""
     for j in range(s.shape[0]):
         right = True
         for k in range(s.shape[1]):

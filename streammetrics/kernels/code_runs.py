@@ -47,7 +47,7 @@ def scatter_codes(high: Any, low: Any, weights: Any, starts: Any, out: Any, out_
 
 @kernel(out=("out",))
 def move_runs(values: Any, first: Any, last: Any, order: Any, to: Any, out: Any) -> Any:
-    """Copy the values of each high word in `order` to `out`; those of order[k] begin at index to[k].
+    """Copy the values of each high word in `order` to `out`, where those of order[k] begin at index to[k].
 
     The values of the high word h are values[first[h]:last[h]]. A high word beyond the end of `first` has no values.
     """

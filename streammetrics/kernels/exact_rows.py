@@ -23,9 +23,10 @@ MULTIPLIER = u8(0x9E3779B97F4A7C15)
 
 @inline
 def encode_score(x: Any, real: Any) -> Any:
-    """Encode a float32 or float64 score as a 64-bit integer that sorts like the score. -0.0 becomes 0.0.
+    """Encode a float32 or float64 score as a 64-bit integer; a higher score has a larger integer. -0.0 becomes 0.0.
 
-    If `real` is true, scores can be negative. Otherwise, they are probabilities, whose bits already sort like scores.
+    If `real` is true, scores can be negative. Otherwise, they are probabilities, whose bits, as integers, already have
+    the order of the scores.
     """
     word = f8(x + 0.0).view(u8)
     if real:
@@ -137,7 +138,7 @@ def scatter_low_words(high: Any, low: Any, starts: Any, out: Any) -> Any:
 
 @kernel(out=("highs", "lows", "counts"))
 def count_few_codes(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> Any:
-    """Count the occurrences of each code with a hash table, if few are distinct. Return the number of distinct codes.
+    """Count the occurrences of each code in a hash table, if there are few distinct codes. Return their number.
 
     A code consists of a high word in `high` and a low word in `low`. An empty `high` means that all high words are 0.
     The hash table consists of `highs`, `lows` and `counts`. On return, its first elements are the distinct codes and
@@ -220,11 +221,11 @@ def insert_sorted(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  #
 
 @kernel(out=("out",))
 def count_pair_wins(low: Any, starts: Any, counts: Any, out: Any) -> Any:
-    """Write the numbers of rows and pairs in each cell (such as a slice), from which AUC is computed.
+    """Write to `out` the numbers of rows and pairs in each cell (such as a slice), from which AUC is computed.
 
     The four counts of a cell are negatives, positives, twice the concordant pairs (a tie counts one half) and tied
-    pairs. The codes of a cell start at `starts` and are sorted; their last bit is the label. A cell can have up to
-    2**31 rows.
+    pairs. The codes of cell i, low[starts[i]:starts[i + 1]], are sorted; their last bit is the label. A cell can have
+    up to 2**31 rows.
     """
     for cell in range(starts.shape[0] - 1):
         negatives, positives, twice, ties, here = i8(0), i8(0), i8(0), i8(0), i8(0)
@@ -251,12 +252,12 @@ def count_pair_wins_without(
 ) -> Any:  # fmt: skip
     """Count the rows and pairs in each group of cells: with all of its cells, and then without each cell in turn.
 
-    A group is, for example, a slice, and its cells are shards. The three counts, from which AUC is computed, are
-    negatives, positives, and twice the concordant pairs (a tie counts one half). Those of whole groups are written to
-    `total`, and those without each cell to `rest`. `firsts` holds the index of the first cell of each group. `places`
-    holds the place of each count, which is twice its score bucket plus its label.
+    A group can be a slice whose cells are shards. The three counts, from which AUC is computed, are negatives,
+    positives, and twice the concordant pairs (a tie counts one half). The counts of whole groups are written to
+    `total`, and the counts without each cell to `rest`. `firsts` holds the index of the first cell of each group.
+    `places` holds the place of each count, which is twice its score bucket plus its label.
 
-    Let U(a, b) be the number of concordant pairs of a positive in a and a negative in b. Leaving cell k out of the
+    Let U(x, y) be the number of concordant pairs of a positive in x and a negative in y. Leaving cell k out of the
     whole group T needs no second pass over the other cells: U(T - k, T - k) = U(T, T) - U(k, T) - U(T, k) + U(k, k).
     For each place, the array `gain` (working memory) holds twice the number of rows with the other label and a lower
     score (a tie counts one half).

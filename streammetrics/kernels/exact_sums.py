@@ -86,9 +86,9 @@ def largest_exponent(v: Any) -> Any:
 def measure(x: Any, top: Any, least: Any) -> Any:
     """Update the largest (`top`) and smallest (`least`) absolute values in a block with a number x, and return both.
 
-    Both are the bits of floats, read as integers, which sort like the floats; infinity and NaN are the largest. `least`
-    is the smallest value minus 1, as an unsigned integer. A zero thus becomes the largest integer, 2**64 - 1, and does
-    not count as the smallest value.
+    Both are the bits of floats, read as integers. A larger float has a larger integer; infinity and NaN have the
+    largest. `least` is the smallest value minus 1, as an unsigned integer. A zero thus becomes the largest integer,
+    2**64 - 1, and does not count as the smallest value.
     """
     size = f8(x).view(i8) & SIZE_MASK
     return max(top, size), min(least, u8(size) - u8(1))
@@ -175,11 +175,12 @@ def add_parts(first: Any, second: Any, n: Any, e: Any, numbers: Any, at: Any) ->
 
 @outline
 def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at: Any) -> Any:
-    """Add up to 1,024 numbers v, and return the biased exponent of the largest one, or -1 if a number is out of range.
+    """Add up to 1,024 numbers v to a sum; return a bound on their biased exponents, or -1 if a number is out of range.
 
     The absolute value of each number must be 0 or lie between `smallest` and `most`; otherwise nothing is added. The
-    argument e is a guess at the result, such as the result for the previous block. If the guess is right, numbers are
-    checked and added in a single loop. The caller propagates carries.
+    argument e is a guess at the result, such as the result for the previous block. If e is an upper bound, and no
+    number is too small for it, numbers are checked and added in a single loop, and the result is e. The caller
+    propagates carries.
     """
     bits1, bits2 = magic_bits(e)
     magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)
@@ -203,10 +204,10 @@ def add_checked_block(v: Any, e: Any, smallest: Any, most: Any, numbers: Any, at
 
 @outline
 def add_bounded_block(v: Any, e: Any, numbers: Any, at: Any) -> None:
-    """Add up to 1,024 numbers whose biased exponents are at most e. The caller propagates carries.
+    """Add up to 1,024 numbers with biased exponents of at most e to the superaccumulator at index `at`.
 
     The absolute values of all numbers must be below 2**1000, so that the magic numbers (the large constants that
-    `split_number` adds to each number) fit into a float64.
+    `split_number` adds to each number) fit into a float64. The caller propagates carries.
     """
     bits1, bits2 = magic_bits(e)
     magic1, magic2 = i8(bits1).view(f8), i8(bits2).view(f8)

@@ -142,7 +142,7 @@ def count_measure(
 
 @outline
 def ideal_dcg(best: Any, n: Any, discount: Any) -> Any:
-    """Return the DCG of the first n documents in the ideal order, whose gains are `best`."""
+    """Return the DCG of the first n documents in the ideal order. `best` holds the gains in this order."""
     total = 0.0
     for i in range(n):
         total += best[i] * discount[i]

@@ -18,7 +18,7 @@ SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
 
 @inline
 def ordered_bits(v: Any) -> Any:
-    """Encode a number as an int64 that sorts like the number. -0.0 becomes 0.0."""
+    """Encode a number as an int64, so that a larger number has a larger int64. -0.0 becomes 0.0."""
     bits = f8(v + 0.0).view(i8)
     # As integers, negative numbers sort in reverse order, so flip all of their bits but the sign.
     return bits ^ ((bits >> i8(63)) & SIZE_MASK)
@@ -27,7 +27,7 @@ def ordered_bits(v: Any) -> Any:
 def _ordered_word32(z: Any) -> Any:
     word = f4(z).view(i4)
     # numba computes with int64 here. Converting back to int32 allows vector instructions to process twice as many
-    # numbers.
+    # numbers at once.
     return i4(word ^ ((word >> i4(31)) & i4(0x7FFFFFFF)))
 
 
@@ -53,7 +53,7 @@ def _float_of_word64(z: Any) -> Any:
 
 
 ordered_word = choose_by_dtype(float32=_ordered_word32, float64=_ordered_word64)
-"""Return the bits of a float as an integer of the same size, int32 or int64, that sorts like the float."""
+"""Encode a float as an integer of the same size, int32 or int64, so that a larger float has a larger integer."""
 
 signed_bits = choose_by_dtype(float32=_signed_bits32, float64=_signed_bits64)
 """Return the bits of a float as a signed integer of the same size, int32 or int64."""
@@ -87,7 +87,7 @@ def update_by_values(values: Any, low: Any, high: Any) -> None:
 def update_by_differences(first: Any, second: Any, low: Any, high: Any) -> None:
     """Update the minimum `low` and maximum `high` of a state with one cell, given |second - first| for each row.
 
-    The absolute differences are nonnegative, so their bits, read as integers, sort like the numbers.
+    The absolute differences are nonnegative, so their bits, read as integers, have the same order as the differences.
     """
     least, most = low[0], high[0]
     for j in range(first.shape[0]):

@@ -41,7 +41,7 @@ def carry_digits(numbers: Any) -> None:
 
 @inline
 def add_digit_product(a: Any, b: Any, out: Any) -> None:
-    """Add the product of the four-digit numbers a and b to the eight-digit number `out`."""
+    """Add the product of the four-digit numbers `a` and `b` to the eight-digit number `out`."""
     for i in range(4):
         for j in range(4):
             out[i + j] += a[i] * b[j]
@@ -50,7 +50,7 @@ def add_digit_product(a: Any, b: Any, out: Any) -> None:
 
 @inline
 def round_digits(numbers: Any, units: Any) -> Any:
-    """Return the float64 nearest to 2**units times the integer with these 26-bit digits, lowest digit first."""
+    """Return the float64 nearest to 2**units times the integer whose 26-bit digits are `numbers`, lowest first."""
     top = numbers.shape[0] - 1
     while top > 0 and numbers[top] == 0:
         top -= 1
@@ -81,7 +81,7 @@ def round_digits(numbers: Any, units: Any) -> Any:
 def count_group_wins(
     numbers: Any, keys: Any, labels: Any, counts: Any, negatives: Any, positives: Any, wins: Any
 ) -> Any:  # fmt: skip
-    """Write the numbers of negatives, positives and concordant pairs (ties count one half) in each group.
+    """Write, for each group, its numbers of negatives, positives and concordant pairs (a tie counts one half).
 
     Element j of the inputs consists of a group number (`numbers`), a score as an integer (`keys`), a label, and the
     number of rows with this combination (`counts`). The elements are sorted by group, score and label.
@@ -108,7 +108,7 @@ def count_group_wins(
 def sum_group_wins(
     numbers: Any, keys: Any, labels: Any, high: Any, low: Any, negatives: Any, positives: Any, wins: Any, pairs: Any
 ) -> Any:  # fmt: skip
-    """Write the total weights of negatives, positives, concordant pairs and all pairs in each group.
+    """Write, for each group, the total weights of its negatives, positives, concordant pairs and all pairs.
 
     A tied pair counts one half. The elements of the inputs are those of `count_group_wins`, but with the total weight
     of the rows instead of their number. The weight of element j is high[j] * 2**-20 + low[j] * 2**-60. Each of the four
@@ -153,9 +153,9 @@ def sum_group_wins(
 def add_groups(
     negatives: Any, positives: Any, wins: Any, pairs: Any, counts: Any, sums: Any, weights: Any, lone: Any, moments: Any
 ) -> Any:  # fmt: skip
-    """Add the AUC and the weight v of each complete group to the sums over groups.
+    """Add the AUC and the weights of each complete group to the sums over groups.
 
-    A group has four kinds of weights: its number of rows, the constant 1, its number of positives, and its number of
+    A group has four kinds of weights v: its number of rows, the constant 1, its number of positives, and its number of
     pairs. All arrays except `counts` hold a sum for each kind:
 
     - `counts` holds the numbers of groups with both classes, with one class and with no rows.

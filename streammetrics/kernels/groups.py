@@ -76,7 +76,7 @@ def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
 
 @inline
 def ordered_bits32(x: Any) -> Any:
-    """Encode a float32 as a 32-bit integer that sorts like the number. -0.0 becomes 0.0."""
+    """Encode a float32 as a 32-bit integer, so that a larger float32 has a larger integer. -0.0 becomes 0.0."""
     bits = f4(x + f4(0)).view(i4)
     return u4(bits) ^ (u4(0x80000000) if bits >= i4(0) else u4(0xFFFFFFFF))
 
@@ -156,7 +156,7 @@ def number_groups(a: Any, b: Any, bits: Any, n_known: Any, slots: Any, ids: Any,
 
 @kernel(out=("keys",))
 def pack_scores(s: Any, y: Any, keys: Any) -> Any:
-    """Write a key for each row: an integer that encodes its score and label. Keys sort by score, then by label."""
+    """Write a key for each row: its score and label as one integer. Sorted keys are in order of score, then label."""
     for j in range(s.shape[0]):
         keys[j] = (u8(ordered_bits32(s[j])) << u8(1)) | u8(y[j])
     return s.shape[0]
@@ -193,7 +193,7 @@ def count_twice_won(keys: Any, rare: Any, n_rare: Any, label: Any) -> Any:
 
 @kernel(out=("negatives", "positives", "wins"))
 def compare_rows(keys: Any, starts: Any, negatives: Any, positives: Any, wins: Any) -> Any:
-    """Write the numbers of negatives, positives and concordant pairs (ties count one half) in each group.
+    """Write, for each group, its numbers of negatives, positives and concordant pairs (a tie counts one half).
 
     Rows are sorted by group, and `keys` holds their scores and labels. If a group has few positives or few negatives,
     comparing all pairs is faster than sorting. Otherwise, the function sets the `wins` of the group to -1, and
@@ -223,10 +223,11 @@ def compare_rows(keys: Any, starts: Any, negatives: Any, positives: Any, wins: A
 
 @kernel(out=("wins",))
 def scan_sorted_rows(keys: Any, starts: Any, which: Any, wins: Any) -> Any:
-    """Write the number of concordant pairs (ties count one half) in the groups `which`, whose rows are sorted by key.
+    """Write to `wins` the number of concordant pairs (a tie counts one half) of each group in `which`.
 
-    Negatives come before positives with the same score. A positive therefore forms a concordant pair with every
-    negative before it; the `tied` negatives, which have the same score, count one half.
+    The rows of these groups are sorted by key. Negatives come before positives with the same score. A positive
+    therefore forms a concordant pair with every negative before it; the `tied` negatives, which have the same score,
+    count one half.
     """
     for i in range(which.shape[0]):
         mine = keys[starts[which[i]] : starts[which[i] + 1]]

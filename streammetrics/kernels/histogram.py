@@ -88,7 +88,7 @@ def smaller_probability(p: Any) -> Any:
 
 @inline
 def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places (twice the bucket plus the label) of n rows from row a, whose scores are probabilities.
+    """Write the places (twice the bucket plus the label) of n rows from row `a`, whose scores are probabilities.
 
     A bucket has `bits` bits. If it drops bits of the score that are not 0, the score is off the grid, and `mark` is
     added to its place. Return whether any value is invalid, and whether any score is off the grid.
@@ -124,7 +124,7 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
 
 @inline
 def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places (twice the bucket plus the label) of n rows from row a, whose scores are real numbers.
+    """Write the places (twice the bucket plus the label) of n rows from row `a`, whose scores are real numbers.
 
     The parameters and the result are the same as for `find_probability_places`. A score is invalid if it is not finite.
     """
@@ -166,7 +166,7 @@ def find_real_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: 
 
 @outline
 def find_places(y: Any, s: Any, a: Any, n: Any, real: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places (twice the bucket plus the label) of n rows from row a.
+    """Write the places (twice the bucket plus the label) of n rows from row `a`.
 
     If `real` is true, scores are real numbers; otherwise, they are probabilities. See `find_probability_places` for the
     other arguments and the result.
@@ -201,7 +201,8 @@ def count_probabilities(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_g
     """Count rows of a single cell by place (bucket and label), for scores that are probabilities.
 
     If a value is invalid, undo the counts of all earlier blocks and return 1. Buckets have `bits` bits. If any score is
-    off the grid, off_grid[0] is set to 1. `excess` is not used, because rows have no weights.
+    off the grid (its bucket drops bits that are not 0), off_grid[0] is set to 1. `excess` is not used, because rows
+    have no weights.
     """
     place, before = scratch(BLOCK, u4), off_grid[0]
     for a in range(0, s.shape[0], BLOCK):
@@ -249,9 +250,10 @@ def count_reals(y: Any, s: Any, bits: Any, rows: Any, excess: Any, off_grid: Any
 
 @outline
 def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> None:
-    """Count valid rows of one cell, and add each row's weight - 1 to `excess`, both by place (bucket and label).
+    """Count valid rows of one cell, and add each row's weight minus 1 to `excess`, both by place (bucket and label).
 
-    If any row with a weight other than 0 has a score off the grid, off_grid[0] is set to 1.
+    off_grid[0] is set to 1 if any row with a weight other than 0 has a score off the grid (its bucket drops bits that
+    are not 0).
     """
     place, highs, lows = scratch(BLOCK, u4), scratch(BLOCK, i8), scratch(BLOCK, i8)
     for a in range(0, s.shape[0], BLOCK):
@@ -275,7 +277,7 @@ def count_weighted_rows(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any,
 
 @kernel(out=("rows", "excess", "off_grid"))
 def count_weighted_scores(y: Any, s: Any, w: Any, real: Any, bits: Any, rows: Any, excess: Any, off_grid: Any) -> Any:
-    """Count valid rows of one cell, and add each row's weight - 1 to `excess`, both by place (bucket and label)."""
+    """Count valid rows of one cell, and add each row's weight minus 1 to `excess`, both by place (bucket and label)."""
     count_weighted_rows(y, s, w, real, bits, rows, excess, off_grid)
     return 0
 
@@ -315,11 +317,11 @@ def count_scores_multilabel(
 
 @inline
 def are_all_marked(last: Any, rows: Any, marks: Any) -> Any:
-    """Return whether `marks`, which holds a flag for each cell, is set for all cells from 0 to `last`.
+    """Return whether the flags of all cells from 0 to `last` are set; `marks` holds a flag for each cell.
 
-    If so, which is usual after a few batches, the caller need not access the flag for each row. `rows` is the number of
-    rows in the batch. If there are more cells than rows, checking the flags would take longer than it saves, so the
-    result is False.
+    If they are, which is usual after a few batches, the caller need not access the flag for each row. `rows` is the
+    number of rows in the batch. If there are more cells than rows, checking the flags would take longer than it saves,
+    so the result is False.
     """
     sure = last < rows
     for i in range(last + 1 if sure else 0):

@@ -1,7 +1,7 @@
-"""Buffer rows of two numbers: as exact codes in cells with few rows, and as pairs of numbers in all other cells.
+"""Append rows of two numbers to buffers: as exact codes if their cell (such as a slice) has few rows, else as pairs.
 
-A cell is, for example, a slice. An exact row is stored as four codes, so that equal rows can be counted: the first
-number, the second number, and two different hashes of both numbers. Module `statistics.joint` explains their use.
+A row of a cell with few rows is stored as four codes, so that equal rows can be counted: the first number, the second
+number, and two different hashes of both numbers. Module `statistics.joint` explains their use.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OTHER = u8(0x9E3779B97F4A7C15)
 
 @inline
 def look_word(look: Any, a: Any, b: Any) -> Any:
-    """Return code number `look` (0 to 3) of a row with the encoded numbers a and b.
+    """Return code number `look` (0 to 3) of a row with the encoded numbers `a` and `b`.
 
     Codes 0 and 1 are the numbers themselves, and codes 2 and 3 are different hashes of both numbers.
     """

@@ -156,7 +156,7 @@ def linear_measure(
 def untied_measure(
     code: Any, k: Any, n: Any, everything: Any, rel: Any, stop: Any, top: Any, place: Any, c: Any
 ) -> Any:
-    """Return a measure that depends on the order of tied documents, such as MRR, for a ranking without ties.
+    """Return a measure that would depend on the order of tied documents, such as MRR, for a ranking without ties.
 
     `code` is the measure, k its cut-off, n the number of returned documents, and `everything` the number of relevant
     documents. For ERR, a user who looks at document j stops there with probability stop[j] / top.

@@ -82,7 +82,7 @@ def eleven_points(worth: Any, level: Any, n: Any, R: Any) -> Any:
 def bpref(worth: Any, level: Any, un: Any, n: Any, R: Any, N: Any) -> Any:
     """Return the sum over relevant documents of 1 - min(a, R) / min(N, R), the numerator of bpref.
 
-    Here, R is the number of relevant documents, N the number of documents judged irrelevant, and a the number of the
+    Here, R is the number of relevant documents, N the number of documents judged irrelevant, and `a` the number of the
     latter that rank above the relevant document. `worth` holds gains in rank order; a document is relevant if its gain
     is at least `level`. `un` is 0 for judged documents.
     """

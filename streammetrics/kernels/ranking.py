@@ -1,10 +1,10 @@
 """Sort the documents of each query by score, and find the ideal order and the groups of tied documents.
 
 A query is represented by one row of uint64 keys, one key for each document. From the highest bit, a key has 32 bits
-that sort by descending score, 24 bits for the document's index in the query, and 8 bits for its grade. numpy sorts the
-keys, so documents with equal scores stay in row order. For float64 scores, keys contain only the upper half of the
-bits, and `sort_by_full_score` completes the sort. Documents that were judged but not returned come last, followed by
-padding.
+that encode the score (a smaller number for a higher score), 24 bits for the document's index in the query, and 8 bits
+for its grade. numpy sorts the keys, so documents with equal scores stay in row order. For float64 scores, keys contain
+only the upper half of the bits, and `sort_by_full_score` completes the sort. Documents that were judged but not
+returned come last, followed by padding.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ average_group = outline(ties.average_group)
 
 @kernel(out=("keys",))
 def pack_keys(grades: Any, s: Any, returned: Any, which: Any, starts: Any, keys: Any) -> None:
-    """Write one row of `keys` for each of the queries `which`: the keys of its documents.
+    """Write, for each query in `which`, the keys of its documents to a row of `keys`.
 
     `starts` holds the index of the first document of each query. `grades` holds the grade of each document if grades
     are small integers; otherwise it is empty. `returned` is 0 for documents that were not returned; it is empty if all

@@ -133,7 +133,7 @@ def sum_losses(
     y: Any, p: Any, w: Any, at: Any, width: Any, terms: Any, parameters: Any, limits: Any,
     rows: Any, excess: Any, sums: Any, skipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the requested loss terms of every row and output to the sums of its cell, and count rows.
+    """Add, for each row and output, the requested loss terms to the sums of the row's cell, and count rows.
 
     `at` holds the cell (such as a slice) of each row. `y` and `p` are targets and predictions; a row has `width`
     values, one for each output. `terms` are the codes of the terms, and `parameters` their parameters. `sums` and
@@ -398,7 +398,7 @@ def sum_values(
     values: Any, w: Any, at: Any, width: Any,
     rows: Any, excess: Any, sums: Any, squares: Any, more_w2: Any, more_w2x: Any,
 ) -> Any:  # fmt: skip
-    """Count rows, and add the `width` values x of each row and the terms for standard errors to the sums of its cell.
+    """Count rows, and add each row's `width` values x and its terms for standard errors to the sums of its cell.
 
     `sums` holds the sums of w * x without rounding. For standard errors, `squares` holds the sums of (w * x)**2,
     `more_w2` those of w**2 - 1, and `more_w2x` those of w**2 * x - w * x; in these three sums, each number is rounded

@@ -111,7 +111,7 @@ def count_labels_multilabel(width: Any, y: Any, w: Any, at: Any, rows: Any, exce
 
 @outline
 def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any) -> Any:
-    """Add the terms (such as log-loss) of unweighted rows in one cell. See `sum_scores` for the parameters."""
+    """Add terms (such as log-loss) of unweighted rows to the sums of one cell. See `sum_scores` for the parameters."""
     n_terms, n = terms.shape[0], s.shape[0]
     k, f, out = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8)
     total, square, counts, hits = scratch(12, i8), scratch(6, i8), scratch(2, i8), scratch(MOST, i8)
@@ -162,7 +162,7 @@ def add_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def add_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add terms of any size for unweighted rows in one cell. See `sum_unbounded` for the parameters."""
+    """Add terms of any size for unweighted rows to the sums of one cell. See `sum_unbounded` for the parameters."""
     if has_bad_value(logit, y, s):  # check all rows first: large terms are added immediately and cannot be undone
         return 1
     k, f, out, v = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(BLOCK, f8)
@@ -188,7 +188,7 @@ def add_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the weighted terms of rows in one cell. See `sum_weighted` for the parameters."""
+    """Add the weighted terms of rows to the sums of one cell. See `sum_weighted` for the parameters."""
     k, f, out, parts = scratch(PART, f8), scratch(PART, f8), scratch(BLOCK, f8), scratch(10, i8)
     for a in range(0, y.shape[0], BLOCK):
         m = min(BLOCK, y.shape[0] - a)
@@ -210,7 +210,7 @@ def add_weighted(
 
 @kernel(out=("rows", "sums", "squares", "clipped"))
 def sum_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any) -> Any:
-    """Add the terms (such as log-loss) of unweighted rows in one cell, and count the rows.
+    """Add the terms (such as log-loss) of unweighted rows to the sums of one cell, and count the rows.
 
     `terms` holds the codes of the terms: SCORE, LOG_LOSS or BRIER. Scores are probabilities. For log-loss, they are
     clipped to [eps, 1 - eps]; the log-loss of a row must not exceed 45. `sums` holds the sum of each term by label,
@@ -224,7 +224,7 @@ def sum_scores(y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squar
 def sum_scores_multilabel(
     width: Any, y: Any, s: Any, terms: Any, eps: Any, rows: Any, sums: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add the terms of unweighted rows in one cell, like `sum_scores`, separately for each of `width` labels."""
+    """Add terms of unweighted rows to the sums of each of `width` labels in one cell, like `sum_scores`."""
     for i in range(width):
         yy, ss = slice_label(y, i, width), slice_label(s, i, width)
         counts, total, square = slice_label(rows, i, width), slice_label(sums, i, width), slice_label(squares, i, width)
@@ -236,7 +236,7 @@ def sum_scores_multilabel(
 def sum_unbounded(
     y: Any, s: Any, terms: Any, logit: Any, eps: Any, rows: Any, sums: Any, large: Any, squares: Any, clipped: Any
 ) -> Any:  # fmt: skip
-    """Add terms of any size, such as the log-loss of logits, for unweighted rows in one cell, and count the rows.
+    """Add terms of any size (such as log-loss of logits) for unweighted rows to the sums of one cell; count the rows.
 
     The parameters are those of `sum_scores`, with two additions: scores are logits if `logit` is true, and values of
     2**31 or more are added to `large`. If a value is invalid, add nothing and return 1.
@@ -271,7 +271,7 @@ def sum_weighted(
     y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add weighted terms of any size for rows in one cell, and count the rows. The caller has checked all values.
+    """Add weighted terms of any size to the sums of one cell, and count the rows. The caller has checked all values.
 
     The other parameters are those of `sum_unbounded`. For a term x and a weight w, the sums of w * x, (w * x)**2, w**2
     and w**2 * x are added to `sums`, `squares`, `w2` and `w2x`, respectively.
@@ -284,7 +284,7 @@ def sum_weighted_multilabel(
     width: Any, y: Any, s: Any, w: Any, terms: Any, logit: Any, eps: Any,
     rows: Any, excess: Any, sums: Any, large: Any, squares: Any, w2: Any, w2x: Any, clipped: Any,
 ) -> Any:  # fmt: skip
-    """Add the weighted terms of rows in one cell, like `sum_weighted`, separately for each of `width` labels."""
+    """Add weighted terms of rows to the sums of each of `width` labels in one cell, like `sum_weighted`."""
     for i in range(width):
         yy, ss, counts, weights = (
             slice_label(y, i, width),

@@ -58,7 +58,7 @@ def _score_of_bits64(z: Any) -> Any:
 score_bits = choose_by_dtype(float32=_score_bits32, float64=_score_bits64)
 """Return the bits of a score as an unsigned integer.
 
-These integers sort like the scores from 0 to 1. The integers of all other numbers, and of -0.0, are larger.
+For scores from 0 to 1, a higher score has a larger integer. The integers of all other numbers, and of -0.0, are larger.
 """
 
 score_of_bits = choose_by_dtype(float32=_score_of_bits32, float64=_score_of_bits64)
@@ -81,7 +81,7 @@ This is true for float32 scores of 2**-29 or more, which have 24 bits, and false
 
 @inline
 def split_limbs(v: Any) -> Any:
-    """Split v, with |v| < 2**31, into integers: v = high * 2**-20 + low * 2**-60, rounded to a multiple of 2**-60."""
+    """Round v, with |v| < 2**31, to high * 2**-20 + low * 2**-60, and return the two integers `high` and `low`."""
     # Adding HIGH rounds v to a multiple of 2**-20. The remainder is exact, and adding LOW rounds it to a multiple of
     # 2**-60.
     t = v + HIGH
@@ -211,8 +211,8 @@ def count_positives(y: Any) -> Any:
 def score_extremes(s: Any) -> Any:
     """Return the two scores in a block whose bits, as unsigned integers, are the smallest and the largest.
 
-    As unsigned integers, the bits of numbers from 0 to 1 sort like the numbers. All other values have larger bits:
-    numbers above 1, infinity, NaN, negative numbers and -0.0.
+    As unsigned integers, the bits of numbers from 0 to 1 have the same order as these numbers. All other values have
+    larger bits: numbers above 1, infinity, NaN, negative numbers and -0.0.
     """
     least = most = score_bits(s[0])
     for j in range(s.shape[0]):

@@ -62,8 +62,9 @@ def greedy_ideal_gain(
 ) -> Any:
     """Return the discounted gain of a greedy ideal ranking of m documents.
 
-    At each rank, the greedy ranking takes the document with the largest gain. Among documents with equal gains, it takes
-    the first in `by_name`, which lists the `docs` documents in name order. `remaining` and `used` are working memory.
+    At each rank, the greedy ranking places the remaining document with the largest gain or, among documents with equal
+    gains, the first in `by_name`, which lists the `docs` documents in name order. `remaining` and `used` are working
+    memory.
     """
     remaining[:] = 1.0
     used[:] = 0
@@ -140,9 +141,9 @@ def compute_subtopic_measures(
 
     - `topic` holds the subtopic of each row as an index within its query, or -1 for none.
     - The rows of document d are bounds[d] to bounds[d + 1] - 1; documents are in rank order.
-    - The documents of query q are starts[q] to starts[q + 1] - 1. The first returned[q] of these were returned, and all
-      of them together cover topics[q] subtopics. `by_name` holds the indices of these documents within the query,
-      sorted by name.
+    - The documents of query q are starts[q] to starts[q + 1] - 1. The first returned[q] of these were returned. All
+      documents of the query together cover topics[q] subtopics. `by_name` holds the indices of all these documents
+      within the query, sorted by name.
     - `logs` holds the discount of each rank for alpha-DCG, and `places` the discount of each rank for ERR-IA.
       `remaining` and `used` are working memory.
     """

@@ -1,9 +1,8 @@
-"""Kernels for tallies, which count rows by code: a number that encodes a cell and a place.
+"""Kernels for tallies, which count rows by code: a number that encodes a cell (such as a slice) and a place.
 
-A cell is, for example, a slice; a place is a bucket and a label. A tally keeps sorted distinct codes with their counts
-(its entries). New rows are first counted in byte counters, one for each place in each cell. When a byte overflows, its
-code is appended to a buffer, where it stands for 256 rows. In a tally without byte counters, the code of every row is
-appended to the buffer.
+A place consists of a bucket and a label. A tally keeps sorted distinct codes with their counts (its entries). New rows
+are first counted in byte counters, one for each place in each cell. When a byte overflows, its code is appended to a
+buffer, where it represents 256 rows. In a tally without byte counters, the code of every row is appended to the buffer.
 
 A kernel that counts rows in a tally takes seven arguments for the tally. `shift` is the number of bits in a place, and
 `stride` the number of places in a cell. The others are the byte counters (or an empty array), the sums of w - 1 (w is
@@ -31,7 +30,7 @@ DIGITS = 1 << DIGIT
 # quickly, and the sort takes twice as long.
 WEIGHTED_DIGIT = 8
 # Codes are converted to 32 bits in blocks of this size. If a code does not fit into 32 bits, the conversion ends after
-# its block.
+# the block that contains this code.
 BLOCK = 1024
 
 # Counters are prefetched this many rows before they are changed.
@@ -40,9 +39,10 @@ SOON = i8(16)
 
 @inline
 def count_row(low: Any, here: Any, code: Any, codes: Any, m: Any) -> Any:
-    """Add 1 to the byte counter `here`, and return the new length of the buffer, which is `m` unless the byte overflows.
+    """Add 1 to the byte counter `here`, and return the new length of the buffer.
 
-    A byte that overflows becomes 0, and its code is appended to the buffer, where it stands for 256 rows.
+    The length remains `m` unless the byte overflows. A byte that overflows becomes 0, and its code is appended to the
+    buffer, where it represents 256 rows.
     """
     rows = u1(low[here] + u1(1))
     low[here] = rows
@@ -271,7 +271,7 @@ def gather_runs(source: Any, starts: Any, order: Any, shift: Any, out: Any) -> A
 
 @outline
 def move_by_digit(codes: Any, weights: Any, to: Any, to_weights: Any, starts: Any, shift: Any, width: Any) -> None:
-    """Copy codes and their weights, if any, in the order of one digit of the codes.
+    """Copy codes and their weights (if any) to `to` and `to_weights`, sorted by one digit of the codes.
 
     The digit consists of the `width` bits that start at bit `shift`. Codes with equal digits keep their order. On
     return, starts[d] is the end of the codes with digit d.
@@ -343,7 +343,7 @@ def inverted_bits(code: Any) -> Any:
 
 @kernel(out=("words",))
 def narrow_codes(codes: Any, words: Any) -> Any:
-    """Convert the codes of rows with float32 scores to 32-bit integers that sort like the codes.
+    """Convert the codes of rows with float32 scores to 32-bit integers that preserve the order of the codes.
 
     All scores must have the same sign. An integer holds the score as a float32 without its sign, and the label as the
     last bit. Return 1 if a score cannot be represented as a float32, and 0 otherwise.

@@ -63,9 +63,9 @@ def mean_reciprocal_rank(c: Any, n: Any, r: Any, m: Any) -> Any:
 def mean_precision_sum(c: Any, h: Any, n: Any, r: Any, m: Any) -> Any:
     """Return the expected sum of precision at relevant documents among the first m places in a group.
 
-    The group has n documents, of which r are relevant; c documents, of which h are relevant, rank above it. The document
-    at a given place is relevant with probability r / n. If it is, each document at an earlier place in the group is
-    relevant with probability (r - 1) / (n - 1).
+    The group has n documents, of which r are relevant; c documents, of which h are relevant, rank above it. The
+    document at a given place is relevant with probability r / n. If it is, each document at an earlier place in the
+    group is relevant with probability (r - 1) / (n - 1).
     """
     before = (r - 1.0) / (n - 1.0) if n > 1 else 0.0
     total = 0.0

@@ -1,9 +1,10 @@
 """Kernels that count numbers in buckets whose width adapts to the numbers in each cell (such as a slice).
 
 The level of a cell, an integer L, determines the width of its buckets, 2**(L - 512). Buckets close to 0 are narrower,
-because no bucket may be wider than 2**-bits times its numbers. A state with one cell has a counter for each bucket in a
-range (a window). The buckets of other numbers, and those in states with several cells, are appended to a buffer. In
-each block of rows, the numbers in a column are first converted to buckets, in a loop that vectorizes, and then counted.
+because no bucket may be wider than 2**-bits times the absolute values of its numbers. A state with one cell has a
+counter for each bucket in a range (a window). The buckets of other numbers, and those in states with several cells, are
+appended to a buffer. In each block of rows, the numbers in a column are first converted to buckets, in a loop that
+vectorizes, and then counted.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ HIGHEST, NEVER = i8(914), i8(1023)
 def find_bucket(v: Any, level: Any, bits: Any) -> Any:
     """Return the bucket of a number v at a given level. A higher level has wider buckets.
 
-    A bucket is never wider than 2**-bits times its numbers.
+    A bucket is never wider than 2**-bits times the absolute value of any number in it.
     """
     word = f8(v).view(i8)
     size = word & SIZE
@@ -137,7 +138,7 @@ def update_value_extremes(
 
 @inline
 def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, rest: Any, place: Any) -> Any:
-    """Write the slot of each of n values in a hash table of exact numbers, or `rest` if the value is not in the table.
+    """Write, for each of n values, its slot in a hash table of exact numbers, or `rest` if it is not in the table.
 
     `slot_words` holds the bits of the number in each slot. To find the slot of a number, its bits, as an integer, are
     multiplied by `multiplier`; the highest bits of the product are the slot. Return the largest number written to
@@ -309,7 +310,7 @@ def joining_level(a: Any, b: Any, bits: Any) -> Any:
 
     The first result is for buckets that all have the width of the level. The second result is for buckets that are
     narrower close to 0, because they keep the exponent and the first `bits` bits of the fraction. It is NEVER if the
-    numbers differ in these bits and therefore are in different buckets at every level. a and b are the bits of the
+    numbers differ in these bits and therefore are in different buckets at every level. `a` and `b` are the bits of the
     numbers.
     """
     differ = a ^ b

@@ -1,7 +1,8 @@
-"""Kernels that merge the codes of rows with weights into entries.
+"""Kernels that merge the codes of weighted rows into entries.
 
-Module `tally_codes` contains the kernels for codes without weights, and the kernel that sorts both kinds. An entry is a
-code with its row count and the sum of w - 1 over these rows (the excess), a fixed-point number (see `score_terms`).
+Module `tally_codes` contains the kernels for codes without weights, and the kernel that sorts both kinds of codes. An
+entry is a code with its row count and the sum of w - 1 over these rows (the excess), a fixed-point number (see
+`score_terms`).
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class Case(NamedTuple):
     Parameters
     ----------
     make : callable
-        Returns an empty metric, collection or `Sliced`.
+        A function that returns an empty metric, collection or `Sliced`.
     columns : dict of arrays
         Valid rows, as a dict from column name to column.
     rng : numpy Generator
@@ -160,7 +160,7 @@ def expect(condition: Any, expected: str, actual: Any = "another result") -> Non
 
 
 def expect_same_bytes(a: Any, b: Any, expected: str) -> None:
-    """Raise LawError unless two objects have the same bytes; the message contains `expected` and the first difference.
+    """Raise LawError, with `expected` and the first difference, unless two objects serialize to the same bytes.
 
     The IDs of the queries that were counted first and last may differ, because they depend on the row order.
     """
@@ -210,7 +210,7 @@ def without_warnings(action: Callable[[], Any]) -> Any:
 
 
 def folded_cells(thing: Any) -> list[list[bool]]:
-    """Return, for each state, a list that tells for each cell (such as a slice) whether its rows are in buckets.
+    """Return, for each state, a list of flags: whether the rows of each cell (such as a slice) are in buckets.
 
     A state keeps the rows of a cell exactly until their number exceeds a limit, and then moves them to histogram
     buckets. States whose statistic does not support this (`folding` is None) are left out.

@@ -56,7 +56,7 @@ def has_tag(case: Case) -> None:
 
 
 def value_follows_rows(case: Case) -> None:
-    """The value changes with the rows after `update`, `merge` and `reset`, even if it was computed before."""
+    """After `update`, `merge` or `reset`, the value is that of the current rows, even if it was computed before."""
     a, b = (case.take(rows) for rows in case.parts(2))
     nothing, whole = value_of(case.make()), value_of(case.build())
     for change in ("update", "merge"):
@@ -82,7 +82,7 @@ def within_bounds(case: Case) -> None:
 
 
 def interval_around_value(case: Case) -> None:
-    """An interval is finite, contains the value and widens with confidence. A missing interval comes with a reason."""
+    """An interval is finite, contains the value and widens as the confidence rises; a missing one has a reason."""
     metric = case.build()
     intervals = [metric.interval(confidence) for confidence in (0.5, 0.8, 0.95, 0.999)]
     parts = merge([case.build(case.take(rows)) for rows in case.parts(3)]).interval()
@@ -173,7 +173,7 @@ def _without_small_probabilities(case: Case) -> Columns:
 
 
 def _repeat_rows(case: Case, columns: Columns, times: NDArray[np.int64]) -> Columns:
-    """Return the columns with repeated rows; `times` contains the number of copies of each row.
+    """Return the columns with each row repeated; `times` contains the number of copies of each row.
 
     If rows form blocks (such as the documents of a query), whole blocks are repeated, and each copy gets a new ID.
     """
@@ -207,7 +207,7 @@ def weight_of_zero(case: Case) -> None:
 
 
 def weighted_with_unweighted(case: Case) -> None:
-    """Batches with and without weights can be mixed; a batch without weights has weights of 1."""
+    """Batches with and without weights can be mixed; rows of a batch without weights count with a weight of 1."""
     if role := case.weight_role():
         plain = {k: v for k, v in case.columns.items() if k != role}
         rows, others = case.parts(2)
@@ -329,7 +329,10 @@ def table_formats(case: Case) -> None:
 
 
 def _has_single_events(case: Case) -> bool:
-    """Return whether rows can be passed one at a time: they form no blocks, and the first column is not a matrix."""
+    """Return whether rows can be passed one at a time.
+
+    The case must have a metric whose rows form no blocks, and its first column must not be a matrix.
+    """
     has_blocks = case.metric is None or case.metric.make_state().block_column is not None
     return not has_blocks and all(column.ndim == 1 for column in [*case.columns.values()][:1])
 

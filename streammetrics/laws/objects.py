@@ -49,7 +49,7 @@ def row_by_row(case: Case) -> None:
 
 
 def repeats(case: Case) -> None:
-    """Counting rows 257 times gives the same bytes as merging 257 objects. An 8-bit counter would overflow."""
+    """Counting the same rows 257 times, too often for an 8-bit counter, gives the same bytes as merging 257 objects."""
     if case.metric is not None and case.metric.make_state().block_column is not None:
         # The law does not apply to metrics whose rows form blocks (such as queries): a block must not be counted twice.
         return
@@ -231,7 +231,10 @@ def _other_metric(thing: Any) -> Any:
 
 
 def absent_class(case: Case) -> None:
-    """States of unknown classes can be loaded, copied, saved and merged; a merge that needs buckets raises an error."""
+    """States of unknown classes can be loaded, copied, saved and, with one exception, merged.
+
+    A merge that would have to move exact rows to histogram buckets raises an error.
+    """
     parts = [case.build(case.take(rows)) for rows in case.parts(2)]
     whole, (a, b) = merge([p.to_bytes() for p in parts]), (p.to_bytes() for p in parts)
     merged, folds = whole.to_bytes(), _may_outgrow_limit(whole, parts)
@@ -259,8 +262,8 @@ def _may_outgrow_limit(whole: Any, parts: list[Any]) -> bool:
     """Return whether merging the parts into `whole` could move some of their exact rows to histogram buckets.
 
     A state stores the rows of a cell exactly until their number exceeds a limit. States whose `folds_by_rows` is False
-    compare another number with the limit, but only their class can compute that number. For such states, return True if
-    any cell has more rows than the limit.
+    compare a number other than the row count with the limit, and only their class can compute this number. For such
+    states, return True if any cell has more rows than the limit.
     """
     asking: list[Any] = [s for s in states_of(whole) if s.folding is not None and not s.folds_by_rows]
     large = any((s.rows_by_cell(s.folding[0]) > s.exact_rows_limit).any() for s in asking)

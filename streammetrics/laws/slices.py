@@ -1,4 +1,4 @@
-"""Laws of `Sliced` metrics: each slice equals a metric of its rows alone, and the total a metric of all rows."""
+"""Laws of `Sliced` metrics: each slice equals a metric of its rows alone, and the total equals a metric of all rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .specimens import KEYS, Columns, sample_keys
 
 
 def slices(case: Case) -> None:
-    """A slice equals a metric of its rows alone, and `total` a metric of all rows, even if invalid rows are dropped."""
+    """Each slice equals a metric of its rows, and `total` equals one of all rows, even if invalid rows are dropped."""
     keys = _random_keys(case, 1)
     check_each_slice(case, keys, {})
     columns, _ = spoil_rows(case)
@@ -32,7 +32,7 @@ def slices_by_two(case: Case) -> None:
 
 
 def slices_within_limit(case: Case) -> None:
-    """Keys in `values` and the `limit` other keys with the smallest hashes get slices; `other` counts the rest."""
+    """Keys in `values` and up to `limit` others (with the smallest hashes) get slices; `other` counts all the rest."""
     keys = _random_keys(case, 1)
     values = [k for k in dict.fromkeys(next(iter(keys.values())).tolist()) if case.rng.random() < 0.3]
     check_each_slice(case, keys, {"limit": int(case.rng.integers(0, 4)), "values": values})
@@ -49,7 +49,7 @@ def slices_in_any_order(case: Case) -> None:
 
 
 def slices_of_slices(case: Case) -> None:
-    """In nested slices, an inner slice equals a metric of its rows alone; inner limits apply to each outer slice."""
+    """In nested slices, an inner slice equals a metric of its rows alone; each outer slice applies the inner limit."""
     keys = _random_keys(case, 2)
     limits: list[dict[str, Any]] = [{"limit": int(n)} if n < 3 else {} for n in case.rng.integers(0, 6, 2)]
     outer, inner = ({name: column} for name, column in keys.items())
@@ -99,7 +99,7 @@ def collections_of_slices(case: Case) -> None:
 
 
 def _nested_slices_factory(case: Case, keys: Columns) -> Callable[[], Sliced]:
-    """Return a function that creates empty slices by the first key column, each sliced by the other key columns."""
+    """Return a function that creates empty nested slices: the outer by the first key column, the inner by the rest."""
     first, *rest = keys
     return lambda: Sliced(Sliced(case.make(), by=rest), by=first)
 
@@ -117,7 +117,7 @@ def slices_factory(case: Case, keys: Columns, settings: dict[str, Any]) -> Calla
 
 
 def check_each_slice(case: Case, keys: Columns, settings: dict[str, Any]) -> None:
-    """Check that each slice, `other` and `total` have the same bytes as the metric of their rows alone.
+    """Check that each slice, `other` and `total` have the same bytes as metrics of their rows alone.
 
     Parameters
     ----------

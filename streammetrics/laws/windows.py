@@ -48,7 +48,7 @@ def windows_in_any_order(case: Case) -> None:
 
 
 def decay(case: Case) -> None:
-    """With decay, a row counts twice as much as a row one half-life older. Metrics without decay raise an error."""
+    """With decay, a row counts twice as much as a row one half-life older. Metrics that cannot decay raise an error."""
     try:
         Decayed(case.make(), half_life=WIDTH)
     except TypeError as error:
@@ -145,7 +145,7 @@ def _random_steps(case: Case) -> Rows:
 
 
 def check_each_window(case: Case, steps: Rows, keep: int | None) -> None:
-    """Check that each window, `lifetime`, and `last` have the same bytes as the metric of their rows.
+    """Check that each window, `lifetime` and `last` have the same bytes as metrics of their rows alone.
 
     `steps` contains the time of each row, and `keep` is the number of windows to keep, or None to keep all.
     """

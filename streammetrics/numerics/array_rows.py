@@ -1,6 +1,7 @@
 """Functions that write and sum the rows of arrays, compute cumulative sums, and list the integers of ranges.
 
-Rows are written as the elements of a one-dimensional array, because indexing a matrix takes ten times as long.
+To write rows, the array is viewed as one-dimensional, with a whole row as each element, because indexing a matrix takes
+ten times as long.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def put_rows(array: Array, at: NDArray[Any], rows: Array) -> None:
     at : ints of shape (m,)
         The indices.
     rows : ndarray of shape (m, ...)
-        The rows, of the same dtype.
+        The rows, of the same dtype as `array`.
 
     Notes
     -----

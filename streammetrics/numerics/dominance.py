@@ -1,4 +1,4 @@
-"""Dominance sums: for each cell of a table, the sum of all cells that are in earlier rows and in earlier columns."""
+"""Dominance sums: for each cell of a table, the sum of the cells in both an earlier row and an earlier column."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def dominated_mass(mass: Mass, x: Ints, y: Ints) -> Mass:
 def _dominated_sums(values: Ints, x: Ints, y: Ints) -> Ints:
     """Return the dominance sums of int64 values, in one pass over the cells for each bit of y.
 
-    The passes go from the highest bit of y to the lowest. In each pass, a group contains the cells that are equal in all
-    higher bits of y, in ascending order of x. If two cells have different y, there is exactly one pass in which they are
-    in the same group and differ in the current bit. In this pass, the cell with the smaller y is added to the sum of the
-    other cell if its x is also smaller.
+    The passes go from the highest bit of y to the lowest. In each pass, a group contains the cells that are equal in
+    all higher bits of y, in ascending order of x. If two cells have different y, there is exactly one pass in which
+    they are in the same group and differ in the current bit. In this pass, if the cell with the smaller y also has the
+    smaller x, its value is added to the sum of the other cell.
     """
     n, out = len(x), np.zeros(len(x), np.int64)
     at, place = np.arange(n), np.arange(n)

@@ -115,10 +115,10 @@ def _rest(x: Real, u: Real) -> Real:
 
 
 def log_parts(x: Real) -> tuple[Real, Real, Real]:
-    """Return (k, f, s) with x = 2^k * (1 + f) and s = f / (2 + f), the first half of a logarithm (see `minus_log`).
+    """Return (k, f, s) with x = 2^k * (1 + f) and s = f / (2 + f), the first half of the computation of log(x).
 
-    Kernels compute the two halves in separate loops. In a single loop, the chain of dependent operations for a row would
-    be so long that the processor could not overlap several rows.
+    `minus_log` is the second half. Kernels compute the two halves in separate loops. In a single loop, the chain of
+    dependent operations for a row would be so long that the processor could not overlap several rows.
     """
     u = real(x)
     f = _fraction(u)
@@ -129,7 +129,7 @@ def minus_log(k: Real, f: Real, s: Real) -> Real:
     """Return -log(x), given the results (k, f, s) of `log_parts` for x. The error is below 1.25 ulp.
 
     The formula -k * log(2) - (f - s * (f - R(s^2))), with R from `_series`, has three fewer operations than the formula
-    of `log`, which saves a tenth of the time that log-loss takes.
+    of `log`, which saves a tenth of the time needed to compute log-loss.
     """
     return (s * (f - _series(s)) - k * LN2_LOW - f) - k * LN2_HIGH
 
@@ -175,8 +175,7 @@ def near_deviance(x: Real, power: Real) -> Real:
     """Return half the Tweedie deviance of a target 1 + x and a prediction 1 for |x| <= 1/32, with an error below 8 ulp.
 
     For such x, the usual formula would subtract nearly equal numbers and lose precision. The function sums the series
-    x^2 / 2 - k * x^3 / 6 + k * (k + 1) * x^4 / 24 - ..., where k is the power. Fifteen terms suffice for powers up to
-    10.
+    x^2 / 2 - k * x^3 / 6 + k * (k + 1) * x^4 / 24 - ..., where k is `power`. Fifteen terms suffice for powers up to 10.
     """
     rest = 1.0
     for j in range(14, -1, -1):

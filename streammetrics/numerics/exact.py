@@ -85,7 +85,7 @@ def fixed_to_int(number: Ints) -> Any:
 
 
 def weights_in_units(rows: Ints, excess: Ints | None) -> NDArray[Any]:
-    """Return the total weight of each cell as Python integers, in units of 2**-60 (of 1 if `excess` is None).
+    """Return the total weight of each cell as Python integers, in units of 2**-60 (or 1 if `excess` is None).
 
     Parameters
     ----------
@@ -333,10 +333,11 @@ def weight_rounding(rows: Ints, excess: Ints | None) -> Fraction:
 
 
 class Mass:
-    """A non-negative integer of any size per cell (such as a score bucket): row count, or weight in units of 2**-60.
+    """A non-negative integer of any size for each cell (such as a score bucket): a row count or a weight.
 
-    The integers are stored as digits in base 2**20, so that sums and products of whole arrays are fast int64 operations.
-    If the sum over all cells is below 2**30, which is common, each integer is stored as a single digit, which is faster.
+    Weights are in units of 2**-60. The integers are stored as digits in base 2**20, so that sums and products of whole
+    arrays are fast int64 operations. If the sum over all cells is below 2**30, which is common, each integer is stored
+    as a single digit, which is faster.
 
     Parameters
     ----------
@@ -390,7 +391,7 @@ class Mass:
         return _digits_to_int(self.digits[:, i])
 
     def cells(self, which: NDArray[np.int64]) -> list[int]:
-        """Return the numbers in the cells `which` as Python integers."""
+        """Return the numbers in the cells at the indices `which` as Python integers."""
         return [_digits_to_int(column) for column in self.digits[:, which].T]
 
     def total(self) -> int:
@@ -497,9 +498,9 @@ class Mass:
 
 
 def ratios(tops: Mass, whole: Mass) -> NDArray[np.float64]:
-    """Divide the number in each cell of `tops` by that in the same (or only) cell of `whole`; round each quotient once.
+    """Divide the number in each cell of `tops` by the number in the same (or the only) cell of `whole`.
 
-    The quotient is NaN where the denominator is 0.
+    Each quotient is rounded once. It is NaN where the denominator is 0.
     """
     a, b = tops.to_double_double(), whole.to_double_double()
     with np.errstate(invalid="ignore", divide="ignore"):

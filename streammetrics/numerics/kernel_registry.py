@@ -18,7 +18,7 @@ _REPORTS: list[Callable[[], None]] = []
 
 
 def set_kernel_finder(find: Find) -> None:
-    """Set the function that finds a kernel by name. The module that loads kernels calls this once.
+    """Set the function that finds a kernel by name. The module that loads kernels calls `set_kernel_finder` once.
 
     Parameters
     ----------

@@ -3,8 +3,8 @@
 A higher score never falls into a lower bucket, because scores are mapped to buckets by truncating bits, never by
 rounding. `kernels.histogram` contains the compiled version.
 
-Functions take the scale of scores as `real`, and the resolution as `bits`, the base-2 logarithm of the number of
-buckets. On the "probability" scale (`real` is False), buckets divide the 32 octaves (factors of 2) below 1/2. The
+The functions take the scale of the scores as `real`, and the resolution as `bits`, the base-2 logarithm of the number
+of buckets. On the "probability" scale (`real` is False), buckets divide the 32 octaves (factors of 2) below 1/2. The
 buckets of p above 1/2 mirror those of 1 - p, and 1/2 has its own bucket. On the "real" scale (`real` is True), scores
 can be any finite numbers, and a bucket contains the scores whose float32 values have the same leading bits.
 """
@@ -121,7 +121,7 @@ def _find_real_buckets(x: Floats, bits: int) -> tuple[Ints, NDArray[np.bool_]]:
 
 
 def coarsen(bucket: Ints, real: bool, bits: int, drop: int) -> tuple[Ints, NDArray[np.bool_]]:
-    """Map buckets to the wider buckets of a histogram with `drop` fewer bits.
+    """Map the buckets of a histogram with `bits` bits to the wider buckets of one with `drop` fewer bits.
 
     Also return a mask of the buckets that lose bits: their wider bucket represents a different score.
     """
@@ -130,8 +130,8 @@ def coarsen(bucket: Ints, real: bool, bits: int, drop: int) -> tuple[Ints, NDArr
         half = 1 << (bits - 1)
         magnitude = np.where(bucket >= half, bucket - half, half - 1 - bucket)
         return bucket >> drop, magnitude & mask != 0
-    # Buckets above 1/2 mirror those below. For these, truncate the distance from the top bucket instead of the bucket
-    # number.
+    # Buckets above 1/2 mirror those below 1/2. For a bucket above 1/2, truncate its distance from the top bucket
+    # instead of its number.
     top = 1 << bits
     step = np.minimum(bucket, top - bucket)
     to = np.where(bucket <= top >> 1, bucket >> drop, (top >> drop) - ((top - bucket) >> drop))

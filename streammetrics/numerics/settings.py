@@ -78,8 +78,8 @@ def setting(
 def union(default: tuple[Any, ...], *, kw_only: bool = True) -> Any:
     """Declare a state setting that lists what the state prepares for its metrics, such as the thresholds of a curve.
 
-    The metrics in a collection can share a state. The collection then passes the union of the lists that its metrics
-    need.
+    The metrics in a collection can share a state. The collection then passes to the state the union of the lists that
+    its metrics need.
     """
     return field(default=default, kw_only=kw_only, metadata={"union": True, "rules": {}})
 
@@ -229,7 +229,7 @@ def _constructor(cls: Any) -> tuple[tuple[str, ...], dict[str, Any], frozenset[s
 
     Returns
     -------
-    tuple of four
+    tuple
         The names of positional settings, the defaults (keyed by name), the names of required settings, and a
         pair (name, function) for each setting whose default depends on other settings.
     """
@@ -458,7 +458,7 @@ def encode_setting(value: Any) -> Any:
 
 
 def decode_setting(value: Any) -> Any:
-    """Return a setting from the JSON form that `encode_setting` writes."""
+    """Convert the JSON form that `encode_setting` returns back to a setting."""
     if isinstance(value, dict):
         if value == {"float": "nan"}:
             return float("nan")

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def run_without_interrupt(steps: Sequence[Callable[[], Any]]) -> None:
-    """Call functions one after another, so that no signal handler can run between them.
+    """Call functions one after another, without letting a signal handler run between them.
 
     The functions must be implemented in C. They are all called within a single call to a C function.
     """

@@ -173,7 +173,7 @@ DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def decode_key(value: Any) -> tuple[Any, ...]:
-    """Return a key from the JSON form that `encode_key` writes."""
+    """Convert the JSON form that `encode_key` returns back to a key."""
     key = []
     for atom in value:
         if isinstance(atom, dict):

@@ -268,8 +268,9 @@ def _same_tail(x: Numbers, df: Numbers, other: Numbers) -> Numbers:
 def _start(x: Numbers, df: Numbers, other: Numbers, log_q: Numbers) -> Numbers:
     """Return an approximation of `_same_tail`, from which Newton's method starts.
 
-    The function converts x to a normal deviate z, and z to a t deviate with `other` degrees of freedom, by the
-    approximation of Wallace (1959): z = c * sqrt(df * log(1 + t^2 / df)) with c = (8 * df + 1) / (8 * df + 3).
+    `log_q` is the logarithm of the tail probability of x. The function converts x to a normal deviate z, and z to a t
+    deviate with `other` degrees of freedom. It uses the approximation of Wallace (1959):
+    z = c * sqrt(df * log(1 + t^2 / df)) with c = (8 * df + 1) / (8 * df + 3).
     """
     z = np.sqrt(df * _log1p_square(x, df)) * (8.0 * df + 1.0) / (8.0 * df + 3.0)
     z_other = z * (8.0 * other + 3.0) / (8.0 * other + 1.0)

@@ -28,12 +28,12 @@ class About:
     formula : str
         The formula of the value.
     cost : str
-        The memory use of the state, and the time of an update per row.
+        The memory use of the state, and the time that an update takes per row.
     bound : str
         A description of how exact the value is and what its certified bounds are.
     best : {"high", "low"}, float or None
-        Whether high or low values are better. A float is the best value; others are compared by their ratio to it. None
-        means that neither direction is better.
+        Whether high or low values are better. A float is the best value; other values are compared by their ratio to
+        it. None means that neither direction is better.
     example : mapping
         Values for the settings that have no default. They are used by code that creates a metric of every class, such
         as tests and the list of metrics.
@@ -47,9 +47,9 @@ class About:
     value_range : pair
         The smallest and the largest possible value; None for no limit. Certified bounds stay within this range.
     nominal_range : pair, optional
-        Certified bounds are reported as too wide if their width is a large share of the length of this range. By
-        default it is `value_range`. A skill score, for example, lies between 0 and 1 for useful models, but can be any
-        negative number.
+        The range with which the width of the certified bounds is compared. The bounds are reported as too wide if their
+        width is a large share of the length of this range. By default, it is `value_range`. A skill score, for example,
+        lies between 0 and 1 for useful models, but can be any negative number.
     interval_scale : str
         The scale on which the sampling distribution of the value is roughly symmetric (see `SCALES`). All intervals are
         computed on this scale.
@@ -178,7 +178,7 @@ def inherit(cls: Any, tag: str) -> About:
 
 
 def _replace_fields(record: About, fields: Mapping[str, Any]) -> About:
-    """Return a copy of `record` with new values for `fields`."""
+    """Return a copy of `record` with new values for the fields that `fields` (a dict) contains."""
     copy = object.__new__(About)
     copy.__dict__.update(record.__dict__)
     copy.__dict__.update(fields)

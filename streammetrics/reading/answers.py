@@ -73,7 +73,7 @@ def identity_of(metric: Any) -> tuple[Any, ...]:
 
 
 def reading_of(metric: Any, state: State) -> Reading:
-    """Return the `Reading` of a single-cell state. If `compute` has cached a value in the state, it is used again."""
+    """Return the `Reading` of a single-cell state. A value that `compute` has cached in the state is reused."""
     reading: Reading = metric.reading(state)
     known = state.__dict__.get("_raw_values")
     if known is not None and (identity := identity_of(metric)) in known:
@@ -82,7 +82,7 @@ def reading_of(metric: Any, state: State) -> Reading:
 
 
 class MetricAnswer(Answer):
-    """The results of one metric, computed from its reading of a state.
+    """The results of one metric, computed from its `Reading` of a state.
 
     Parameters
     ----------

@@ -166,7 +166,7 @@ class Estimate(NamedTuple):
             return scale_of(self.scale).limits(value, reach * error)
 
     def interval(self, confidence: float) -> Interval:
-        """Return the confidence interval. If there is no standard error, it contains the reason instead of limits."""
+        """Return the confidence interval, or an `Interval` that contains a reason instead of limits."""
         reason = self.reason
         low, high = (NAN, NAN) if reason is not None else self.limits(confidence)
         if reason is None and not np.any(low <= high):

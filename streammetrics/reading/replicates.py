@@ -131,7 +131,7 @@ class Shards:
 
 
 def _fold_rows(table: Floats, count: int) -> Floats:
-    """Sum groups of adjacent rows of a table, so that `count` rows remain; also works on a stack of tables."""
+    """Sum groups of adjacent rows of a table, or of each table in a stack, so that `count` rows remain."""
     *stack, shards, cells = table.shape
     folded: Floats = np.add.reduce(table.reshape(*stack, count, shards // count, cells), axis=-2)
     return folded

@@ -94,7 +94,7 @@ class Table:
     by : sequence of str
         The slicing columns, which come first in the table.
     records : sequence of dict
-        The rows: dicts from column to value.
+        The rows: dicts that map each column to its value.
     layout : TableLayout
         The other columns. By default they are those of a table of values.
 

@@ -55,7 +55,7 @@ areas ("logit") lie between 0 and 1, and correlations ("fisher") between -1 and 
 
 
 class WideValue(NamedTuple):
-    """A record of the values of one metric whose certified bounds are too wide, for marks in tables and for warnings.
+    """A record of the values of one metric whose certified bounds are too wide, used for marks in tables and warnings.
 
     Parameters
     ----------
@@ -199,7 +199,8 @@ def _default(metric: Any, name: str) -> Any:
 def warn_of_wide_values(values: Sequence[WideValue], warned: set[str], stacklevel: int) -> None:
     """Warn about values with wide bounds, but only once for each metric.
 
-    Metrics whose names are in `warned` are skipped. The names of the other metrics are added to `warned`.
+    Metrics whose names are in `warned` are skipped. The names of the other metrics are added to `warned`. `stacklevel`
+    has the same meaning as if the caller called `warnings.warn` itself.
     """
     new = [one for one in values if one.name not in warned]
     if new:
@@ -219,7 +220,8 @@ def merge_wide_values(values: Sequence[WideValue]) -> list[WideValue]:
 def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stacklevel: int) -> None:
     """Issue one warning if any values in a table have wide bounds.
 
-    The warning contains the number of these values, and the first of them as an example.
+    The warning contains the number of these values, and the first of them as an example. `stacklevel` has the same
+    meaning as if the caller called `warnings.warn` itself.
     """
     wide = [r for r in records if r.get("wide")]
     if not wide:
@@ -250,7 +252,7 @@ def wide_of(metric: Any, name: str, reading: Reading) -> list[WideValue]:
 
 
 def wide_of_cells(name: str, cells: CellReadings) -> list[WideValue]:
-    """Return a list with one `WideValue` for all cells (such as slices) with wide bounds; empty if there are none."""
+    """Return a list with a single `WideValue` for all cells (such as slices) with wide bounds, or an empty list."""
     metric, state = cells.metric, cells.state
     if not may_be_wide(metric, state):
         return []

@@ -144,7 +144,8 @@ def _build_row(
     """Return the table row of a metric or slice.
 
     If `turn` is true and lower values of the metric are better, the sign of the difference is reversed. A better result
-    is thus always to the right of zero in the plot.
+    is thus always to the right of zero in the plot. `name` is the name of the metric or slice. `decimals` is the number
+    of decimals of the difference; by default, it is chosen from the width of the interval.
     """
     before, after, change, low, high, bound, p = (
         float(record[c]) for c in ("control_value", "value", "change", "low", "high", "bound", "adjusted")
@@ -226,7 +227,7 @@ def build_arm_part(
     rows_of: Mapping[str, int] = MappingProxyType({}),
     colours: Mapping[str, int] = MappingProxyType({}),
 ) -> PagePart:
-    """Return the section with the rows, the users and the share of users of each arm, and remarks about the shares.
+    """Return the arm section, with the number of rows, the number of users and their share for each arm, and remarks.
 
     Parameters
     ----------

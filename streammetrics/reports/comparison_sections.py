@@ -57,7 +57,7 @@ class ComparedSides(NamedTuple):
 
 
 class CutoffTable(NamedTuple):
-    """Ranking metrics such as NDCG at several cut-offs (the 10 in NDCG@10), one row for each metric.
+    """Ranking metrics such as NDCG at several cut-offs (the 10 in NDCG@10), with one row for each metric.
 
     Parameters
     ----------

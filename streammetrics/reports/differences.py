@@ -84,7 +84,7 @@ class NumberChange(NamedTuple):
 
 
 def collect_model_changes(treatment: str, comparisons: Comparisons) -> list[NumberChange]:
-    """Return a `NumberChange` for each comparison of two models; side a of the comparisons is `treatment`."""
+    """Return a `NumberChange` for each comparison of two models; `treatment` is the name of side `a`."""
     changes = []
     for one in comparisons.values():
         word = (
@@ -128,7 +128,7 @@ def collect_card_changes(card: Scorecard, table: Table) -> list[NumberChange]:
 
 
 def _format_limit(question: Question, row: Mapping[str, Any]) -> str:
-    """Return the limit of a guardrail as text, with ASCII minus signs and spaces for terminals."""
+    """Return the limit of a guardrail as text for a terminal, with ASCII minus signs and spaces."""
     control = float(row["control_value"])
     limit = format_limit(question.role, question.better, question.margin, row["relative"], control)
     return limit.replace("−", "-").replace("\u202f", " ")
@@ -159,7 +159,7 @@ def build_difference_grid(changes: Sequence[NumberChange], control: str, share: 
 
 
 def describe_joint_confidence(treatments: int, control: str, confidence: str) -> str:
-    """Return the reason why, with several treatments, each interval has a higher level than `confidence`.
+    """Return the reason why, with several treatments, each interval has a higher confidence level than `confidence`.
 
     `treatments` is the number of treatments, `control` is the name of the control, and `confidence` is a text such as
     "95 %".
@@ -168,7 +168,7 @@ def describe_joint_confidence(treatments: int, control: str, confidence: str) ->
 
 
 def describe_breach_confidence(verdicts: Iterable[Verdict]) -> str:
-    """Return the reason why verdicts give wider intervals than tables do for breached guardrails; "" if none does."""
+    """Return the reason why verdicts give wider intervals for breached guardrails than tables do; "" if they do not."""
     breached = [
         (100.0 * reading.interval.confidence, len(verdict.guardrails))
         for verdict in verdicts
@@ -199,7 +199,7 @@ def describe_left_out(metrics: Iterable[str], card: Scorecard) -> list[str]:
 def build_scorecard_grid(
     changes: Sequence[NumberChange], control: str, share: str, confidence: str, verdicts: Iterable[Verdict]
 ) -> Grid:
-    """Return the table of a scorecard: one row for each metric and treatment, the primary metric first.
+    """Return the table of a scorecard: one row for each metric and treatment, with the primary metric first.
 
     `control` is the name of the control. `share` is the heading of the interval column, such as "97.5 %", and
     `confidence` is the joint confidence level for all treatments, such as "95 %". `verdicts` are the verdicts on all

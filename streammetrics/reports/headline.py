@@ -97,7 +97,7 @@ def _describe_agreement(rows: list[MeasureRow]) -> str:
 
 
 def _describe_errors(main: Comparison, row: MeasureRow, badge: str) -> list[Fact]:
-    """Return remarks about the two errors in a difference: chance, and the rounding of scores to histogram buckets.
+    """Return remarks about the two sources of error in a difference: chance, and rounding scores to histogram buckets.
 
     The first remark is about the larger error, and says how to reduce it.
     """
@@ -138,7 +138,7 @@ def _describe_forests(forests: Sequence[Forest]) -> list[Fact]:
 
 
 def _describe_warnings(rows: Sequence[MeasureRow], forests: Sequence[Forest], warnings: Sequence[str]) -> list[Fact]:
-    """Return a list of one remark: the metrics and slices that are worse, and the `warnings` about dropped rows.
+    """Return a list with one remark: the metrics and slices that are worse, and the `warnings` about dropped rows.
 
     The list is empty if there is nothing to warn about.
     """
@@ -176,9 +176,10 @@ def build_scorecard_headline(
 ) -> Headline:  # fmt: skip
     """Return the headline of a scorecard: the verdict on the first treatment, the other verdicts, and remarks.
 
-    `figures` are the table rows of each treatment, `colours` the color index of each arm, and `notes` the notes about
-    all treatments and slices. `has_users` says whether the page contains a table with the number of users in each arm.
-    If so, the headline gives the number of users only together with the planned number.
+    `figures` contains the table rows of each treatment, and `colours` contains the color index of each arm. `forests`
+    are the forest plots of slices, `warnings` are sentences about dropped rows, and `notes` are notes about all
+    treatments and slices. `has_users` says whether the page contains a table with the number of users in each arm. If
+    so, the headline gives the number of users only together with the planned number.
     """
     verdicts = list(card.verdicts.items())
     arm, first = verdicts[0]
@@ -237,7 +238,10 @@ def _describe_looks(card: Scorecard, always: bool, has_users: bool) -> str:
 
 
 def describe_bounds(rows: Sequence[MeasureRow]) -> list[Fact]:
-    """Return a remark that lists the certified bound of each metric, or says that all values are exact."""
+    """Return a list with one remark, which gives the certified bounds or says that all values are exact.
+
+    The list is empty if no metric has a finite bound.
+    """
     some = [r for r in rows if r.proof not in ("", "exact")]
     if not any(r.proof for r in rows):
         return []

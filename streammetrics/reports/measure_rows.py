@@ -48,7 +48,7 @@ MAX_SLICES = 200  # the largest number of slices per group in a forest plot
 def format_direction(best: Any) -> str:
     """Return a text that says which values of a metric are better, such as "↑ higher is better".
 
-    `best` is "high", "low", or 1 (in scorecards "one") for metrics that are best at 1.
+    `best` is "high", "low", or 1 ("one" in scorecards) for metrics whose best value is 1.
     """
     return {"high": "↑ higher is better", "low": "↓ lower is better"}.get(str(best), ONE_IS_BEST if best else "")
 
@@ -153,7 +153,7 @@ def choose_common_decimals(halves: Iterable[float], percent: bool) -> int:
 
 
 def choose_word(one: Comparison) -> str:
-    """Return the conclusion about side a: "better", "worse", "unclear", "too few" or "not shown".
+    """Return the conclusion about side `a` of a comparison: "better", "worse", "unclear", "too few" or "not shown".
 
     The result is empty if neither high nor low values of the metric are better.
     """
@@ -230,7 +230,8 @@ def build_shared_axis(
     Rows with too little data do not affect the range. Intervals that are much longer than the others are cut off at the
     ends of the axis. The range includes `overall`, the difference over all rows. `most` is the room for intervals on
     either side of the differences, as a multiple of the median half-width of the intervals. The ticks divide the axis
-    into at most `steps` steps, or up to twice as many if there would be fewer than two ticks.
+    into at most `steps` steps, or up to twice as many if there would be fewer than two ticks. If `percent` is true, the
+    labels of the ticks are percentages.
     """
     # The range covers the middle 96 % of the differences, plus `most` times the median half-width of the intervals on
     # both sides. If it covered all intervals, one slice with little data would squeeze all the others.
@@ -273,9 +274,10 @@ def build_forest(
     """Return a forest plot of a metric, with one interval for each slice.
 
     Slices are sorted by impact, which is the share of rows times the difference. Slices with too little data come last.
-    At most `max_slices` slices of each group are shown. `groups` are pairs of a heading and the rows below it, `overall`
-    is the difference over all rows, and `interval` is the label of the intervals, such as "95 %". If `first` is true,
-    the page shows the plot expanded.
+    At most `max_slices` slices of each group are shown. `groups` are pairs of a heading and the rows below it,
+    `overall` is the difference over all rows, and `interval` is the label of the intervals, such as "95 %". If `first`
+    is true, the page shows the plot expanded. `percent` says whether differences are shown as percentages, and
+    `best` says which values are better.
     """
     every = [r for _, rows in groups for r in rows]
     title = f"{metric} difference{', better →' if best in ('high', 'low') else ''}"

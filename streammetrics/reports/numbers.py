@@ -83,7 +83,7 @@ def format_count(value: float | None) -> str:
 
 
 def format_p_value(p: float) -> str:
-    """Return a p-value as text: "<0.001", or three decimals below 0.1, otherwise two decimals; "–" for NaN."""
+    """Return a p-value as text: two decimals, three below 0.1, and "<0.001" below 0.001; "–" for NaN."""
     if math.isnan(p):
         return "–"
     return "<0.001" if p < 0.001 else f"{p:.3f}" if p < 0.1 else f"{p:.2f}"

@@ -189,9 +189,10 @@ def build_slice_records(
 ) -> list[Record]:
     """Return a record (dict) for each slice and metric, sorted by key.
 
-    The slice `other`, which collects the keys beyond a limit, comes last. `top` keeps only the slices with the most
-    rows. If `sort` is passed, the order is that of `Sliced.table`, and `top` keeps the first slices. Windows are
-    sorted by time, and `top` keeps the newest.
+    The slice "(other)", which contains the rows whose keys were not kept because of a limit, comes last. `top` keeps
+    only the slices with the most rows, or the first slices in the order of the table if `sort` or `min_rows` is passed.
+    Windows are sorted by time, and `top` keeps the newest. `sort`, `min_rows` and `confidence` have the same meaning as
+    in `Sliced.table`; for windows, only `confidence` is used.
     """
     if isinstance(thing, Windowed):
         rows = thing.table_records(top=top, confidence=confidence)

@@ -362,8 +362,8 @@ def _describe_hidden(sliced: AxisWrapper, top: int | None, filtered: bool, hidde
     """Return a remark that counts the slices or windows that are not shown, and says how to see them.
 
     If slices contain windows or other slices, the number is `hidden`. Otherwise, it is the number of slices or windows
-    beyond the first `top`. In the latter case, there is no remark if `filtered` is true, that is, if the user chose the
-    order of the table or a minimum number of rows.
+    beyond the first `top`. In that case, there is no remark if `filtered` is true, that is, if the user chose the order
+    of the table or a minimum number of rows.
     """
     if isinstance(sliced.inner, AxisWrapper):
         return [f"and {hidden:,} more: --format csv lists all"] if hidden else []

@@ -117,7 +117,7 @@ def _print_columns(grid: Grid, columns: Sequence[int], terminal: bool) -> None:
     if terminal:
         paint([(" " * INDENT + rule, "dim")])
     # Skip rows that have no text in these columns. In each row, print only the keys that differ from those in the row
-    # above. If the row above was skipped, print its keys in the next row.
+    # above. If rows are skipped, the next printed row also shows the keys that it shares with them.
     named: dict[int, Cell] = {}
     for row in grid.rows:
         if row is None:

@@ -62,7 +62,7 @@ class UserSplit:
         return texts
 
     def build_grid(self) -> Grid:
-        """Return a table of the users and the share of each arm."""
+        """Return a table with the number of users in each arm and their share."""
         rows: list[list[Cell] | None] = [[Cell(arm), *map(Cell, texts)] for arm, texts in self.describe_arms().items()]
         title = f"users by arm: {self.total:,.0f} users so far"
         return Grid(title, ["arm", *self.heads], rows, remarks=self.list_remarks())

@@ -92,7 +92,7 @@ def find_faults(evaluation: Evaluation) -> Iterator[Fault]:
 
 
 def find_verdicts(evaluation: Evaluation) -> Iterator[Fault]:
-    """Yield the verdicts that decide an experiment, as faults, because both are announced in the same way.
+    """Yield the verdicts that decide an experiment, as `Fault` objects, because faults are announced in the same way.
 
     Examples
     --------
@@ -165,12 +165,12 @@ class _FaultState:
 
 
 class Alerts:
-    """Post a message to webhooks when a fault begins, and another when it ends.
+    """A service that posts a message to webhooks when a fault begins, and another when it ends.
 
     Parameters
     ----------
     store : AlertStateStore
-        Saves the states of faults.
+        The store that saves the states of faults.
     send : callable
         A function that posts a message to a URL, or raises OSError.
     clock : callable
@@ -285,8 +285,8 @@ class Alerts:
         return states
 
     def _save(self, experiment: str, key: str, state: _FaultState) -> None:
-        # Any server may record a decision, even without the lease, so the number of the lease (`fence`) is not checked.
-        # That server also delivers the message.
+        # Any server may record a decision, even without the lease, and then delivers the message. For a decision, the
+        # number of the lease (`fence`) is therefore not checked.
         is_decision = state.message.get("alert") == DECISION_RECORDED
         fence = None if is_decision else self._fences.get(experiment, 0)
         self._store.set_alert_state(experiment, key, state.to_json(), fence=fence)

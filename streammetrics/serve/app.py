@@ -119,7 +119,7 @@ def create_app(
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
-    """Return an error's message as a JSON response with the status for its class; status 503 has a fixed message."""
+    """Return the message of an error as JSON, with the HTTP status for its class; status 503 has a fixed message."""
     code = next((code for kind, code in STATUS_CODES.items() if isinstance(error, kind)), 422)
     if code >= 500:
         log.error("%s %s: %s", request.method, request.url.path, error)
@@ -138,7 +138,7 @@ async def _answer_unexpected_error(request: Request, error: Exception) -> Respon
 
 
 def _build_body_error_handler(max_bytes: int) -> Any:
-    """Return a handler for BodyError. Unless the body came too slowly, it discards the rest before it answers."""
+    """Return a handler for BodyError. Unless the body arrived too slowly, it discards the rest before it responds."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, BodyError)

@@ -19,7 +19,7 @@ MAX_REASON = 500
 
 
 class Corrections(NamedTuple):
-    """Make corrections on behalf of the owners of an experiment, who give a reason for each correction.
+    """A service that makes corrections for the owners of an experiment, who give a reason for each correction.
 
     Parameters
     ----------

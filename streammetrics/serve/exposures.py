@@ -13,7 +13,7 @@ __all__ = ["count_exposures"]
 
 
 def count_exposures(metrics: Any, exposures: Any) -> Any:
-    """Return new metrics in which the `PerUnit` metrics count the exposures in a table and all others are empty.
+    """Return new metrics whose `PerUnit` metrics count the rows of `exposures`; all other metrics are empty.
 
     One job posts these exposures to a dashboard as a separate source, and all other workers post only outcomes. Each
     user then counts once, even with rows from several workers or hours.

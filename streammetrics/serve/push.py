@@ -209,8 +209,8 @@ def _post_once(address: str, data: bytes, headers: Mapping[str, str], timeout: f
 def _parse_response(status: int, body: bytes, headers: Any) -> PushResponse:
     """Return the response with the server's message.
 
-    If another server or a proxy answered, a success becomes an error; for other statuses, the message contains only the
-    status.
+    If another server or a proxy responded, a success status is replaced with an error status. For other statuses, the
+    message then contains only the status code.
     """
     try:
         fields = json.loads(body)
@@ -227,8 +227,8 @@ def _compute_pause(attempt: int, retry_after: str | None) -> float:
     """Return the number of seconds until the next try.
 
     The pause doubles with each attempt (exponential backoff), up to about `LONGEST_PAUSE` seconds. It is at least as
-    long as the server demands, but a demand of more than `MAX_RETRY_AFTER` seconds is reduced to that limit. A random
-    factor spreads the retries of many workers over time.
+    long as the server requests, but requests for more than `MAX_RETRY_AFTER` seconds are reduced to that limit. A
+    random factor spreads the retries of many workers over time.
     """
     backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**attempt) * random.uniform(0.5, 1.5)
     return max(backoff, min(MAX_RETRY_AFTER, _parse_retry_after(retry_after)) * random.uniform(1.0, 1.25))

@@ -1,4 +1,4 @@
-"""States: the counts and sums of a log as one immutable table of cells, for example with one cell for each slice.
+"""States: the counts and sums of a log, in one immutable table with a row for each cell (such as a slice).
 
-This package depends on numpy, but not on the packages for metrics and batches.
+This package depends on numpy, but not on the `metrics` and `batch` packages.
 """

@@ -1,7 +1,7 @@
-"""Axes (the columns that separate the cells of a state) and vocabularies (the distinct keys of each column).
+"""Axes (the columns that divide a state into cells, such as slices) and vocabularies (each column's distinct keys).
 
-The table of cells stores a key as its rank, its position in the sorted vocabulary of the column. A negative rank marks
-rows without a key, or keys that are no longer kept because of a limit or an expiry.
+The table of cells stores a key as its rank, that is, its position in the sorted vocabulary of the column. A negative
+rank marks rows without a key, or keys that are no longer kept because of a limit or an expiry.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MARKS = {NULL: None, OTHER: "(other)", EXPIRED: "(expired)"}
 
 
 class Axis(NamedTuple):
-    """One or more columns whose keys separate the cells of a state.
+    """One or more columns whose keys divide the rows of a state into cells, such as slices.
 
     Parameters
     ----------

@@ -66,7 +66,7 @@ class CellTable(Statistic):
         return new
 
     def empty_copy(self, axes: tuple[Axis, ...] | None = None) -> Self:
-        """Return a state with the same settings and no rows, by default with the same axes."""
+        """Return a state with the same settings but no rows; if `axes` is None, its axes are also the same."""
         return self.with_cells(self.make_empty_cells(self.cells.axes if axes is None else axes))
 
     def with_settings(self, **settings: Any) -> Self:
@@ -76,7 +76,7 @@ class CellTable(Statistic):
 
     @property
     def axes(self) -> tuple[Axis, ...]:
-        """The axes of the state: the columns that separate its rows, such as a slice column."""
+        """The axes of the state: the columns that divide its rows into cells, such as a slice column."""
         # An empty state may not have built its table yet. Do not build it just to find that there are no axes.
         cells = self.__dict__.get("cells")
         return () if cells is None else cells.axes
@@ -124,8 +124,8 @@ class CellTable(Statistic):
     def read_cells(self, flat: Flat) -> Array:
         """Return the array of a part (a named array of the state) for all cells, even if the part is absent.
 
-        If the part is absent, the array contains zeros, or the values of another part if the declaration names one as
-        `like`.
+        If the part is absent, the array contains zeros, or, if the part's declaration has a `like`, the values of the
+        part named there.
         """
         cells = self.cells
         if flat.name in cells.flats:
@@ -217,7 +217,7 @@ class CellTable(Statistic):
 
     @property
     def positive_counts(self) -> Ints:
-        """The number of positives in each front cell (slice), or of rows if the statistic does not count positives."""
+        """The number of positives in each front cell (such as a slice), or of rows if positives are not counted."""
         return self.row_counts
 
     @property
@@ -365,13 +365,13 @@ class CellTable(Statistic):
         )
 
     def select(self, mask: Array) -> Self:
-        """Return a state with only the front cells (such as slices) that a mask or ascending indices select."""
+        """Return a state with only the front cells (such as slices) selected by a boolean mask or ascending indices."""
         index = np.flatnonzero(mask) if mask.dtype == bool else mask
         # Selecting cells does not change their buckets, so `_drop_empty` suffices: no bucket has to be widened.
         return _drop_empty(self.take_fronts(np.asarray(index, np.int64)))
 
     def read_cell(self, i: int) -> Self:
-        """Return front cell `i` (such as a slice) as a state without axes."""
+        """Return the front cell (such as a slice) with index `i` as a state without axes."""
         return self.drop_leading_axes(np.array([i], np.int64), len(self.axes))
 
     def iterate_cells(self) -> Iterator[Self]:
@@ -448,7 +448,7 @@ def _setting_names(statistic: Any) -> tuple[str, ...]:
 
 
 def _sum_absolute(numbers: Ints) -> float:
-    """Return the sum of the absolute values without allocating an array for them."""
+    """Return the sum of the absolute values of `numbers` without allocating an array for them."""
     above = float(numbers.sum(dtype=np.float64, where=numbers > 0, initial=0.0))
     return above - float(numbers.sum(dtype=np.float64, where=numbers < 0, initial=0.0))
 

@@ -67,7 +67,7 @@ class RowWeight:
         return RowWeight(self.rows.sum(axis=axis), total)
 
     def equals(self, other: RowWeight) -> bool:
-        """Return whether the rows and the excess equal those of `other`, which is broadcast if necessary."""
+        """Return whether the rows, and the excess if both have one, equal those of `other` (broadcast if necessary)."""
         if self.excess is None or other.excess is None:
             return bool((self.rows == other.rows).all())
         return bool((self.rows == other.rows).all() and (self.excess == other.excess).all())
@@ -145,7 +145,8 @@ class RowWeight:
 def are_within(less: Ints, more: Ints, *, rounded: bool = True) -> bool:
     """Return whether each sum in `less` is nonnegative and at most the corresponding sum in `more`.
 
-    Both arrays contain superaccumulators. If `rounded`, the terms were rounded, so allow a small relative error.
+    Both arrays contain superaccumulators. If `rounded` is true, the terms were rounded, and a small relative error is
+    allowed.
     """
     difference = more - less
     if rounded:
@@ -210,8 +211,8 @@ def _bound_weight(rows: Ints, excess: Array | None) -> NDArray[np.float64]:
 def _scale_weight(rows: Array, excess: Array | None, most: float) -> tuple[Ints, int]:
     """Return `most` times the total weights as superaccumulators, and an exponent k.
 
-    Superaccumulators can only be multiplied by whole numbers, so the result is also multiplied by 2**k, and the factor
-    is rounded up to a whole number.
+    Superaccumulators can only be multiplied by whole numbers. The result is therefore also multiplied by 2**k, and the
+    factor (`most` times 2**k) is rounded up to a whole number.
     """
     out = _to_superaccumulators(rows, excess)
     # If `most` is infinite, rows with a positive total weight allow any sum, so return the largest superaccumulator for
@@ -250,7 +251,8 @@ def _to_superaccumulators(rows: Array, excess: Array | None) -> Ints:
 def check_totals(state: CellTable) -> None:
     """Raise an error if rows or weights are out of range, or if the outputs of a cell differ in their row counts.
 
-    An output is a label or a threshold, for example: each of them counts all rows (see `counts_per_row`).
+    A statistic may have several outputs, such as labels or thresholds. Each output counts all rows (see
+    `counts_per_row`).
     """
     name = type(state).__name__
     flats = state.cells.flats

@@ -71,7 +71,8 @@ class Form(NamedTuple):
     identity : int
         The neutral element of `combine`.
     can_subtract : bool
-        Whether rows can be subtracted from numbers of this form. A subtraction leaves flags unchanged.
+        Whether rows can be subtracted from numbers of this form. A subtraction combines numbers of the forms "flag" and
+        "level" in the same way as a merge.
     """
 
     limbs: int
@@ -115,8 +116,8 @@ def carry(form: str, array: Array) -> Array:
         exact.carry_fixed(array)
     elif form == "exact":
         exact.carry_exact(array)
-    # Clip sums to the ceiling. No term is negative, so whether a sum reaches the ceiling does not depend on the order
-    # of its terms.
+    # Clip sums of squares to CEILING. No term is negative, so whether a sum reaches CEILING does not depend on the
+    # order of its terms.
     if form == "square":
         beyond = array[..., 0] >= CEILING
         if beyond.any():
@@ -125,7 +126,7 @@ def carry(form: str, array: Array) -> Array:
 
 
 def is_saturated(square: Array) -> Any:
-    """Return whether a sum of squares has reached CEILING, where it stays.
+    """Return whether a sum of squares has reached CEILING, at which it then remains.
 
     The first axis of `square` contains the two integers of the sum. The result is elementwise over the other axes.
     """

@@ -41,7 +41,7 @@ class DenseFacts(NamedTuple):
         no dense form. A state has no dense form if it has axes (including an inner axis), rows stored as exact numbers
         rather than in buckets, no histogram, several histograms, or too many places.
     entries : int
-        The number of occupied places.
+        The number of places that contain rows.
     weighted : int
         1 if any row has a weight other than 1; otherwise 0.
     rows, excess : float
@@ -84,8 +84,8 @@ def _count_places(state: CellTable, name: str) -> int:
 def to_dense(state: CellTable, *, weighted: bool) -> Ints:
     """Return the counters of all places (buckets), as an array for an all-reduce.
 
-    `weighted` tells whether any process has weights w other than 1. If so, the row counts are followed by the sum of
-    w - 1 at each place, as two integers for each sum.
+    `weighted` is true if any process has weights w other than 1. The row counts are then followed by the sum of w - 1
+    at each place, as two integers for each sum.
 
     Returns
     -------

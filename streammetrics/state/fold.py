@@ -1,7 +1,7 @@
 """Fold, the common operation on states: each cell gets a key in a new table, and cells with equal keys are added up.
 
 Merging, subtraction, roll-up, selection, totals, key limits and the expiry of epochs are all folds. They differ in the
-new keys.
+new keys that they assign to the cells.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ S = TypeVar("S", bound="CellTable")
 
 
 def fold(states: Sequence[S], *, sign: int = 1) -> S:
-    """Add up states of one statistic; with a `sign` of -1, subtract the others from the first.
+    """Add up states of one statistic; if `sign` is -1, subtract the second of two states from the first.
 
     Raises
     ------
@@ -80,8 +80,8 @@ def check_capacity(state: CellTable, rows: float, excess: float, dropped: float 
     Raises
     ------
     CounterOverflowError
-        The number of counted and dropped rows together, times `counts_per_row`, is at least 2**62 or, with weights, the
-        bound on the total weight is at least 2**42.
+        The total number of counted and dropped rows, times `counts_per_row`, is at least 2**62; or, if there are
+        weights, the bound on the total weight is at least 2**42.
     """
     name = type(state).__name__
     if (rows + dropped) * state.counts_per_row >= LIMIT:
@@ -91,7 +91,7 @@ def check_capacity(state: CellTable, rows: float, excess: float, dropped: float 
 
 
 def regroup(state: S, keys: Ints, axes: tuple[Axis, ...], vocabularies: tuple[Vocabulary, ...]) -> S:
-    """Return a state in which each slice has its new key from `keys`; slices whose new keys are equal are added up."""
+    """Replace the key of each front cell (such as a slice) with the one in `keys`, and add up cells with equal keys."""
     return _fold_by_keys([state], [keys], axes, vocabularies, sign=1, ordered=False)
 
 
@@ -174,7 +174,8 @@ def _raise_to_common_levels(
 ) -> Sequence[S]:
     """Widen the buckets of each cell to the bucket width (level) of its new cell, so that histograms can be added.
 
-    `at` contains, for each state, the index of the new cell of every cell; `cells` is the number of new cells.
+    For each state, `at` contains the indices of the new cells to which its cells are added; `cells` is the number of
+    new cells.
     """
     for name, part in parts.items():
         if not isinstance(part, Tally) or part.level is None:
@@ -201,7 +202,8 @@ def _find_common_levels(
     """Return the levels at which the sum of all states has few enough buckets, for histograms of pairs of numbers.
 
     A level determines a bucket width. `common` contains the highest level of each new cell in any state, or is None.
-    `at` contains, for each state, the index of the new cell of every cell; `cells` is the number of new cells.
+    For each state, `at` contains the indices of the new cells to which its cells are added; `cells` is the number of
+    new cells.
     """
     assert part.level is not None
     bits, sides_by_state = getattr(states[0], part.bits), []
@@ -239,8 +241,8 @@ def _is_ascending(at: Ints) -> bool:
 def _collect_parts(states: Sequence[CellTable]) -> dict[str, Flat | Tally]:
     """Return the union of the parts of all states.
 
-    All states of an imported class have the same parts. If the class is not imported, a state knows only the parts in
-    its own bytes.
+    All states of a class have the same parts if the class is imported. Otherwise, a state knows only the parts that its
+    own bytes contain.
     """
     parts: dict[str, Flat | Tally] = {}
     for state in states:
@@ -264,7 +266,7 @@ def _check_subtractable(states: Sequence[CellTable], parts: dict[str, Flat | Tal
 def _fold_flat(states: Sequence[CellTable], flat: Flat, maps: Sequence[Ints], cells: int, sign: int) -> Array | None:
     """Add or subtract one fixed-size part of all states; return None if no state has this part.
 
-    `maps` contains, for each state, an array with the index of the new cell of every cell.
+    `maps` contains, for each state, the indices of the new cells to which its cells are added.
     """
     name = flat.name
     if not any(name in s.cells.flats for s in states):
@@ -329,7 +331,7 @@ def _check_overflow(form: str, sums: Array, values: Array, begins: Ints) -> None
 
 
 def _subtract_squares(ours: Array, theirs: Array) -> Array:
-    """Subtract sums of squares; a difference is CEILING if either of its two sums has reached CEILING."""
+    """Subtract sums of squares; a difference is CEILING if either operand has reached CEILING."""
     saturated = (ours[..., 0] >= CEILING) | (theirs[..., 0] >= CEILING)
     difference = carry("fixed", ours - theirs)
     difference[saturated] = (CEILING, 0)
@@ -372,8 +374,8 @@ def _is_level_part(part: Flat | Tally) -> bool:
 def _find_folded_cells(states: Sequence[CellTable], at: Sequence[Ints], cells: int, sign: int) -> Array:
     """Return a mask of the new cells in which exact rows (stored outside the buckets) must be converted to buckets.
 
-    These are the cells with too many exact rows, and the cells that have buckets in any of the states. `at` contains,
-    for each state, the index of the new cell of every cell; `cells` is the number of new cells.
+    These are the cells with too many exact rows, and the cells that have buckets in any of the states. For each state,
+    `at` contains the indices of the new cells to which its cells are added; `cells` is the number of new cells.
     """
     first = states[0]
     assert first.folding is not None

@@ -1,4 +1,4 @@
-"""Histograms of numbers in which the bucket width adapts to the numbers in each cell.
+"""Histograms of numbers in which the bucket width adapts to the numbers in each cell (such as a slice).
 
 The bucket width of a cell is given by its level, an integer.
 
@@ -10,10 +10,10 @@ exact. A cell gets the lowest level at which
 - if it has more than 32 different numbers, these would fit in 32 buckets that are 2**(bits + 3) times as wide.
 
 The first rule limits memory. The second rule limits the precision kept for a small set of numbers. There is one
-exception: a cell stays at level 0 if, at the level that these rules give, each of its numbers equals the edge closer to
-0 of its bucket. A few thousand integers are an example. A level above 0 therefore means that the cell is not exact. The
-level depends only on the set of numbers, and adding numbers never lowers it. Hence the buckets depend neither on the
-order of the rows nor on how states were split and merged.
+exception: a cell stays at level 0 if, at the level that these rules give, each number equals the edge of its bucket
+that is closer to 0. This is the case, for example, for a few thousand integers. A level above 0 therefore means that
+the cell is not exact. The level depends only on the set of numbers, and adding numbers never lowers it. Hence the
+buckets depend neither on the order of the rows nor on how states were split and merged.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ NEVER = 1023
 
 
 def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
-    """Return the bucket of each number at its level (bucket width); compiled kernels return the same buckets."""
+    """Return the bucket of each number at its level (bucket width), the same with and without compiled kernels."""
     numbers = np.ascontiguousarray(numbers, np.float64)
     if numbers.size > MANY and kernel_registry.has_kernels():
         out = np.empty(numbers.shape, np.uint64)
@@ -96,11 +96,11 @@ def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
 
 
 def find_octave_start(octave: Ints, bits: int) -> Ints:
-    """Return the offset to add to the leading bits of a number to get the distance of its bucket from ZERO.
+    """Return the offset to add to the leading bits of a number to get the distance of its bucket from the bucket of 0.
 
     The octave of a number is its binary exponent minus that of the bucket width.
     """
-    # Small octaves have 2**bits buckets each. In large octaves, every float64 has a bucket of its own.
+    # Octaves up to `bits` have 2**bits buckets each. In octaves from FRACTION on, every float64 has its own bucket.
     logarithmic = (np.minimum(octave, bits) - bits) << bits
     single = (np.maximum(octave, FRACTION) - FRACTION) << FRACTION
     return np.asarray(logarithmic + single + OFFSET)
@@ -136,7 +136,7 @@ def _broadcast_levels(levels: Any, shape: tuple[int, ...]) -> Ints:
 
 
 def _find_lowest_number(steps: Ints, levels: Ints, bits: int) -> Floats:
-    """Return the lower edges of buckets of positive numbers, inverting `find_buckets`.
+    """Return the lower edge of each bucket of positive numbers, inverting `find_buckets`.
 
     `steps` contains the distance of each bucket from the bucket of 0, minus OFFSET.
     """
@@ -161,7 +161,10 @@ def are_buckets(buckets: Buckets, levels: Any, bits: int) -> bool:
 
 
 def number_groups(entries: Entries, outputs: int) -> Ints:
-    """Return the group of each entry: the combination of its cell and output, as one integer."""
+    """Return the group of each entry as one integer: the combination of its cell (such as a slice) and its output.
+
+    If a row contains several values, such as x and y, each of them belongs to a different output.
+    """
     if entries.high is None or outputs == 1:
         return entries.cells
     label = (entries.high & np.uint32((1 << entries.high_place_bits) - 1)) >> np.uint32(1)
@@ -169,7 +172,7 @@ def number_groups(entries: Entries, outputs: int) -> Ints:
 
 
 def find_group_starts(entries: Entries, groups: int, outputs: int) -> Ints:
-    """Return the index of the first entry of each group, followed by the number of entries."""
+    """Return the index of the first entry of each group (cell and output), followed by the number of entries."""
     if outputs == 1:
         return entries.cell_starts(groups)
     return np.searchsorted(number_groups(entries, outputs), np.arange(groups + 1))
@@ -304,7 +307,7 @@ def rebucket_edges(numbers: Floats, levels: Ints, bits: int) -> Floats:
 
 
 def _find_joining_levels(numbers: Floats, bits: int) -> tuple[Ints, Ints]:
-    """Return, for each pair of adjacent numbers, the lowest level at which they share a bucket, as two arrays.
+    """Return two arrays with the lowest level (bucket width) at which each pair of adjacent numbers shares a bucket.
 
     For the first array, all buckets of a level have the same width. For the second array, a bucket must also be no
     wider than 2**-bits times the numbers in it.

@@ -1,10 +1,10 @@
-"""Histograms of pairs of numbers (x, y): one of x, one of y and one, with wider buckets, of the pairs.
+"""Histograms of pairs of numbers (x, y): one of x, one of y, and one of the pairs, which has wider buckets.
 
 Each row is counted in four views: by the bucket of x, by the bucket of y, by the bucket of the pair, and in total. A
-cell has four levels (bucket widths, see `levels`): one for the buckets of x, one for the buckets of y, and two for the
-buckets of pairs. A bucket of pairs is a rectangle: an interval of x and an interval of y. The width of each interval is
-at most 2**(3 - bits) times the absolute value of the numbers in it. A cell has at most 2**(bits + 3) different
-intervals of x, and at most as many of y.
+cell (such as a slice) has four levels (bucket widths, see `levels`): one for the buckets of x, one for those of y,
+and two for the buckets of pairs. A bucket of pairs is a rectangle: an interval of x and an interval of y. The width of
+each interval is at most 2**(3 - bits) times the absolute value of the numbers in it. A cell has at most 2**(bits + 3)
+different intervals of x, and at most as many of y.
 
 The place of a bucket is its signed distance from the bucket of 0. A pair is stored as a 64-bit code that consists of
 the low 32 bits of the place of x, followed by the low 32 bits of the place of y. Buckets are widened until the places
@@ -91,7 +91,7 @@ def bucket_to_place(buckets: Buckets, bits: int) -> Ints:
 
 
 def place_to_bucket(places: Ints, bits: int) -> Buckets:
-    """Return the bucket at each place, inverting `bucket_to_place`."""
+    """Return the bucket at each place (its signed distance from the bucket of 0); the inverse of `bucket_to_place`."""
     signed = np.sign(places) * (np.abs(places) + OFFSET - (1 << (bits + 11))) * (places != 0)
     return np.asarray((signed + ZERO).astype(U8))
 
@@ -107,9 +107,9 @@ def encode_pairs(x: Floats, y: Floats, levels: Ints, bits: int) -> Buckets:
 
 
 def find_lowest_places(sides: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the lowest places of x and y in each cell, for buckets of pairs, as an array of shape (cells, 2).
+    """Return the lowest places of x and y among the buckets of pairs in each cell, as an array of shape (cells, 2).
 
-    `sides` contains the entries of the views X and Y.
+    A place is the signed distance of a bucket from the bucket of 0. `sides` contains the entries of the views X and Y.
     """
     return _find_edge_places(sides, levels, bits, last=False)
 
@@ -127,13 +127,13 @@ def _find_edge_places(sides: Entries, levels: Ints, bits: int, *, last: bool) ->
 
 
 def split_sides(entries: Entries) -> tuple[Entries, Entries]:
-    """Split entries into the entries of the views X and Y, and the entries of the views PAIR and ALL."""
+    """Split entries into those of the views (histograms) X and Y, and those of the views PAIR and ALL."""
     own = read_views(entries) < SIDES
     return entries.select(own), entries.select(~own)
 
 
 def _merge_views(parts: list[Entries]) -> Entries:
-    """Merge sets of sorted entries; no view (X, Y, PAIR or ALL) may occur in more than one set."""
+    """Merge sets of sorted entries; no view (the histogram X, Y, PAIR or ALL) may occur in more than one set."""
     entries = concatenate(parts)
     assert entries.high is not None
     return canonicalize(entries.select(np.argsort(entries.high, kind="stable")))
@@ -142,7 +142,7 @@ def _merge_views(parts: list[Entries]) -> Entries:
 def decode_places(codes: Buckets, cells: Ints, least: Ints) -> tuple[Ints, Ints]:
     """Decode the codes of pairs to the places of x and y (signed distances from the bucket of 0).
 
-    `least` contains the lowest places of x and y in each cell.
+    `least` contains the lowest places of x and y in each cell (such as a slice).
     """
     # All places in a cell are less than 2**32 above the lowest one, so the low 32 bits of a place determine it.
     halves = (codes >> U8(32)).astype(np.int64), (codes & U8(LAST)).astype(np.int64)
@@ -151,7 +151,7 @@ def decode_places(codes: Buckets, cells: Ints, least: Ints) -> tuple[Ints, Ints]
 
 
 def raise_pair_levels(entries: Entries, old: Ints, new: Ints, bits: int) -> Entries:
-    """Move the entries of each cell to the wider buckets of its new levels.
+    """Move the entries of each cell (such as a slice) to the wider buckets of its new levels (bucket widths).
 
     `old` and `new`, of shape (cells, 4), are the levels of each cell. No new level may be lower than the old one.
     """
@@ -172,7 +172,7 @@ def raise_pair_levels(entries: Entries, old: Ints, new: Ints, bits: int) -> Entr
 
 
 def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
-    """Return the levels (bucket widths), of shape (cells, 4), at which each cell has few enough buckets of pairs.
+    """Return the levels (bucket widths), of shape (cells, 4), at which no cell has too many buckets of pairs.
 
     The entries must already be at the final levels of x and y. Only the levels of the buckets of pairs can change.
     """
@@ -185,7 +185,10 @@ def find_pair_levels(entries: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def _limit_spans(sides: Entries, levels: Ints, bits: int) -> Ints:
-    """Raise the levels of the buckets of pairs until the places of x and those of y each span less than 2**32."""
+    """Raise the levels of the buckets of pairs until the places of x and those of y each span less than 2**32.
+
+    A place is the signed distance of a bucket from the bucket of 0.
+    """
     # Search by bisection, which works because the span never increases with the level. Each step halves the range of
     # possible levels of every cell.
     low, high = levels.copy(), levels.copy()
@@ -205,7 +208,7 @@ def _measure_spans(sides: Entries, levels: Ints, bits: int) -> Ints:
 
 
 def fit_pair_levels(entries: Entries, levels: Ints, bits: int) -> tuple[Entries, Ints]:
-    """Raise the levels (bucket widths) of each cell until its numbers occupy no more buckets than allowed.
+    """Raise the levels (bucket widths) of each cell (such as a slice) until it has no more buckets than allowed.
 
     Return the entries in the wider buckets, and an array of the levels, of shape (cells, 4).
     """
@@ -241,7 +244,7 @@ class PairRows(NamedTuple):
     Parameters
     ----------
     cells : int64
-        The cell of each pair.
+        The cell (such as a slice) of each pair.
     x, y : float64
         The numbers.
     counts : int64
@@ -259,8 +262,8 @@ class PairRows(NamedTuple):
     def to_entries(self, shift: int, view: int, codes: Buckets) -> Entries:
         """Return the pairs as unsorted entries of one view (X, Y, PAIR or ALL).
 
-        `codes` contains the code of each pair's bucket in this view. `shift` is the number of bits for a place in the
-        code of an entry.
+        `codes` contains the code of each pair's bucket in this view. `shift` is the number of bits that a place
+        takes up in the code of an entry.
         """
         high = (self.cells.astype(U4) << U4(max(shift - 64, 0))) | U4(view << 1)
         return Entries(shift, codes, self.counts, self.excess, high)
@@ -269,17 +272,19 @@ class PairRows(NamedTuple):
 def add_rows(
     entries: Entries, levels: Ints, rows: PairRows, bits: int, order: Callable[[Entries], Entries] = sort_entries
 ) -> tuple[Entries, Ints]:
-    """Add rows to the entries of cells.
+    """Add rows to the entries of cells (such as slices).
 
     Return the resulting entries, and an array of shape (cells, 4) with the levels (bucket widths) that they require.
 
     Parameters
     ----------
+    levels : int64 of shape (cells, 4)
+        The current levels.
     order : callable
-        The function that brings unsorted entries to canonical form.
+        The function that sorts entries and adds up those with equal codes.
     """
     # First find the levels that the old and the new values of x and y together require. Then encode the pairs at these
-    # levels, because the levels cannot be found from buckets of pairs.
+    # levels, because the levels cannot be derived from buckets of pairs.
     shift = entries.shift
     at = [levels[rows.cells, side] for side in (X, Y)]
     numbers = rows.x, rows.y
@@ -294,7 +299,7 @@ def add_rows(
 
 
 def fit_part_levels(part: Tally, entries: Entries, levels: Ints, bits: int) -> tuple[Entries, Ints]:
-    """Raise the levels (bucket widths) of cells until their numbers occupy no more buckets than allowed.
+    """Raise the levels (bucket widths) of cells (such as slices) until they have no more buckets than allowed.
 
     Return the entries in the wider buckets, and the levels; both are unchanged if all levels are already high enough.
     """
@@ -305,7 +310,10 @@ def fit_part_levels(part: Tally, entries: Entries, levels: Ints, bits: int) -> t
 
 
 def raise_part_levels(part: Tally, entries: Entries, old: Ints, new: Ints, bits: int) -> Entries:
-    """Move the entries of each cell to the wider buckets of its new levels, which are not lower than the old ones."""
+    """Move the entries of each cell (such as a slice) to the wider buckets of its new levels (bucket widths).
+
+    No new level may be lower than the old one.
+    """
     if part.pairs:
         return raise_pair_levels(entries, old, new, bits)
     return raise_levels(entries, old.reshape(-1), new.reshape(-1), bits, old[:1].size or 1)

@@ -29,17 +29,20 @@ S = TypeVar("S", bound="CellTable")
 
 
 def apply_limits(state: S) -> S:
-    """Keep the pinned keys of each axis and those with the smallest hashes; add up all other cells under OTHER."""
+    """Limit the number of keys of each axis, and count the rows of the remaining keys under the key OTHER.
+
+    The pinned keys and the `axis.limit` other keys with the smallest hashes are kept.
+    """
     return _apply(state, limits=True, keeps=False)
 
 
 def expire_epochs(state: S) -> S:
-    """Keep the newest `keep` epochs of each axis, and add up the cells of older epochs under the key EXPIRED."""
+    """Keep the newest `axis.keep` epochs of each axis, counting epochs without rows; combine older ones as EXPIRED."""
     return _apply(state, limits=False, keeps=True)
 
 
 def apply_retention(state: S) -> S:
-    """Apply the key limits of all axes, and the expiry of their epochs."""
+    """Apply the key limit of each axis, and expire its old epochs."""
     return _apply(state, limits=True, keeps=True)
 
 
@@ -59,7 +62,7 @@ def _apply(state: S, *, limits: bool, keeps: bool) -> S:
 
 
 def match_retention(state: S, whole: S) -> S:
-    """Move rows of a state to OTHER or EXPIRED if `whole` does not keep their keys.
+    """Move rows of a state to the key OTHER or EXPIRED if `whole` does not keep their keys.
 
     The state can then be subtracted from `whole`, which must include all of its rows.
     """
@@ -100,7 +103,7 @@ def _apply_limit(axis: Axis, keys: Ints, columns: slice, vocabularies: Sequence[
     table, at = np.unique(keys[:, columns], axis=0, return_inverse=True)
     at = at.reshape(-1)
     # The limit applies separately to each outer cell (each combination of keys of the axes before this one). Encode an
-    # outer cell and a key within it as one integer. OTHER and EXPIRED do not count towards the limit.
+    # outer cell and a key within it as one integer. OTHER and EXPIRED do not count toward the limit.
     free: Mask = np.asarray(~(table <= OTHER).any(axis=1))
     pairs = np.unique(outer * len(table) + at)
     pairs = pairs[free[pairs % len(table)]]
@@ -162,8 +165,8 @@ def _format_row(columns: Sequence[dict[int, str]], row: Sequence[int]) -> str:
 def _expire_epochs(axis: Axis, keys: Ints, column: int, vocabulary: Vocabulary, others: Ints | None = None) -> None:
     """Replace epochs with EXPIRED, in place, if they are at least `axis.keep` epochs older than the newest epoch.
 
-    The newest epoch is that of `keys` and `others` within the same outer cell (the same keys on all axes before this
-    one). The keys of later axes stay unchanged.
+    The newest epoch is determined from `keys` and `others`, separately for each outer cell (each combination of keys of
+    the axes before this one). The keys of later axes stay unchanged.
     """
     assert axis.keep is not None
     own, keys = keys, keys if others is None else np.concatenate([keys, others])

@@ -78,7 +78,7 @@ class State(CellTable):
         return regroup(self, keys, axes, self.cells.vocabularies if vocabularies is None else vocabularies)
 
     def rollup(self, *axes: Axis) -> Self:
-        """Keep only these axes, and add up the cells whose keys on these axes are equal."""
+        """Keep only the given axes, and add up the cells (such as slices) whose keys on these axes are equal."""
         columns, kept = 0, list[int]()
         for axis in self.axes:
             if axis in axes:
@@ -90,7 +90,7 @@ class State(CellTable):
 
     @cached_property
     def without_axes(self) -> Self:
-        """The total of all cells. It equals a state without axes that has counted the same rows."""
+        """The total of all cells (such as slices), which equals a state without axes that has counted the same rows."""
         return self.rollup() if self.axes else self
 
     def merge(self, *others: Self) -> Self:
@@ -173,7 +173,7 @@ class State(CellTable):
     # -- states that several metrics share ----------------------------------------------------------------------------
 
     def widen(self, other: State) -> Self | None:
-        """Return an empty state that counts what both states count, so that two metrics can share one state.
+        """Return an empty state that counts everything that either state counts, so that two metrics can share it.
 
         Settings that list quantities, such as thresholds, are combined. Return None if any other setting differs.
         """
@@ -214,7 +214,7 @@ class State(CellTable):
         return new.with_cells(replace(cells, flats=flats)).canonicalize().with_block_ends(self.block_ends)
 
     def with_block_ends(self, ends: BlockEnds | None) -> Self:
-        """Return a state with the same content and with `ends` as its first and last blocks."""
+        """Return a state with the same content whose first and last blocks (such as queries) are `ends`."""
         if ends is self.block_ends:
             return self
         new = self.with_cells(self.cells)

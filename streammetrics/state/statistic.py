@@ -22,8 +22,8 @@ Ints = NDArray[np.int64]
 class Statistic(Settings):
     """The declaration of a statistic: its settings, parts, columns and kernels, and its optional capabilities.
 
-    It is the base class for states. A part is an array or a histogram that the statistic keeps for each cell (such as a
-    slice).
+    This class is the base class for states. A part is an array or a histogram that the statistic keeps for each cell
+    (such as a slice).
     """
 
     tag: ClassVar[str] = ""
@@ -138,14 +138,14 @@ class Statistic(Settings):
 
     @property
     def counts_per_row(self) -> int:
-        """The number of times that each row is counted across the parts in `row_parts`, such as once for each label."""
+        """The number of times that the parts in `row_parts` together count each row, such as the number of labels."""
         return 1
 
     @property
     def exact_rows_limit(self) -> int | None:
-        """The maximum number of rows that a cell stores exactly, without buckets; None if there is no limit.
+        """The maximum number of rows that a cell (such as a slice) stores exactly, without buckets; None for no limit.
 
-        A row counts `counts_per_row` times towards this limit.
+        A row counts `counts_per_row` times toward this limit.
         """
         return None
 
@@ -156,14 +156,14 @@ class Statistic(Settings):
 
     @property
     def folds_by_rows(self) -> bool:
-        """Whether every cell with more than `exact_rows_limit` exact rows is converted to buckets.
+        """Whether every cell (such as a slice) with more than `exact_rows_limit` exact rows is converted to buckets.
 
         If False, `select_folded_cells` decides which of these cells are converted.
         """
         return True
 
     def select_folded_cells(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the cells whose exact rows (rows stored with their exact values) are converted to buckets.
+        """Return a mask of the cells (such as slices) whose rows, stored with exact values, are converted to buckets.
 
         Parameters
         ----------
@@ -182,7 +182,7 @@ class Statistic(Settings):
         return None
 
     def bucket_codes(self, exact: Entries) -> tuple[Array, NDArray[np.bool_]]:
-        """Return the bucket of each exact row (its place in the histogram), and whether the bucket rounds the value.
+        """Return the bucket of each exact row (its place in the histogram), and whether its value is rounded.
 
         The counter of a state with several cells calls this method and `find_flags` to convert rows to buckets. A
         statistic whose counters convert rows in another way need not define the two methods.
@@ -190,10 +190,10 @@ class Statistic(Settings):
         raise NotImplementedError
 
     def find_flags(self, exact: Entries) -> Any:
-        """Return the flag index of each exact row. By default, this is the cell of the row.
+        """Return the flag index of each exact row. By default, this is the row's cell (such as a slice).
 
-        The flags are stored in the third of the parts that `folding` names. A flag tells whether a cell, or one of its
-        outputs, has lost precision.
+        The flags are stored in the third of the parts that `folding` names. A flag indicates whether a cell, or one
+        of its outputs, has lost precision.
         """
         return exact.cells
 
@@ -217,7 +217,7 @@ class Statistic(Settings):
 
     @cached_property
     def reason_numbers(self) -> dict[str, int]:
-        """The index of each reason in `reasons`."""
+        """A mapping from each reason to its index in `reasons`."""
         return {reason: i for i, reason in enumerate(self.reasons)}
 
     @property
@@ -245,10 +245,10 @@ class Statistic(Settings):
         return self
 
     def check(self) -> None:
-        """Raise StateFormatError if the parts of a decoded state contradict one another in any cell."""
+        """Raise StateFormatError if the parts (arrays and histograms) of a decoded state contradict one another."""
 
     def unify_parts(self, states: Sequence[Self]) -> Sequence[Self]:
-        """Give all states the same optional parts, so that they can be added up.
+        """Give all states the same optional parts (arrays), so that they can be added up.
 
         The default implementation returns the states unchanged. A subclass may override it to add missing parts, or to
         raise an error if the states must not be added up.
@@ -260,5 +260,5 @@ class Statistic(Settings):
         return {}
 
     def parts(self) -> Mapping[str, Any]:
-        """Return the declared parts by name, in the order in which they are saved."""
+        """Return the declared parts (arrays and histograms) by name, in the order in which they are saved."""
         return self.declared_parts

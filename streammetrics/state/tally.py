@@ -1,7 +1,7 @@
 """Tallies: histograms that store only occupied places, as sorted entries.
 
 A tally counts the rows of each cell (such as a slice) by place (such as a score bucket). An entry contains a cell, a
-place, and the number of rows at this place of the cell. If the weight w of a row is not 1, the entry also contains the
+place, and the number of rows at this place in the cell. If the weight w of a row is not 1, the entry also contains the
 sum of w - 1 over its rows (the excess).
 
 The cell and the place are combined into a code. A narrow code is one integer, cell << shift | place. If places have
@@ -63,7 +63,7 @@ GROUP_ENTRIES = 64
 
 @dataclass(frozen=True, eq=False)
 class Entries:
-    """The entries of a tally: row counts by cell and place (such as a bucket).
+    """The entries of a tally: row counts by cell (such as a slice) and place (such as a bucket).
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ class Entries:
 
     @property
     def high_place_bits(self) -> int:
-        """The number of bits of the high word of a wide code that belong to the place."""
+        """The number of bits of the place that are stored in the high word of a wide code."""
         return max(self.shift - 64, 0)
 
     @property
@@ -195,7 +195,7 @@ class Entries:
         )
 
     def take_cells(self, cells: Array, starts: Array) -> Entries:
-        """Return the entries of the given cells, renumbered from 0 in the order of `cells`.
+        """Return the entries of the given cells, with the cells renumbered from 0 in the order of `cells`.
 
         `starts` is the result of `cell_starts`.
         """
@@ -216,7 +216,7 @@ class Entries:
         """Move the entries of each cell to the cell `to[cell]`, or drop them if `to[cell]` is -1.
 
         If several cells move to the same cell, their entries with equal places are added up. `starts` is the result of
-        `cell_starts`, and `ascending` tells whether `to` is ascending.
+        `cell_starts`, and `ascending` indicates whether `to` is in ascending order.
         """
         if not len(self.codes) or np.array_equal(to, np.arange(len(to))):
             return self

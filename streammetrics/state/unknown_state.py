@@ -59,7 +59,7 @@ class Declaration:
 
     @classmethod
     def from_header(cls, head: dict[str, Any], read_axis: Callable[[Any], Axis]) -> Declaration:
-        """Parse the header of a saved state, without allocating memory for the parts that it declares."""
+        """Parse the header of a saved state, without allocating memory for its arrays and histograms."""
         extents: dict[str, Any] = {}
         declared = [_parse_part(entry, extents) for entry in head["parts"]]
         parts = {p.name: p for p in declared} | ({"dropped": State.dropped} if head.get("dropped") else {})
@@ -118,7 +118,7 @@ class Declaration:
 
 
 def order_parts(parts: Mapping[str, Flat | Tally]) -> dict[str, Flat | Tally]:
-    """Return parts in the order in which they are saved: required parts first, then optional parts by name."""
+    """Return parts (arrays and histograms) in the order of saved states: required parts, then optional ones by name."""
     optional = sorted(n for n, p in parts.items() if isinstance(p, Flat) and p.optional)
     return {n: p for n, p in parts.items() if n not in optional} | {n: parts[n] for n in optional}
 
@@ -176,7 +176,7 @@ def _parse_extent(name: str, extent: Any, extents: dict[str, Any]) -> int | str:
 
 
 class OpaqueState(State):
-    """A state of a class that is not imported, known only from the declaration in its bytes."""
+    """A state whose class is not imported; its parts and settings are known from the declaration in its bytes."""
 
     @classmethod
     def from_declaration(cls, declaration: Declaration) -> Self:
@@ -245,9 +245,9 @@ class OpaqueState(State):
         return new
 
     def unify_parts(self, states: Sequence[State]) -> list[Self]:
-        """Give each state the optional parts and the drop reasons of all states, so that the states can be added up.
+        """Give each state the optional arrays and the drop reasons of all states, so that the states can be added up.
 
-        Apart from these parts and reasons, the declarations of all states must be equal.
+        Apart from these arrays and reasons, the declarations of all states must be equal.
         """
         opaque: list[Any] = list(states)
         reasons = tuple(sorted({r for s in opaque for r in s.reasons}))
@@ -311,7 +311,7 @@ def _compare_declarations(ours: Declaration, theirs: Declaration) -> list[str]:
 
 
 def _describe_part(part: Flat | Tally, declared: Declaration) -> Any:
-    """Return the shape (as sizes, without names) and the options of a part, for comparing declarations."""
+    """Return the shape (as sizes, not names) and the options of an array or a histogram, to compare declarations."""
     if isinstance(part, Tally):
         return declared.extents[part.places], part.level, part.level and declared.extents[part.bits], part.pairs
     shape = [declared.extents[s] if isinstance(s, str) else s for s in part.shape]

@@ -121,5 +121,5 @@ class ScoreBins(State, tag="score_bins"):
         return [(high << LOW_BITS) + low for high, low in self.scores.tolist()]
 
     def predicted_sum(self, i: int) -> Any:
-        """Return the sum of the weighted scores in bin `i`. Each weighted score is rounded, but their sum is exact."""
+        """Return the exact sum of the weighted scores in bin `i`, each of which was rounded when it was counted."""
         return units_to_fraction(fixed_to_int(self.scores[i]))

@@ -150,7 +150,8 @@ class ByLabel(KnownClasses):
     def _flatten(self, role: str, values: Array) -> Array:
         """Return a column as a flat array with one value for each row and label.
 
-        If `in_turn`, all values of the first label come first. Otherwise, all values of the first row come first.
+        With `in_turn`, all values of the first label come first, and weights with one value per row are returned
+        unchanged. Otherwise, all values of the first row come first.
         """
         if role == "sample_weight" and values.ndim == 1:
             return values if self.in_turn else np.repeat(values, self.width)

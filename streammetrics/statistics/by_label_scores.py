@@ -31,12 +31,12 @@ NO_FOLDS = np.zeros(0, np.uint8)
 NO_EXACT = (np.zeros(0, np.uint32), np.zeros(0, np.uint64), np.zeros(0), np.zeros(0, np.int64))
 """Empty arrays that are passed to a kernel in place of exact scores if the state keeps none."""
 
-# The maximum number of counters (labels * buckets * outcomes) that a one-cell state keeps in one dense array.
+# The maximum number of counters (labels * buckets * outcomes) that a state with one cell keeps in a dense array.
 LONE = (1 << 25) + 2
 
 
 class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
-    """A score histogram for every label: exact scores in cells with few rows, buckets of scores in other cells.
+    """A score histogram for every label: exact scores in cells (such as slices) with few rows, else buckets of scores.
 
     Parameters
     ----------
@@ -248,4 +248,4 @@ def exact_labels(exact: Entries) -> Ints:
 
 
 class TopScores(TopLabel, ScoreHistogram, tag="top_scores"):
-    """The histogram of the highest class probability of each row, with exact probabilities in small cells."""
+    """The histogram of the highest class probability of each row, with exact probabilities in small cells (slices)."""

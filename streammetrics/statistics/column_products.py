@@ -22,8 +22,8 @@ from .weighted_rows import RESERVED_ROLES, WeightedRows
 
 __all__ = ["ColumnProducts"]
 
-# A kernel argument that lists the products to sum. Its only row tells the kernel to add column 0 times column 1 to
-# sum 0.
+# A kernel argument that lists the products to sum. Its only row tells the kernel to multiply column 0 by column 1 and
+# to add the product to the sum with index 0.
 PRODUCT = np.array([[0, 1, 0]], np.int64)
 # A generous upper bound on the absolute value of the product of two inputs. Input checks reject numbers that are
 # larger than 2**400 in absolute value.
@@ -101,7 +101,7 @@ class ColumnProducts(WeightedRows, tag="column_products"):
     def covariances(self) -> list[list[Fraction]]:
         """Return the matrix of the exact weighted sums of (a - mean(a)) * (b - mean(b)) for every pair of columns.
 
-        The sums are not divided by the weight. They are 0 if the total weight is 0.
+        The sums are not divided by the total weight. They are 0 if this weight is 0.
         """
         count, weight = len(self.columns), self.weight()
         totals = [exact_to_fraction(s) for s in self.sums]

@@ -58,7 +58,9 @@ def estimate_means(
     unit: int = 1,
     count: Any = None,
 ) -> MeanEstimates:
-    """Estimate the means of terms x over units, and the covariance of these means, from exact sums.
+    """Estimate the means of terms x (one number per unit, such as a row) and the covariance of these means.
+
+    The estimates are computed from exact sums.
 
     Parameters
     ----------

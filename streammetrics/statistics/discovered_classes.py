@@ -205,7 +205,7 @@ def number_classes(role: str, column: Any, numbers: Any, noun: str = "classes") 
         The word for the classes in error messages.
     """
     assert isinstance(column, DiscoveredColumn)
-    # A categorical column can list categories that occur in no row of the batch. They must not count as classes.
+    # A categorical column can list categories that occur in no row of the batch. Do not count them as classes.
     used = np.flatnonzero(np.bincount(column.values, minlength=len(column.keys)))
     if not len(used):
         return np.zeros(0, np.int64)

@@ -19,7 +19,7 @@ from .step import Like, Step
 
 __all__ = ["DistinctKeys"]
 
-# The constant in Ertl's estimator, 1 / (2 * log(2)).
+# The constant 1 / (2 * log(2)) in Ertl's estimator of the number of distinct keys.
 ALPHA = 0.7213475204444817
 
 
@@ -29,12 +29,12 @@ class DistinctKeys(KeyKinds, tag="distinct"):
     Parameters
     ----------
     precision : int
-        log2 of the number of registers. The standard error of the estimate is 1.04 / sqrt(2**precision).
+        log2 of the number of registers. The relative standard error of the estimate is 1.04 / sqrt(2**precision).
 
     Notes
     -----
     Each key is hashed. The first `precision` bits of the hash select a register. A register stores one more than the
-    largest number of leading zeros in the remaining bits, over all keys that select it. A merge takes the maximum of
+    largest number of leading zeros in the remaining bits, over all keys that select it. A merge keeps the larger of
     two registers, so a repeated key changes nothing. The hash function never changes, because the registers of saved
     states depend on it. A register takes one byte.
     """

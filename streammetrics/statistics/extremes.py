@@ -41,8 +41,8 @@ class Extremes(State, tag="extremes"):
 
     Notes
     -----
-    Rows with weight 0 are left out. An extreme is stored as an int64: the bits of the float64, converted so that these
-    integers sort like the numbers.
+    Rows with weight 0 are left out. An extreme is stored as an int64: the bits of the float64, converted so that the
+    integers have the same order as the float64 numbers.
     """
 
     columns: tuple[str, ...] = setting(default=("value",))
@@ -134,7 +134,7 @@ def check_range(state: State, least: str = "low", largest: str = "high", max_siz
 
 
 def _reorder_bits(bits: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Convert the bits of float64 numbers to integers that sort like the numbers, or convert such integers back.
+    """Convert the bits of float64 numbers to integers in the same order as the numbers, or convert such integers back.
 
     For a negative number, all bits except the sign are flipped. Flipping them again restores the original bits.
     """

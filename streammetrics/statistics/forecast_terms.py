@@ -35,7 +35,7 @@ def naive_error(rows: Any) -> Floats:
 
 
 def interval_coverage(rows: Any) -> Floats:
-    """Return 1 for each row whose target lies in the closed interval, and 0 for all other rows."""
+    """Return 1 for each row whose target lies in the closed interval [lower, upper], and 0 for all other rows."""
     y = rows["y_true"]
     return np.asarray((rows["lower"] <= y) & (y <= rows["upper"]), np.float64)
 

@@ -1,4 +1,4 @@
-"""The joint histogram of two numbers, for rank correlations and concordance of pairs of rows."""
+"""The joint histogram of two numbers of each row, for rank correlations and counts of concordant pairs of rows."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _rows_by_cell(exact: Entries) -> list[PairRows]:
 
 
 class JointHistogram(State, tag="joint_buckets"):
-    """Row counts by pair (x, y): exact pairs in cells with few rows, buckets of adaptive width in other cells.
+    """Row counts by pair (x, y): exact pairs in cells (such as slices) with few rows, else buckets of adaptive width.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ class JointHistogram(State, tag="joint_buckets"):
     def check(self) -> None:
         if any(has_negative_weight(e) for e in self.cells.tallies.values()):
             raise StateFormatError("the state is corrupt: JointHistogram.excess makes a weight negative")
-        # Checking more cells would take too long. In a larger state, invalid rows raise the same error when their cell is
-        # evaluated.
+        # Checking more cells (such as slices) would take too long. In a larger state, invalid rows raise the same error
+        # when their cell is evaluated.
         if len(self.cells) <= MAX_CHECKED_CELLS:
             _rows_by_cell(self.cells.tallies["exact"])
 

@@ -50,7 +50,7 @@ class KeyCounts(State, tag="key_counts"):
     edges : tuple of float
         The edges of bins, if the column contains numbers. The keys are then the indices of bins. Bin 0 is below the first
         edge, bin i contains the values v with edges[i - 1] <= v < edges[i], and the last bin is above the last edge. A
-        value equal to the last edge belongs to the bin below it.
+        value equal to the last edge belongs to the second-to-last bin.
 
     Notes
     -----

@@ -116,7 +116,7 @@ class KeySample(KeyKinds, tag="key_sample"):
 
 
 def thin_keys(entries: Entries, levels: NDArray[np.uint8], limit: int) -> tuple[Entries, NDArray[np.uint8]]:
-    """Raise the level of each cell that has more than `limit` hashes, and drop the hashes that its level excludes.
+    """Raise the level of each cell (slice) with more than `limit` hashes, and drop the hashes that its level excludes.
 
     Return the remaining entries and the new level of each cell. A cell of level L keeps the hashes with at least L
     leading zeros.
@@ -144,7 +144,7 @@ def hashes_at_one_level(states: Sequence[KeySample]) -> tuple[float, list[Hashes
     Parameters
     ----------
     states : sequence of KeySample
-        States with one cell each.
+        States with one cell (slice) each.
 
     Returns
     -------

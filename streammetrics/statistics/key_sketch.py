@@ -117,7 +117,7 @@ class KeySketch(KeyKinds, tag="key_sketch"):
 
 
 def hash_keys(kind: str, keys: list[Any]) -> Words:
-    """Return 64 bits for each key: the value of an integer key, or the hash of a key of another `kind`."""
+    """Return 64 bits for each key: the value if the keys are integers, or a hash if they are of another `kind`."""
     if kind == "integer":
         return integer_ids(np.array(keys, object)).view(np.uint64)
     return np.fromiter((hash_text(encode_atom_text(from_stored_key(kind, k))) for k in keys), np.uint64, len(keys))

@@ -29,7 +29,7 @@ Ints = NDArray[np.int64]
 
 
 class ListedKeys(KeyCounts, tag="listed_keys"):
-    """Counts for each item: the lists that contain it among their first k items, and the lists that begin with it.
+    """For each item, the number of lists that contain it among their first k items and the number that begin with it.
 
     Parameters
     ----------

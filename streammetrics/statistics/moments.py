@@ -140,7 +140,7 @@ class Moments(WeightedRows, tag="moments"):
                 )
 
     def _mask_uncertain_cells(self, cells: Ints) -> NDArray[np.bool_]:
-        """Return a mask of the cells that need an exact check of their sums of squares.
+        """Return a mask of the cells (such as slices) that need an exact check of their sums of squares.
 
         The exact check is slow. A quick check in float64 clears most cells, and the mask marks the others.
         """
@@ -161,7 +161,7 @@ class Moments(WeightedRows, tag="moments"):
         return np.asarray(~sure.all(axis=1))
 
     def _violates_inequalities(self, output: int) -> bool:
-        """Return whether the sums of an output imply a negative variance, or a correlation above 1 or below -1."""
+        """Return whether the sums of an output imply a negative variance or a correlation outside [-1, 1]."""
         spread = {t: self.covariance(t, t, output) for t in "xy" if {t, t + t} <= {*self.terms}}
         if min(spread.values(), default=Fraction(0)) < 0:
             return True
@@ -170,7 +170,7 @@ class Moments(WeightedRows, tag="moments"):
         return self.covariance("x", "y", output) ** 2 > spread["x"] * spread["y"]
 
     def total(self, term: str, output: int = 0) -> Fraction:
-        """Return the exact weighted sum of a term, such as "xy", for the output with the index `output`."""
+        """Return the exact weighted sum of a term, such as "xy", for one output (position within a row)."""
         return exact_to_fraction(self.sums[find_term(self, term), output]) / POWER_SCALES.get(term, 1)
 
     def range(self, output: int = 0) -> Fraction | None:
@@ -181,7 +181,7 @@ class Moments(WeightedRows, tag="moments"):
     def covariance(self, a: str, b: str, output: int = 0) -> Fraction:
         """Return the exact weighted sum of (a - mean(a)) * (b - mean(b)) for two columns, each "x" or "y".
 
-        The sum is not divided by the weight. It is 0 if the total weight is 0.
+        The sum is not divided by the total weight. It is 0 if this weight is 0.
         """
         total = self.weight()
         product = a + b if a + b in TERMS else b + a
@@ -191,7 +191,7 @@ class Moments(WeightedRows, tag="moments"):
     def central_moment(self, power: int, output: int = 0) -> Fraction:
         """Return the exact weighted sum of (x - mean)**power for a power from 2 to 4.
 
-        The sum is not divided by the weight. It is 0 if the total weight is 0.
+        The sum is not divided by the total weight. It is 0 if this weight is 0.
         """
         weight = self.weight()
         sums = [weight, *(self.total("x" * k, output) for k in range(1, power + 1))]

@@ -103,7 +103,10 @@ def hinge_loss(rows: TermRows) -> Floats:
 
 
 def calibration_residual(rows: TermRows) -> Floats:
-    """Return (y - p) * (1 - 2 * p), whose mean is 0 for calibrated p (Spiegelhalter's test)."""
+    """Return (y - p) * (1 - 2 * p) for the label y and the probability p; the mean is 0 if p is calibrated.
+
+    Spiegelhalter's test is based on this term.
+    """
     p = rows.probability()
     return (rows["y_true"] - p) * (1.0 - 2.0 * p)
 
@@ -264,7 +267,7 @@ def agreeing_pairs(rows: TermRows) -> Floats:
 
 
 class Term(NamedTuple):
-    """The function that computes a term for every row, and the properties of this term.
+    """A term (a value of each row, such as a loss): the function that computes it, and its properties.
 
     Parameters
     ----------

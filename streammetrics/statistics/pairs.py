@@ -313,7 +313,7 @@ def concat_rows(rows: Sequence[PairRows]) -> PairRows:
 
 
 def floats_of_keys(keys: Array) -> NDArray[np.float64]:
-    """Convert uint64 keys to the float64 numbers that they represent; the keys sort like the numbers."""
+    """Convert uint64 keys to the float64 numbers that they represent; the keys have the same order as the numbers."""
     return np.asarray(np.where(keys >> U8(63), keys & ~(U8(1) << U8(63)), ~keys).view(np.float64))
 
 

@@ -133,7 +133,7 @@ class QuerySums(State):
         return any(parse_term(t)[0] in measures for t in self.terms)
 
     def _counts_without_relevant(self, measure: str) -> bool:
-        """Return whether a measure can be nonzero for a query without a relevant document."""
+        """Return whether a measure can be nonzero in a query that has no relevant document."""
         return False
 
     @staticmethod
@@ -226,7 +226,7 @@ class QuerySums(State):
         return not any(measure in self.unbounded for measure, _, _ in map(parse_term, self.terms))
 
     def weight(self, *, empty: bool = False) -> Fraction:
-        """Return the exact weight of the queries with a relevant document or, if `empty` is true, of the others."""
+        """Return the exact weight of the queries with a relevant document; if `empty` is true, of the other queries."""
         return units_to_fraction(self._weight_units(int(empty)))  # type: ignore[no-any-return]
 
     def total(self, measure: str, k: int | None = None, parameter: float | None = None) -> Fraction:

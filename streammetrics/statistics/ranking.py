@@ -62,8 +62,8 @@ LONGEST = 1 << 24
 STEEPEST = 1000.0
 # The smallest positive float64, which is the default level of relevance: any grade above 0 is relevant.
 MIN_POSITIVE = 5e-324
-# The number of keys that are sorted at a time. They take 120 kB, which fits in the cache and is small enough for malloc
-# to reuse the memory.
+# The maximum number of keys that are sorted at a time, unless a single query has more. This many keys take 120 kB,
+# which fits in the cache and is small enough for malloc to reuse the memory.
 BLOCK = 15_000
 NO_INTS, NO_FLOATS, NO_FLAGS = np.zeros(0, np.int64), np.zeros(0), np.zeros(0, np.uint8)
 
@@ -189,7 +189,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
             consistent[self.grades] = np.where((shares > 0) & (shares <= 1), shares, 1).astype(shares.dtype)
         if "relevant" in consistent and n:
             found = np.add.reduceat(consistent[self.grades] >= self._min_relevant_grade, starts)
-            # In valid data, a query can have more relevant documents than rows, so some queries of these test data do.
+            # In valid data, a query can have more relevant documents than rows. Generate some queries of this kind.
             more = np.where(consistent["relevant"] == 4, 40, 0)
             consistent["relevant"] = np.maximum(consistent["relevant"], found[of_row] + more).astype(
                 consistent["relevant"].dtype
@@ -347,7 +347,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
 
     @property
     def _order_terms(self) -> tuple[str, ...]:
-        """The terms of the measures in ORDERS. A kernel of their own computes them."""
+        """The terms whose measure is in ORDERS; a separate kernel computes them all."""
         return self._select_terms(ORDERS)
 
     def _select_terms(self, measures: tuple[str, ...]) -> tuple[str, ...]:
@@ -355,7 +355,7 @@ class RankingSums(QuerySums, tag="ranking_sums"):
         return tuple(dict.fromkeys(t for t in bases if parse_term(t)[0] in measures))
 
     def _encode_terms(self, terms: tuple[str, ...], names: tuple[str, ...]) -> tuple[Ints, Ints, NDArray[np.float64]]:
-        """Convert terms to arrays for a kernel: the index of each measure in `names`, the cut-offs, the parameters."""
+        """Convert terms to arrays for a kernel: measures (as indices in `names`), cut-offs and parameters."""
         read = [parse_term(t) for t in terms]
         return (
             np.array([names.index(measure) for measure, _, _ in read], np.int64),
@@ -408,7 +408,7 @@ def exponential_gains(grades: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def self_information(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return -log2 of shares in (0, 1], and 0 for other numbers."""
+    """Return -log2(share) for each share in (0, 1], and 0 for other numbers."""
     good = (shares > 0) & (shares <= 1)
     mantissa, exponent = np.frexp(np.where(good, shares, 1.0))
     # Take the logarithm of the mantissa only and add the exponent, so that the result is exact for powers of two.

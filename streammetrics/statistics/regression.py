@@ -172,7 +172,7 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         return int(self.skipped[next(i for i, term in enumerate(self.terms) if term in LEFT_OUT)].sum())
 
     def total(self, term: str, output: int = 0) -> Fraction:
-        """Return the weighted sum of a term, such as "absolute", for the output with the index `output`.
+        """Return the weighted sum of a term, such as "absolute"; `output` is the index of the target within each row.
 
         The term of each row is rounded, but the sum is exact.
         """

@@ -72,7 +72,7 @@ class ClassScores:
     def margins(self) -> Floats:
         """Return the one-vs-rest hinge loss of each class, as an array of shape (rows, classes).
 
-        This is max(0, 1 - s) for the score s of the true class, and max(0, 1 + s) for the score of any other class.
+        The loss of a class with score s is max(0, 1 - s) if it is the true class, else max(0, 1 + s).
         """
         own = np.arange(self.width) == self.true[:, None]
         return np.asarray(np.maximum(1.0 - np.where(own, self.scores, -self.scores), 0.0))
@@ -80,8 +80,8 @@ class ClassScores:
     def hinge(self) -> Floats:
         """Return the hinge loss of Crammer and Singer (2001).
 
-        The loss is 1 plus the highest score of another class minus the score of the true class, or 0 if this is
-        negative.
+        The loss is 1 plus the highest score of another class minus the score of the true class, or 0 if this
+        value is negative.
         """
         others = np.where(np.arange(self.width) == self.true[:, None], -np.inf, self.scores)
         return np.asarray(np.maximum(1.0 + (others.max(axis=1) - self.at_true(self.scores)), 0.0))
@@ -209,11 +209,11 @@ class RowMeans(WeightedRows):
         return exact_to_fraction(self.sums[find_term(self, term)])
 
     def square(self, term: str) -> Fraction:
-        """Return the sum over rows of (w * x)^2, for weight w and term x."""
+        """Return the sum over rows of (w * x)^2, where w is the weight and x is the term."""
         return exact_to_fraction(self.squares[find_term(self, term)])
 
     def weight_squared(self, term: str | None = None) -> Fraction:
-        """Return the sum over rows of w^2, for weight w; if a term x is passed, return the sum of w^2 * x."""
+        """Return the sum over rows of w^2, where w is the weight; if a term x is passed, return the sum of w^2 * x."""
         if term is None:
             return int(self.rows) + Fraction(0 if self.more_w2 is None else exact_to_fraction(self.more_w2))
         more = 0 if self.more_w2x is None else exact_to_fraction(self.more_w2x[find_term(self, term)])

@@ -1,4 +1,4 @@
-"""Operations on the entries (cell, score or bucket, label, row count) of score histograms."""
+"""Operations on the entries of score histograms: row counts by cell (such as a slice), score or bucket, and label."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def high_bits(exact: Entries) -> Array:
 
 
 def score_keys(exact: Entries, real: bool) -> NDArray[np.uint64]:
-    """Return the exact score of each entry, as an integer that sorts like the score.
+    """Return the exact score of each entry, encoded as an integer; the integers have the same order as the scores.
 
     The low word of an entry's code contains 63 bits of the score, followed by the label as the last bit. A real score
     (not a probability) has one more bit, which is stored in the high word.

@@ -25,7 +25,8 @@ Ints = NDArray[np.int64]
 
 # With at most this many rows, the sums of squared ranks that DeLong's formula needs fit in an int64.
 FEW = 1 << 20
-# The maximum number of elements in a padded table of cells x scores, which limits memory use.
+# To limit memory use, a padded table of cells (such as slices) x scores has at most this many elements, unless it
+# contains only one cell.
 BLOCK = 1 << 18
 NAN = float("nan")
 
@@ -54,7 +55,7 @@ def area_error(state: ScoresByLabel) -> float:
 
 
 def _variance(N: Any, P: Any, wins: Any, below: Any, above: Any) -> Any:
-    """Return the variance of the AUC by DeLong's formula, from integers.
+    """Return the variance of the AUC by DeLong's formula, computed from integers.
 
     Parameters
     ----------
@@ -95,8 +96,8 @@ def _area_errors_of_cells(at: LabelledEntries) -> Floats:
     some = (P > 1) & (N > 1)
     integers = [x[some].astype(object) for x in (N, P, *map(at.sums, sums))]
     out = np.full(len(P), NAN)
-    # In a cell with more than FEW rows, the sums can overflow, so its variance can be wrong, and even negative. Replace a
-    # negative variance by 0 to take the square root; `area_errors` then recomputes the standard errors of these cells.
+    # In a cell with more than FEW rows, the sums can overflow, so its variance can be wrong, and even negative. Replace
+    # a negative variance with 0. `area_errors` later recomputes the standard errors of all cells of this size.
     out[some] = np.sqrt(np.maximum(_variance(*integers), 0.0))
     return out
 

@@ -1,4 +1,4 @@
-"""Functions that compute AUC, average precision and Kolmogorov-Smirnov distance from a score histogram.
+"""Functions that compute the AUC, average precision and Kolmogorov-Smirnov distance from a score histogram.
 
 Each metric has two functions: one for a state with a single cell, and one that computes all cells of a state (such as
 slices) in one call. The functions count in integers and divide at the end. In a score histogram, the code of an entry
@@ -50,9 +50,9 @@ NAN = float("nan")
 # computed with 106 bits (pairs of float64).
 ROUNDING = 2.0**-45
 OFF = 2.0**-92
-# `count_pairs_without` can count the rows of a cell in an array with a counter for every bucket and label. It does so
-# only if all cells together need at most MANY_PLACES such counters, or at most DENSE times as many counters as the
-# shards have entries.
+# `count_pairs_without` can count the rows of a cell (such as a slice) in an array with a counter for every bucket and
+# label. It does so only if all cells together need at most MANY_PLACES such counters, or at most DENSE times as many
+# counters as the shards have entries.
 MANY_PLACES = 1 << 20
 DENSE = 16
 # An upper bound on the rounding error of a difference between two shares (numbers from 0 to 1) in float64.
@@ -204,7 +204,8 @@ def count_pairs_without(shards: ScoreHistogram, at: Ints, cells: int) -> tuple[I
     Returns
     -------
     total : int64 array of shape (cells, 3)
-        The negatives, the positives, and twice the concordant pairs (ties count one half) of each cell.
+        For each cell, the numbers of negatives and positives, and twice the number of concordant pairs (ties count
+        one half).
     rest : int64 array of shape (shards, 3)
         The same numbers for the cell of each shard, without the rows of that shard.
 
@@ -295,7 +296,7 @@ def one_cell(state: ScoreHistogram, cell: Any) -> ScoreHistogram:
 
 
 def _round_limits(limits: Limits | None) -> tuple[float, float, float]:
-    """Return a value and its certified bounds as floats: the value is rounded to nearest, the bounds outward."""
+    """Return a value, rounded to nearest, and its certified bounds, rounded outward, as floats."""
     return (NAN, NAN, NAN) if limits is None else (limits.to_float(), *limits.round_outward())
 
 
@@ -317,7 +318,7 @@ def area(state: ScoresByLabel) -> Limits | None:
 def split_by_label(e: Entries, starts: Ints) -> LabelledEntries:
     """Split the row counts of sorted entries into an array of negatives and an array of positives.
 
-    `starts` contains the index of the first entry of each cell, followed by the number of entries.
+    `starts` contains the index of the first entry of each cell (such as a slice), followed by the number of entries.
     """
     positive = (e.codes & e.codes.dtype.type(1)).astype(np.bool_)
     return LabelledEntries(
@@ -334,7 +335,10 @@ def average_precisions(state: ScoreHistogram) -> CellBounds:
 
 
 def ks_distances(state: ScoreHistogram) -> CellBounds:
-    """Return the Kolmogorov-Smirnov distance between the scores of both classes in every cell, with certified bounds."""
+    """Return the Kolmogorov-Smirnov distance between the scores of both classes in every cell (such as a slice).
+
+    The values have certified bounds.
+    """
     return _read_cells(state, _ks_distances_of_cells, ks_distance)
 
 
@@ -371,7 +375,7 @@ def _read_cells(
 
 
 class PositiveScores(NamedTuple):
-    """The numbers for the average precision of each cell: one entry for each distinct score of the cell's positives.
+    """The input for the average precision of each cell (slice): an entry for each distinct score of its positives.
 
     Parameters
     ----------
@@ -438,7 +442,7 @@ class PositiveScores(NamedTuple):
         return np.array([math.fsum(terms[i:j]) for i, j in itertools.pairwise(self.starts.tolist())])
 
     def exact_value(self) -> Fraction:
-        """Return the exact average precision of a single cell as a fraction. This is slow for many scores."""
+        """Return the exact average precision of a single cell as a fraction; this is slow if there are many scores."""
         sums = zip(*(map(_to_int, zip(x.high, x.low, strict=True)) for x in self[:4]), strict=True)
         total = sum((Fraction(a * (tp + a), a + c + tp + fp) for a, c, tp, fp in sums), Fraction(0))
         return total / _to_int((self.P.high[0], self.P.low[0]))
@@ -462,8 +466,8 @@ def _precisions_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, Flo
     if off.any():
         for array, found in zip((low, high), terms.limits(), strict=True):
             array[off] = found[off]
-    # `sure` marks the values for which 106 bits suffice for correct rounding. They almost always do, so this loop is
-    # short.
+    # `sure` marks the values for which 106 bits suffice for correct rounding. Almost all values are marked, so this
+    # loop is short.
     for i in np.flatnonzero(~sure & (P > 0)):
         part = slice(starts[i], starts[i + 1])
         a, c, tp, fp = (x.take(part) for x in terms[:4])
@@ -475,7 +479,7 @@ def _precisions_of_cells(at: LabelledEntries, inexact: Any) -> tuple[Floats, Flo
 def _term_limits(terms: PositiveScores, inexact: bool) -> Limits:
     """Return the average precision of one cell (such as a slice) with its certified bounds.
 
-    `inexact` tells whether a bucket can contain several scores.
+    `inexact` indicates whether a bucket can contain several scores.
     """
     high, low = (Fraction(float(x[0])) for x in terms.quotients())
     value = high + low
@@ -491,7 +495,10 @@ def _term_limits(terms: PositiveScores, inexact: bool) -> Limits:
 
 @cache_readout
 def average_precision(state: ScoresByLabel) -> Limits | None:
-    """Return the average precision of a state with one cell (slice), with certified bounds; None without positives."""
+    """Return the average precision of a state with one cell (slice), with certified bounds.
+
+    The result is None if the total weight of the positives is 0.
+    """
     a_, c_ = (Mass(m.digits[:, ::-1]) for m in (state.positives, state.negatives))
     has_positives, P = a_.digits.any(axis=0), Mass.from_int(a_.total())
     if not a_.total():

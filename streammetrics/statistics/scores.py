@@ -47,7 +47,7 @@ U4, U8, I8 = np.uint32, np.uint64, np.int64
 EXACT = 1 << 16
 """The default number of rows for which a cell keeps exact scores, if the histogram has 2**16 buckets or more."""
 
-# The number of entries that are checked at a time when a state is read from bytes, which limits memory use.
+# When a state is read from bytes, this many entries are checked at a time, to limit memory use.
 BLOCK = 1 << 16
 BITS = {"probability": 16, "real": 19, "logit": 19}
 """The default value of `bits` (log2 of the number of buckets) for each scale.
@@ -97,7 +97,7 @@ class ScoresByLabel(State):
 
     @property
     def counts(self) -> Ints:
-        """The number of negatives (row 0) and of positives (row 1) at each score, of shape (2, scores)."""
+        """The number of negatives (row 0) and positives (row 1) at each score, as an array of shape (2, scores)."""
         raise NotImplementedError
 
     @property
@@ -207,8 +207,8 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
                 f"bits= for a histogram"
             )
         if self.limit is not None and self.limit == default_exact_limit(self.bits):
-            # A limit that equals the default is replaced with None, so that states with either setting have the same
-            # settings and bytes.
+            # Replace a limit that equals the default with None, so that an explicit default yields the same settings
+            # and bytes as None.
             object.__setattr__(self, "limit", None)
 
     @property
@@ -324,7 +324,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return self._bucket_entries(exact.cells, place, exact), self.find_flags(exact.select(lost))
 
     def _bucket_places(self, exact: Entries) -> tuple[Array, Array]:
-        """Return the code (2 * bucket + label) of each exact score, and whether its bucket rounds the score."""
+        """Return the code (2 * bucket + label) of each score, and whether its bucket represents a different score."""
         assert self.bits is not None
         if kernel_registry.has_kernels():
             place, lost = np.empty(len(exact), U4), np.empty(len(exact), np.bool_)
@@ -381,7 +381,10 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @cached_property
     def distinct_scores(self) -> DistinctScores:
-        """The distinct scores or buckets of a state with one cell (slice), ascending, with row counts by label."""
+        """The distinct scores or buckets in ascending order, with row counts by label.
+
+        The state must have only one cell (slice).
+        """
         entries = self._score_entries
         places: Array
         if not self.has_buckets:
@@ -495,10 +498,9 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @staticmethod
     def undo(scores: Floats) -> Floats:
-        """Return scores corrected for the down-sampling of negatives.
+        """Return the scores unchanged, because they need no correction for the down-sampling of negatives.
 
-        By default, no correction is needed, so this function returns the scores unchanged. In a state that
-        `with_sampling_correction` returns, this function is replaced with one that corrects the scores.
+        In a state that `with_sampling_correction` returns, this function is replaced with one that corrects the scores.
         """
         return scores
 

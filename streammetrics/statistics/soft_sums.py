@@ -94,7 +94,7 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
         return "large" not in self.cells.flats
 
     def weight(self, label: int | None = None) -> Fraction:
-        """Return the exact total weight or, with `label`, the weight that the targets assign to this label.
+        """Return the exact total weight or, if `label` is passed, the weight that the targets assign to this label.
 
         A target t assigns the share t of the weight of its row to label 1, and the share 1 - t to label 0.
         """

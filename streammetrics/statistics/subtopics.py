@@ -129,7 +129,7 @@ class SubtopicSums(QuerySums, tag="subtopic_sums"):
         returned = facts[:, 0] + facts[:, 1]
         facts[:, 4] = topics == 0 if self.column == "subtopic" else returned < 2
         of_documents = np.append(np.searchsorted(owner, np.arange(len(starts))), len(owner))
-        # The kernel builds an ideal ranking by adding one document at a time. Among equally good documents it adds the
+        # The kernel builds an ideal ranking by adding one document at a time. Among equally good documents, it adds the
         # one with the largest ID, so it needs the documents of each query in descending order of their IDs.
         named = np.lexsort([-columns["document"].values[order][first], owner]) - of_documents[owner]
         out = np.empty(len(starts) * len(self.terms))

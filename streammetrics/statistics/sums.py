@@ -30,8 +30,8 @@ __all__ = ["ScoreSums", "ScoreTerms", "TermSums"]
 # An upper bound on the log loss of a probability. The largest log loss is 745, which is -log of the smallest positive
 # float64.
 MAX_LOSS = 1024
-# If probabilities are clipped to [eps, 1 - eps] with an eps of at least this, no log loss exceeds 45 and no squared log
-# loss exceeds 2**11. The kernel `sum_scores` requires this.
+# If probabilities are clipped to [eps, 1 - eps] and eps is at least this large, no log loss exceeds 45 and no squared
+# log loss exceeds 2**11. The kernel `sum_scores` requires these limits.
 SMALLEST_EPS = 2.0**-52
 
 
@@ -202,7 +202,7 @@ class ScoreSums(TermSums, tag="score_sums"):
         return "large" not in self.cells.flats
 
     def weight(self, label: int | None = None) -> Fraction:
-        """Return the exact weight of all rows or, with `label`, of the rows with this label."""
+        """Return the exact weight of all rows or, if `label` is passed, of the rows with this label."""
         labels = (0, 1) if label is None else (label,)
         return units_to_fraction(sum(map(self._weight_units, labels)))  # type: ignore[no-any-return]
 
@@ -211,7 +211,7 @@ class ScoreSums(TermSums, tag="score_sums"):
         return self.weight(1)
 
     def total(self, term: str, label: int | None = None) -> Fraction:
-        """Return the weighted sum of one term over all rows or, with `label`, over the rows with this label.
+        """Return the weighted sum of a term over all rows or, if `label` is passed, over the rows with this label.
 
         Only the term of each row is rounded, not the sum.
 
@@ -258,6 +258,6 @@ class ScoreSums(TermSums, tag="score_sums"):
         return estimate_means(weight[0] + weight[1], sums, products, overflowed, UNIT, self.rows[0] + self.rows[1])
 
     def _weight_units(self, label: int) -> Any:
-        """Return the weight of the rows with a label in units of 2**-60: one integer, or one per cell (slice)."""
+        """Return the weight of the rows with a label, in units of 2**-60: one integer, or one for each cell (slice)."""
         units = to_python_int(self.rows[label]) << FRACTION_BITS
         return units if self.excess is None else units + fixed_to_int(self.excess[label])

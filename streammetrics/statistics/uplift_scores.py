@@ -109,7 +109,7 @@ def _are_consistent(histogram: Ints, cells: Ints, within: Entries) -> bool:
     Parameters
     ----------
     histogram, cells : int64 arrays
-        The histogram index (0 to 2) and the cell of each entry.
+        The histogram index (0 to 2) and the cell (such as a slice) of each entry.
     within : Entries
         The entries of all three histograms, whose codes contain a score and a 0/1 label.
     """

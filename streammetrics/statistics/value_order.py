@@ -35,10 +35,10 @@ def bucket_weights(state: ValueHistogram) -> BucketWeights:
 
 
 def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
-    """Return a weighted quantile of one output with its certified bounds; None if the total weight is 0.
+    """Return a weighted quantile of one output (position within a row) and its bounds; None if the total weight is 0.
 
-    The value is interpolated within its bucket. Weights are rounded to multiples of 2**-60, and the bounds also hold for
-    the unrounded weights.
+    The value is interpolated within its bucket. Weights are rounded to multiples of 2**-60, and the certified bounds
+    also hold for the unrounded weights.
     """
     mass = state.mass(output)
     total = mass.total()
@@ -135,7 +135,7 @@ def value_at(state: ValueHistogram, mass: Mass, rank: float, output: int) -> flo
 
 
 def _find_bucket(mass: Mass, before: Mass, target: Fraction, *, reach: bool) -> int:
-    """Return the index of the first bucket at which the cumulative weight reaches `target` (exceeds it if not `reach`).
+    """Return the index of the first bucket at which the cumulative weight reaches `target`.
 
     Parameters
     ----------

@@ -143,7 +143,7 @@ class ValueHistogram(State, tag="value_buckets"):
             check_losses(self, self.losses, read_row_weight(self, "lossy")[..., None])
 
     def loss(self, term: str, output: int = 0) -> Fraction:
-        """Return the weighted sum of a loss for one output. Only the loss of each row is rounded, not the sum."""
+        """Return the weighted sum of a loss for one output (target). Each row's loss is rounded, but not the sum."""
         return exact_to_fraction(self.sums[self.losses.index(term), output])
 
     @property
@@ -165,7 +165,7 @@ class ValueHistogram(State, tag="value_buckets"):
         return self.rows.select(slice(begin, end))
 
     def occupied_buckets(self, output: int = 0) -> Buckets:
-        """Return the buckets of one output that have rows, in ascending order of value."""
+        """Return the occupied buckets of one output (position within a row), in ascending order of value."""
         return self._output_entries(output).codes
 
     def mass(self, output: int) -> Mass:
@@ -174,11 +174,11 @@ class ValueHistogram(State, tag="value_buckets"):
         return Mass.from_rows(entries.int64_counts, entries.excess)
 
     def rows_per_bucket(self, output: int = 0) -> Ints:
-        """Return the number of rows in each occupied bucket of one output."""
+        """Return the number of rows in each occupied bucket of one output (position within a row)."""
         return self._output_entries(output).int64_counts
 
     def value_bounds(self, output: int = 0) -> tuple[Floats, Floats]:
-        """Return a lower and an upper bound on the values in each occupied bucket of one output."""
+        """Return lower and upper bounds on the values in each occupied bucket of one output (position within a row)."""
         near, far = levels.compute_edges(self.occupied_buckets(output), int(self.level[output]), self.bits)
         low, high = np.minimum(near, far), np.maximum(near, far)
         least, largest = self.extremes(output)
@@ -191,7 +191,7 @@ class ValueHistogram(State, tag="value_buckets"):
         return low, np.maximum(np.minimum(high, largest), low)
 
     def extremes(self, output: int = 0) -> tuple[float, float]:
-        """Return the smallest and the largest value of one output.
+        """Return the smallest and the largest value of one output (position within a row).
 
         Both are NaN if there are no rows. An extreme is infinite if it is unknown because rows were subtracted.
         """
@@ -216,7 +216,7 @@ class ValueHistogram(State, tag="value_buckets"):
         )
 
     def coarsen(self, bits: int) -> Self:
-        """Return exactly the histogram that the same rows would produce with this lower setting `bits`."""
+        """Return exactly the histogram that the same rows would produce with a lower value of `bits`."""
         if bits > self.bits:
             raise InvalidInputError(
                 f"coarsen(): expected at most {self.bits} bits, the resolution of this histogram, found {bits}"

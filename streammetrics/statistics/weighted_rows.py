@@ -47,8 +47,8 @@ class WeightedRows(State):
         Such a kernel is faster than two separate ones, because it reads each column only once. A row of the result has
         four elements: the smallest and the largest valid absolute value of a nonzero number; the lower bound of all
         numbers; and whether this bound is exclusive. The result is empty if a separate kernel must check the columns.
-        This is the case if the state has several cells, if rows have weights, or if `terms`, the number of sums, is too
-        large.
+        This is the case if the state has several cells (slices), if rows have weights, or if `terms`, the number of
+        sums, is too large.
         """
         kinds = [need.kind for need in self.needs() if isinstance(need.kind, Number)]
         if not like.lone or like.has_weights or not 0 < terms <= MAX_CHECKED_SUMS:

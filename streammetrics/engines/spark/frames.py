@@ -1,4 +1,4 @@
-"""Select the columns of a Spark data frame that metrics read."""
+"""Select those columns of a Spark data frame that metrics read."""
 
 from __future__ import annotations
 

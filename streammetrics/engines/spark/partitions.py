@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 __all__ = ["choose_partition_count"]
 
-# A partition gets about this many bytes of input, measured in the (compressed) files. Smaller partitions would be
+# A partition gets about this many bytes of input, as stored in the (compressed) files. Smaller partitions would be
 # inefficient, because a task takes about 0.2 s of CPU time to start.
 PARTITION_BYTES = 1 << 25
 MIN_PARTITIONS = 8

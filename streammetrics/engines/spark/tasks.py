@@ -69,7 +69,7 @@ MAX_BUFFERED_BYTES = 1 << 26
 def build_fold_task(
     metrics: MetricLike, names: Sequence[str], buckets: int, query: Any = None, sealed: int = 0
 ) -> Callable[..., Any]:
-    """Return a function that counts the rows of a task, and yields the states of its slices in buckets.
+    """Return a function that counts the rows of a task, and yields the states of its slices, grouped into buckets.
 
     The hash of a slice key determines its bucket, so that another task can merge all states of a bucket.
 
@@ -120,7 +120,7 @@ def merge_task(batches):  # type: ignore[no-untyped-def]
 
 
 def _count_rows(counted: Any, rows: pa.Table, first: int, task: int) -> None:
-    """Update metrics with some rows of a partition; if a row is invalid, name its partition and row in the error.
+    """Update metrics with some rows of a partition; if a row is invalid, the error names the row and partition.
 
     `first` is the index of the first of these rows in the partition, and `task` is the partition number.
     """

@@ -52,7 +52,7 @@ class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
         return self._crossing(state)[2].at
 
     def _crossing(self, state: ScoresByLabel) -> tuple[ROCPoint, ROCPoint, ROCPoint]:
-        """Return the two points between which FPR and FNR cross, and the one of them where the two rates differ less.
+        """Return the two points between which FPR and FNR cross, and the one at which the two rates are closer.
 
         The first two points are neighbors on the curve. FPR is below FNR at the first point, but not at the second.
         """

@@ -1,4 +1,7 @@
-"""The H-measure: the expected loss at the best thresholds, averaged over the same cost distribution for all models."""
+"""The H-measure, which compares the expected loss of a model at the best thresholds with the loss without scores.
+
+Losses are averaged over a distribution of costs that is the same for all models.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +95,7 @@ class HMeasure(ScoredValue, tag="h_measure"):
         """Return the H-measure of a ROC curve whose segments are ordered from the highest scores down.
 
         `a` and `c` are the positives and negatives in each segment, as shares of all rows. `share` is the overall
-        share of positives. `rest` is 1 - share, computed so that it does not round to 0.
+        share of positives. `rest` is 1 - `share`, computed so that it does not round to 0.
         """
         a, c = hull(a, c)
         loss = math.fsum(self._losses(a, c, share).tolist())

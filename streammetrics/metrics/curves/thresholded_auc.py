@@ -157,8 +157,9 @@ def _pr_limit(how: str, worst: CountsAbove, best: CountsAbove, P: int, *, upper:
     """Return a bound on the area under the precision-recall curve: the upper bound if `upper` is true, or the lower one.
 
     The true counts at a threshold are unknown if it lies inside a bucket. `worst` has the smallest possible TP and the
-    largest possible FP, and `best` the opposite. The area is the sum of (r_i - r_(i+1)) * h_i, with recalls r and
-    heights h. With interpolation, each height lies between the precisions at the two ends of its segment.
+    largest possible FP, and `best` has the largest possible TP and the smallest possible FP. The area is the sum of
+    (r_i - r_(i+1)) * h_i, with recalls r and heights h. With interpolation, each height lies between the precisions at
+    the two ends of its segment.
     """
     y = (best if upper else worst).precision()
     some = int(np.count_nonzero(np.asarray(best.tp) + np.asarray(worst.fp)))

@@ -76,7 +76,10 @@ class AtThreshold(ScoredValue):
         return self.threshold_of(self.state)
 
     def threshold_of(self, state: Any) -> Any:
-        """Return the threshold chosen for a state, or an array for several classes or labels; NaN if undefined."""
+        """Return the threshold chosen for a state, or NaN if it is undefined.
+
+        For several classes or labels, return an array, unless `average` is "micro".
+        """
         if isinstance(state, ByLabel):
             if self.average == "micro":
                 return self.threshold_of(state.pool_classes())
@@ -92,7 +95,7 @@ class AtThreshold(ScoredValue):
 
 
 class OfThreshold(OwnNumber):
-    """The reading (value and details) of a two-class metric at its chosen threshold, which is one of the details."""
+    """The reading (value and details) of a two-class metric at its chosen threshold, which the details contain."""
 
     def _details(self) -> dict[str, Any]:
         return {"threshold": self.metric.threshold_of(self.state)}

@@ -277,15 +277,15 @@ class OfDecisions(OwnReading):
 
 
 def _zero_division_limits(value: float) -> Limits | None:
-    """Return `value`, which replaces 0/0, as exact `Limits`, or None if it is NaN, which leaves 0/0 undefined."""
+    """Return `value`, the replacement for 0/0, as exact `Limits`, or None if it is NaN (0/0 then stays undefined)."""
     return None if math.isnan(value) else Limits.exactly(Fraction(value))
 
 
 class AtEachThreshold(OwnReading):
     """The reading at several thresholds: arrays of values, bounds and intervals.
 
-    The first axis is the threshold. If the value at a single threshold is an array with one element for each class or
-    label, the second axis is the class or label.
+    The first axis has one element for each threshold. If the value at a single threshold is an array with one element
+    for each class or label, this array becomes the second axis.
     """
 
     def __init__(self, metric: AveragedDecision, state: Any) -> None:

@@ -56,7 +56,7 @@ class OfCell(OfDecisions):
 def _in_rows(reading: Reading, unit: int) -> Reading:
     """Convert the value and bounds of a count from units to rows.
 
-    If rows are weighted, the state measures weights in small units, and a row of weight 1 has `unit` of these units.
+    If rows are weighted, the state measures weights in small units; a weight of 1 equals `unit` of these units.
     """
 
     def bounds() -> tuple[Any, Any]:

@@ -33,7 +33,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
     Parameters
     ----------
     threshold : float or None
-        A decision is positive if `score >= threshold`. With None, the decisions are read from `y_pred`.
+        A decision is positive if `score >= threshold`. With None, the decisions are taken from `y_pred`.
     zero_division : {nan, 0.0, 1.0}
         The value if the highest rate is 0, for example because no group has a positive decision.
     max_groups : int

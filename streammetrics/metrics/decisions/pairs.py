@@ -140,7 +140,7 @@ class RowPairs(NamedTuple):
 
     @property
     def agree(self) -> bool:
-        """Whether the two labelings differ at most in class names."""
+        """Whether the two labelings are equal, except possibly for the class names."""
         return self.fp == self.fn == 0
 
 

@@ -28,7 +28,7 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     num_labels : int
         The number of 0/1 labels in a row. `y_true` and `y_score` are matrices with one column per label.
     threshold : float or None
-        A label is predicted if `score >= threshold`. With None, the 0/1 predictions are read from `y_pred`.
+        A label is predicted if `score >= threshold`. With None, the 0/1 predictions are taken from `y_pred`.
     top_k : int
         Predict the k labels with the highest scores; among equal scores, the first ones are chosen. With a threshold,
         predict only those whose score also reaches the threshold.

@@ -75,8 +75,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
     sealed : int, optional
         The number of partitions of a metric whose groups were closed (reduced to sums). `seal()` sets it.
     memory_limit : int
-        The maximum memory for rows, in bytes (4 GiB by default). An update beyond it raises MemoryLimitError unless
-        `spill_dir` is set.
+        The maximum memory for rows, in bytes (4 GiB by default). An update that would exceed it raises MemoryLimitError
+        unless `spill_dir` is set.
     spill_dir : str, optional
         A folder for files that store the rows beyond the memory limit. The files are removed when the metric is
         deleted, or at the end of a `with` block.
@@ -219,7 +219,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         return GroupAUC(group_weight=self.group_weight, one_class=self.one_class, sealed=of)
 
     def close(self) -> None:
-        """Delete the temporary files with rows that did not fit into memory."""
+        """Delete the temporary files that store the rows beyond the memory limit."""
         state = self.state
         if isinstance(state, GroupRows):
             state.close()
@@ -232,7 +232,7 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
 
 
 class OfClosedGroups(OwnReading):
-    """Value, bounds and details of a mean over closed groups, whose rows were replaced with sums."""
+    """The value, bounds and details of a mean over closed groups, whose rows were replaced with sums."""
 
     def _bounds(self) -> tuple[float, float]:
         # Closed groups do not contain the weights of their rows, so the bounds assume the largest rounding error for every

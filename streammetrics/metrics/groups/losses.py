@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 class GroupedMetric(Metric[GroupSums, float]):
-    """Base class for weighted means over groups of a value that is computed from sums over the rows of each group.
+    """Base class for metrics that compute a value for each group from sums over its rows, and average it with weights.
 
     Parameters
     ----------
@@ -36,8 +36,8 @@ class GroupedMetric(Metric[GroupSums, float]):
     missing_values : tuple of int, str or bytes
         Keys, such as 0, that stand for a missing group in addition to null values.
     memory_limit : int
-        The maximum memory for groups, in bytes (4 GiB by default). An update beyond it raises MemoryLimitError and counts
-        nothing.
+        The maximum memory for groups, in bytes (4 GiB by default). An update that would exceed it raises
+        MemoryLimitError, and none of its rows are counted.
     """
 
     about = About(best="low", cost="about 100 bytes per group; 10 ns per row, or 80 ns with very many groups")
@@ -96,7 +96,7 @@ class GroupedMetric(Metric[GroupSums, float]):
 
 
 class OfMean(OwnReading):
-    """Value and bounds of a mean over groups; the bounds allow for the rounding of weights and of weighted losses."""
+    """The value and bounds of a mean over groups; the bounds allow for the rounding of weights and weighted terms."""
 
     def _bounds(self) -> tuple[float, float]:
         value, state = self.value, self.state
@@ -151,8 +151,8 @@ class GroupLogLoss(GroupedMetric, tag="group_log_loss"):
     -----
     Sums within groups are exact. Sums over groups are exact sums of the groups' float64 values, rounded once. So the
     value does not depend on how rows are distributed over workers. Memory grows with groups, not with rows: about 100
-    bytes per group during updates. A row takes 10 ns, or 80 ns if there are so many groups that each access misses the
-    cache.
+    bytes per group during updates. Processing a row takes 10 ns, or 80 ns if there are so many groups that each access
+    misses the cache.
 
     `interval()` treats groups as independent. The value is undefined without rows.
 

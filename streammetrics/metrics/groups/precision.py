@@ -33,8 +33,8 @@ class OpenGroups(Metric[GroupRows, float]):
     missing_values : tuple of int, str or bytes
         Keys, such as 0, that stand for a missing group in addition to null values.
     memory_limit : int
-        The maximum memory for rows, in bytes (4 GiB by default). An update beyond it raises MemoryLimitError and counts
-        nothing.
+        The maximum memory for rows, in bytes (4 GiB by default). An update that would exceed it raises
+        MemoryLimitError, and none of its rows are counted.
     """
 
     about = About(
@@ -79,7 +79,7 @@ class OpenGroups(Metric[GroupRows, float]):
 
 
 class OverGroups(OwnReading):
-    """Value and bounds of an average over groups: the sum of the groups' numerators over the sum of their denominators."""
+    """The value and bounds of an average over groups: the sum of group numerators over that of group denominators."""
 
     @cached_property
     def shares(self) -> Quotient:

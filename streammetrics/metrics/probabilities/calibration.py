@@ -186,7 +186,7 @@ class CalibrationError(Several[Binned], BinnedMetric[Any]):
         return Fraction(1) if self.moves(state, rounding) else 8 * rounding
 
     def _filled_bins(self, state: Binned) -> list[Bin]:
-        """Return the bins that contain rows, with bounds that allow for rounding each product of weight and p."""
+        """Return the bins of nonzero weight, with bounds that allow for rounded products of weight and probability."""
         return [b for b in widen_for_quantization(self.bins(state)[0], state) if b.weight]
 
 

@@ -96,7 +96,7 @@ class Bin(NamedTuple):
 
 
 def read_buckets(state: ScoreHistogram) -> tuple[Mass, Mass, Floats, Floats, Floats]:
-    """Return five arrays: the weight, positives, and lower bound, estimate and upper bound of p of each bucket."""
+    """Return five arrays: each bucket's weight and positives, and the lower bound, estimate and upper bound of p."""
     low, grid, high = _probabilities(state)
     masses, positives = state.masses, state.positives
     # As long as scores are exact, each score is a bucket of its own. Scores whose rows all have weight 0 are removed, so
@@ -126,7 +126,7 @@ def read_bins(state: ScoreBins) -> list[Bin]:
 
 
 def widen_for_quantization(bins: list[Bin], state: Binned) -> list[Bin]:
-    """Return the bins with bounds that allow for rounding each product of weight and p to a multiple of 2**-60.
+    """Return the bins with bounds that allow for the rounding of each product of weight and p to a multiple of 2**-60.
 
     Only bins with a small mean of p are changed. For the others, this error is less than the rounding error of p itself.
     """

@@ -87,7 +87,7 @@ class SpiegelhalterZ(ScoredLabels[RowTerms, float], tag="spiegelhalter_z"):
 
 
 def _two_sided(z: float) -> float:
-    """Return the two-sided p-value of a standard normal test statistic, or NaN for NaN."""
+    """Return the two-sided p-value of a standard normal test statistic, or NaN if the statistic is NaN."""
     return 2 * normal_tail(abs(z)) if math.isfinite(z) else z
 
 

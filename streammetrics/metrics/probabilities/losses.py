@@ -53,8 +53,8 @@ class SummedMetric(Several[ScoreSums]):
     Parameters
     ----------
     scale : {"probability", "logit"}
-        Whether the scores are probabilities or logits. Losses of logits are computed directly from the logits, which
-        are not rounded to probabilities or clipped.
+        Whether the scores are probabilities or logits. The log-loss of logits is computed directly from the logits,
+        which are neither converted to probabilities nor clipped.
     soft_labels : bool
         Whether targets are numbers in [0, 1] rather than 0 or 1, such as the probability predicted by a teacher model, a
         share of clicks or a smoothed label. A row has one target, or `num_labels` targets.
@@ -166,7 +166,7 @@ class SummedMetric(Several[ScoreSums]):
 
 
 class OfSums(OwnNumber):
-    """The reading (value and bounds) of a `SummedMetric`; the bounds allow for rounded terms, even without weights."""
+    """The reading (value and bounds) of a `SummedMetric`; even without weights, the bounds allow for rounded terms."""
 
     def _quantization(self, limits: Limits) -> Fraction:
         """Return an upper bound on the error from rounding terms to multiples of 2**-60.
@@ -498,8 +498,8 @@ class PredictedCTR(SummedMetric, tag="predicted_ctr"):
     Notes
     -----
     The sum is exact, and the mean is rounded once. Calibration has the same state, so computing both takes no more
-    memory or time than one alone. With two classes, the metric needs no labels; rows without a label are counted as
-    negatives. The value is undefined without rows.
+    memory or time than computing only one of them. With two classes, the metric needs no labels; rows without a label
+    are counted as negatives. The value is undefined without rows.
 
     Examples
     --------

@@ -203,10 +203,11 @@ def errors(rows: ScoreRungs, a: float, b: float, free: bool) -> tuple[float, flo
 def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tuple[float, float]:
     """Return upper bounds on the errors of a and b that arise because the fit uses buckets instead of exact scores.
 
-    The bounds are infinite if none can be found. The proof uses a circle around the fit, after the logits are scaled to
-    mean 0 and standard deviation 1. If the gradient at the fit is smaller than the radius times the smallest curvature
-    inside the circle, the likelihood falls outward everywhere on the circle. As the likelihood is concave, its maximum
-    then lies inside the circle. The function therefore searches for a radius that meets this condition.
+    If no finite bounds can be found, the bounds are infinite. The proof uses a circle around the fit, after the logits
+    are scaled to mean 0 and standard deviation 1. If the gradient at the fit is smaller than the radius times the
+    smallest curvature inside the circle, the likelihood decreases outward at every point of the circle. As the
+    likelihood is concave, its maximum then lies inside the circle. The function therefore searches for a radius that
+    meets this condition. If `free` is false, b is fixed and its bound is 0.
     """
     h = derivatives(rows, a, b)[1]
     if not h[0] > 0:
@@ -339,10 +340,10 @@ class CalibrationSlope(RecalibrationMetric, tag="calibration_slope"):
 
     Notes
     -----
-    This is Cox's recalibration (1958). Probabilities are clipped to [2**-23, 1 - 2**-23]. The fit uses the middle of each
-    histogram bucket, and the bounds hold for any scores inside the buckets. With 16 bits, the bounds are usually within a
-    few tenths of a percent of the value. For small data, whose scores are exact, they differ from it only by rounding
-    errors. The bounds are infinite if the buckets are too coarse.
+    This is Cox's recalibration (1958). Probabilities are clipped to [2**-23, 1 - 2**-23]. The fit uses the middle of
+    each histogram bucket, and the bounds hold for any scores inside the buckets. With 16 bits, the bounds are usually
+    within a few tenths of a percent of the value. For small data, whose scores are exact, the bounds differ from the
+    value only by rounding errors. The bounds are infinite if the buckets are too coarse.
 
     `interval()` uses the robust (sandwich) standard error. The value is undefined without rows, if all rows are of one
     class, or if a threshold separates the classes.

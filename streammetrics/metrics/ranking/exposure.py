@@ -1,4 +1,4 @@
-"""Exposure metrics: the share of the catalogue that lists show, how evenly they show it, how much the lists differ."""
+"""Exposure metrics: how much of the catalogue the lists show, how evenly they show items, and how much they differ."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ExposureMetric(Metric[ListedKeys, float]):
         The number of items in each list that count: those with the highest scores. Among items with equal scores, the
         one with the smallest key comes first.
     limit : int
-        The maximum number of distinct items over all slices. An update beyond it raises MemoryLimitError and counts
-        nothing.
+        The maximum number of distinct items over all slices. An update that would exceed it raises MemoryLimitError,
+        and none of its rows are counted.
     """
 
     about = About(
@@ -57,7 +57,7 @@ class ExposureMetric(Metric[ListedKeys, float]):
 
 
 class OfLists(OwnReading):
-    """Value and bounds of an `ExposureMetric`; both are undefined unless the metric's `reason` method returns None."""
+    """The value and bounds of an `ExposureMetric`, which are undefined if the metric's `reason` returns a string."""
 
     def _raw_value(self) -> float | None:
         value: float | None = None if self._reason() else self.metric.of(self.state)
@@ -143,7 +143,7 @@ class ExposureGini(ExposureMetric, tag="exposure_gini"):
 
 
 class OfDifferences(OfLists):
-    """Value and bounds of the Gini index: a sum of weight differences, divided by the sum of the weights."""
+    """The value and bounds of the Gini index: a sum of weight differences, divided by the sum of the weights."""
 
     def _bounds(self) -> tuple[float, float]:
         # The relative error of the value has no bound, because rounded weights can cancel in the differences. The

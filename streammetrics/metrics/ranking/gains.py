@@ -55,7 +55,7 @@ class RankingMetric(QueryMean[RankingSums]):
             Grades: 0 for irrelevant documents, higher for relevant ones; or a mapping, data frame or Arrow table that
             contains the columns by name.
         y_score : array-like of shape (n,) or (n_queries, n_items)
-            Any finite score; the highest is ranked first.
+            Finite scores; the document with the highest score is ranked first.
         **columns : array-like
             `query`: the key of the query or user. All rows of a query must be adjacent and in one batch. A query that
             occurs again in the same batch or in the next one raises an error; later repetitions are not detected.
@@ -220,8 +220,8 @@ class ExpectedReciprocalRank(RankingMetric, tag="err"):
 
     Notes
     -----
-    A group of n tied documents takes n^2 steps. The value is undefined without queries. Source: Chapelle et al.,
-    "Expected reciprocal rank for graded relevance" (2009), and TREC's gdeval program.
+    For a group of n tied documents, the computation takes n^2 steps. The value is undefined without queries. Source:
+    Chapelle et al., "Expected reciprocal rank for graded relevance" (2009), and TREC's gdeval program.
 
     Examples
     --------

@@ -85,7 +85,7 @@ class QueryMean(Metric[S, float]):
 
 
 class OfQueries(OwnReading):
-    """Value and bounds of a mean over queries; the bounds allow only for the rounding of weights."""
+    """The value and bounds of a mean over queries; the bounds allow only for the rounding of weights."""
 
     def _bounds(self) -> tuple[float, float]:
         low, high = widen_for_rounding(self.value, self.state)

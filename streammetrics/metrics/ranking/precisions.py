@@ -182,7 +182,7 @@ class GeometricQueryMean(RelevanceMetric):
 
 
 class OfLogs(OwnReading):
-    """Value and bounds of a geometric mean; the bounds allow for the rounding of weights."""
+    """The value and bounds of a geometric mean; the bounds allow for the rounding of weights."""
 
     def _bounds(self) -> tuple[float, float]:
         # Rounded weights change the mean of log(measure) / log(floor) by at most 8 times the rounding error of a weight.

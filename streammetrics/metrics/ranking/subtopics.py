@@ -19,8 +19,8 @@ class SubtopicMetric(QueryMean[SubtopicSums]):
     Parameters
     ----------
     k : int
-        The number of top documents in each ranking that count. Among equal scores, the smallest `document` comes first,
-        as in ndeval.
+        The number of top documents in each ranking that count. Among documents with equal scores, the one with the
+        smallest `document` key comes first, as in ndeval.
     relevance_level : float, optional
         The lowest grade of a relevant document; any grade above 0 by default.
     empty : {0, "skip", 1}
@@ -162,13 +162,13 @@ class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     Parameters
     ----------
     k : int
-        The number of top items in each list that count. Among equal scores, the smallest `document` comes first, as in
-        ndeval.
+        The number of top items in each list that count. Among items with equal scores, the one with the smallest
+        `document` key comes first, as in ndeval.
 
     Notes
     -----
-    Each row is one category of one item, with the columns `query`, `document`, `category` and `y_score`. A list takes
-    k^2 steps. Lists of fewer than two items are left out; the value is undefined if no list remains.
+    Each row is one category of one item, with the columns `query`, `document`, `category` and `y_score`. Processing a
+    list takes k^2 steps. Lists of fewer than two items are left out; the value is undefined if no list remains.
 
     Examples
     --------

@@ -50,9 +50,9 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
     The loss of the predictions is an exact sum. The loss of the best constant is computed from a histogram of targets
     (see `Quantile`), and its error is at most the width of a bucket. This error changes the score by about 0.001 at 7
     bits, wherever the targets lie. The loss of the best constant is exact for up to 32 distinct targets and for up to
-    8,192 distinct integers. Each output takes at most 2 MiB during updates, and a row takes about 5 ns. The definition
-    matches scikit-learn's `d2_pinball_score`. The value is undefined without rows or if the loss of the best constant
-    is 0 (scikit-learn then returns 1.0 or 0.0).
+    8,192 distinct integers. Each output takes at most 2 MiB during updates, and processing a row takes about 5 ns. The
+    definition matches scikit-learn's `d2_pinball_score`. The value is undefined without rows or if the loss of the best
+    constant is 0 (scikit-learn then returns 1.0 or 0.0).
 
     Examples
     --------
@@ -97,7 +97,7 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
         return Limits(low, 1 - loss / least.value, high)
 
     def _least(self, state: ValueHistogram, output: int) -> Limits | None:
-        """Return the total loss of the best constant, with bounds that hold wherever targets lie in their buckets."""
+        """Return the total loss of the best constant, with bounds that hold for any targets inside their buckets."""
         mass, alpha = state.mass(output), Fraction(repr(self.alpha))
         if not mass.total():
             return None
@@ -217,7 +217,7 @@ def null_deviance(state: RowTerms, power: float) -> tuple[float, float]:
 
 
 class SavedDeviance(OwnReading):
-    """Value and bounds of a D2 score; the null deviance (of always predicting the mean) is computed only once."""
+    """The value and bounds of a D2 score; the null deviance (of always predicting the mean) is computed only once."""
 
     @cached_property
     def null(self) -> tuple[float, float]:

@@ -80,9 +80,9 @@ class MAE(SummedLoss, tag="mae"):
     Notes
     -----
     The difference d = p - y is computed in float64 and rounded once. The sum is exact for numbers of any size, and the
-    mean is rounded once. A row takes about 1 ns, and each output takes 550 bytes; in a collection, MAE shares one state
-    with MSE, RMSE and others. The definition matches scikit-learn's `mean_absolute_error`. The value is undefined
-    without rows.
+    mean is rounded once. Processing a row takes about 1 ns, and each output takes 550 bytes; in a collection, MAE
+    shares one state with MSE, RMSE and others. The definition matches scikit-learn's `mean_absolute_error`. The value
+    is undefined without rows.
 
     Examples
     --------

@@ -88,7 +88,7 @@ class R2(MomentMetric, tag="r2"):
         How to combine the values of several outputs. "uniform_average": their mean. "raw_values": an array with one
         value for each output. "variance_weighted": their mean, weighted by the variance of the targets.
     force_finite : bool
-        The value if all targets are equal. With False, it is undefined. With True, it is 1.0 if the predictions have no
+        Whether the value is defined if all targets are equal. With True, it is then 1.0 if the predictions have no
         error and 0.0 otherwise, as in scikit-learn by default.
 
     Notes
@@ -159,8 +159,8 @@ class ExplainedVariance(R2, tag="explained_variance"):
     Parameters
     ----------
     force_finite : bool
-        The value if all targets are equal. With False, it is undefined. With True, it is 1.0 if all errors are also
-        equal and 0.0 otherwise, as in scikit-learn by default.
+        Whether the value is defined if all targets are equal. With True, it is then 1.0 if all errors are also equal
+        and 0.0 otherwise, as in scikit-learn by default.
 
     Notes
     -----

@@ -40,8 +40,8 @@ class QuantileCoverage(SummedLoss, tag="quantile_coverage"):
 
     Notes
     -----
-    The value is exact and rounded once. A row takes about 1 ns; the state is the same as for `MAE`. The value is undefined
-    without rows.
+    The value is exact and rounded once. Processing a row takes about 1 ns; the state is the same as for `MAE`. The
+    value is undefined without rows.
 
     Examples
     --------
@@ -118,9 +118,9 @@ class IntervalScore(IntervalMetric, tag="interval_score"):
 
     Notes
     -----
-    The columns are `y_true`, `lower` and `upper`. Intervals with `lower` above `upper` are not corrected: their width is
-    negative. The term of each row is computed in float64, and the sum of the terms is exact. A row takes about 20 ns.
-    Source: Winkler (1972); Gneiting and Raftery (2007), eq. 43. The value is undefined without rows.
+    The columns are `y_true`, `lower` and `upper`. Intervals with `lower` above `upper` are not corrected: their width
+    is negative. The term of each row is computed in float64, and the sum of the terms is exact. Processing a row takes
+    about 20 ns. Source: Winkler (1972); Gneiting and Raftery (2007), eq. 43. The value is undefined without rows.
 
     Examples
     --------
@@ -219,9 +219,9 @@ class CRPSQuantiles(ForecastMetric, tag="crps_quantiles"):
     Notes
     -----
     As the quantiles become dense, the value approaches the score of the whole distribution. Quantiles that cross are
-    not corrected. The term of each row is computed in float64, and the sum of the terms is exact. A forecast (one
-    column of one row) takes about 10 ns. The definition matches scoringrules' `crps_quantile`. The value is undefined
-    without rows.
+    not corrected. The term of each row is computed in float64, and the sum of the terms is exact. Processing a forecast
+    (one column of one row) takes about 10 ns. The definition matches scoringrules' `crps_quantile`. The value is
+    undefined without rows.
 
     Examples
     --------

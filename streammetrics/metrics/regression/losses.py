@@ -28,9 +28,9 @@ class LogCosh(SummedLoss, tag="log_cosh"):
 
     Notes
     -----
-    The term of each row is accurate to a few ulp, even for small errors, and the sum of the terms is exact. A row takes
-    about 10 ns; the state is the same as for `MAE`. The definition matches `LogCoshError` in torchmetrics and Keras.
-    The value is undefined without rows.
+    The term of each row is accurate to a few ulp, even for small errors, and the sum of the terms is exact. Processing
+    a row takes about 10 ns; the state is the same as for `MAE`. The definition matches `LogCoshError` in torchmetrics
+    and Keras. The value is undefined without rows.
 
     Examples
     --------
@@ -60,8 +60,8 @@ class MinkowskiDistance(SummedLoss, tag="minkowski_distance"):
     Notes
     -----
     Powers are accurate to a few ulp, and their sum is exact. The root is accurate to a few ulp; at p = 1 and 2, the
-    value is rounded once. A row takes about 20 ns; the state is the same as for `MAE`. The definition matches
-    torchmetrics' `MinkowskiDistance`. The value is undefined without rows.
+    value is rounded once. Processing a row takes about 20 ns; the state is the same as for `MAE`. The definition
+    matches torchmetrics' `MinkowskiDistance`. The value is undefined without rows.
 
     Examples
     --------

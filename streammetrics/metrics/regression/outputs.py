@@ -70,7 +70,7 @@ class OutputMetric(Metric[S, Any]):
         return super().update(y_true, y_pred, **columns)
 
     def of(self, state: Any, output: int = 0) -> Limits | Quotient | float | None:
-        """Return the unrounded value of one output; None or NaN if it is undefined."""
+        """Return the unrounded value of one output, or None or NaN if it is undefined."""
         raise NotImplementedError(f"{type(self).__name__} does not define of(); override of() to return the value")
 
     def read(self, state: S, output: int = 0) -> Reading:
@@ -90,7 +90,7 @@ class OutputMetric(Metric[S, Any]):
 
 
 class OfOutput(OwnReading):
-    """Value and bounds of one output (column) of a metric."""
+    """The value and bounds of one output (column) of a metric."""
 
     def __init__(self, metric: OutputMetric[Any], state: State, output: int) -> None:
         self.metric, self.state, self.output = metric, state, output
@@ -118,7 +118,7 @@ class Outputs(Reading):
 
     @cached_property
     def parts(self) -> list[Limits | None]:
-        """The unrounded value of each output with its certified bounds; None if the value is undefined."""
+        """The unrounded value of each output with its certified bounds, or None if the value is undefined."""
         return [one.limits for one in self._readings()]
 
     def _readings(self) -> Iterator[Reading]:
@@ -169,7 +169,7 @@ class BoundedOutputMetric(OutputMetric[S]):
 
 
 class BoundedOutputs(Outputs):
-    """Value and bounds of several outputs, each of which has certified bounds."""
+    """The value and bounds of several outputs, each of which has certified bounds."""
 
     @cached_property
     def bounds(self) -> tuple[Any, Any]:
@@ -194,6 +194,6 @@ def is_undefined(metric: OutputMetric[Any], state: Any) -> bool:
 
 
 def root(numerator: Fraction, denominator: Fraction) -> Limits | None:
-    """Return the square root of a quotient with lower and upper bounds; None if the denominator is 0."""
+    """Return the square root of a quotient with lower and upper bounds, or None if the denominator is 0."""
     found = Limits.exactly(numerator, denominator)
     return None if found is None else Limits.root(found.value)

@@ -35,8 +35,8 @@ class ErrorQuantile(BoundedOutputMetric[ValueHistogram], tag="error_quantile"):
 
     Notes
     -----
-    The bounds, the resolution and the memory are the same as for `Quantile`. The absolute error |p - y| is rounded once. A
-    row takes about 2 ns for each output. The value is undefined without rows.
+    The bounds, the resolution and the memory are the same as for `Quantile`. The absolute error |p - y| is rounded
+    once. Processing a row takes about 2 ns for each output. The value is undefined without rows.
 
     Examples
     --------

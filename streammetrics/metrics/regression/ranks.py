@@ -37,7 +37,10 @@ def ranks(masses: Array) -> Array:
 
 
 def variance(pairs: Pairs, side: int) -> tuple[int, int, int]:
-    """Return the smallest, the estimated and the largest possible sum of squared ranks of x (side 0) or y (side 1)."""
+    """Return the smallest, the estimated and the largest possible sum of squared ranks in one column.
+
+    `side` selects the column: 0 for the targets (x), 1 for the predictions (y).
+    """
     fine, table = pairs.fine[side], (pairs.by_x, pairs.by_y)[side]
     masses = fine.segment_sums(np.arange(fine.digits.shape[1] + 1))
     least = _total(masses * ranks(masses) ** 2)
@@ -54,7 +57,7 @@ def _most_within_buckets(pairs: Pairs, masses: Array) -> Array:
     For a bucket of n rows, the increase is at most n * (n**2 - 1) / 3, since `ranks` returns doubled ranks. The result
     is rounded up.
     """
-    # If rows have weights below 1, a bucket has more rows than its total weight n, and the bound is n**3 / 3.
+    # If rows have weights below 1, a bucket can have more rows than its weight n, and the bound is n**3 / 3.
     cubes = masses**3 - (0 if pairs.weighted else masses)
     return -(-cubes // 3)
 
@@ -118,7 +121,7 @@ class RankMetric(Metric[JointHistogram, float]):
         predictions.
     memory_limit : int
         The maximum memory for rows and buckets, in bytes (4 GiB by default). An update that would exceed it raises
-        MemoryLimitError and counts nothing.
+        MemoryLimitError, and none of its rows are counted.
     """
 
     about = About(
@@ -168,7 +171,7 @@ class RankMetric(Metric[JointHistogram, float]):
         return JointHistogram(bits=self.bits, limit=self.limit, memory_limit=self.memory_limit)
 
     def of(self, pairs: Pairs) -> Limits | None:
-        """Return the value of the metric with its certified bounds; None if the value is undefined."""
+        """Return the value of the metric with its certified bounds, or None if the value is undefined."""
         raise NotImplementedError(f"{type(self).__name__} does not define of(); override of() to return the value")
 
     def slack(self, state: Any, limits: Limits, rounding: Fraction) -> Fraction:
@@ -183,7 +186,7 @@ class RankMetric(Metric[JointHistogram, float]):
 
 
 class OfPairs(OwnReading):
-    """Value and bounds from counts of pairs of rows, clipped to the range of the metric."""
+    """The value and bounds of a `RankMetric`, clipped to the range of the metric."""
 
     def _raw_value(self) -> Limits | None:
         pairs: Pairs = self.state.pairs
@@ -203,7 +206,7 @@ class OfPairs(OwnReading):
 
 
 def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimate: Fraction | None = None) -> Limits:
-    """Return top / sqrt(s) with bounds, where s is estimated by `here` and lies between `low` and `high`.
+    """Return `top` / sqrt(s) with bounds, where s is estimated as `here` and lies between `low` and `high`.
 
     The true numerator lies between `top` - `unknown` and `top` + `unknown`. The value is computed from `estimate` rather
     than `top`, unless `estimate` is None.
@@ -214,7 +217,8 @@ def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimat
         return -found if number < 0 else found
 
     # The smallest quotient has the smallest numerator. If the numerator is negative, divide it by the root of the
-    # smallest square; if it is positive, by the root of the largest. For the largest quotient, do the opposite.
+    # smallest square; if it is positive, by the root of the largest. For the largest quotient, use the largest
+    # numerator and reverse the choice of the root.
     least, most = top - unknown, top + unknown
     value = root(top if estimate is None else estimate, here or high).value
     return Limits(root(least, low if least < 0 else high).low, value, root(most, high if most < 0 else low).high)
@@ -231,8 +235,8 @@ class SpearmanCorrelation(RankMetric, tag="spearman_correlation"):
     long as each bucket contains only one value. Bucket widths adapt to the data: with `bits=7`, the bounds are within
     about 0.01 of the value, while the true error is less than 0.001. A row of weight k counts as k equal rows. The
     state takes 64 bytes per row up to `limit`, and beyond it 16 bytes for each pair of a target bucket and a prediction
-    bucket that contains rows. A row takes about 100 ns. The definition is that of scipy's `spearmanr`. The value is
-    undefined if all targets or all predictions are equal.
+    bucket that contains rows. Processing a row takes about 100 ns. The definition is that of scipy's `spearmanr`. The
+    value is undefined if all targets or all predictions are equal.
 
     Examples
     --------
@@ -453,8 +457,8 @@ class RegressionAUC(RankMetric, tag="regression_auc"):
             return None
         _, y, both = pairs.tied_pairs
         # A pair of rows in the same prediction bucket, but in different target buckets, counts as 1/2 if the two
-        # predictions are known to be equal, and otherwise as a number from 0 to 1. Rows in the same target bucket may
-        # have different targets. Such a pair counts as at most 1.
+        # predictions are known to be equal, and otherwise as a number from 0 to 1. Two rows in the same target bucket
+        # may also have different targets; such a pair counts as at most 1.
         ties, more = y - both, most - here
         half = Fraction(ties, 2)
         low = pairs.concordant + (half if pairs.sure[1] else 0)

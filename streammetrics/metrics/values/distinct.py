@@ -32,7 +32,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
     missing : {"raise", "skip"}
         Whether a row without a key raises an error or is skipped. `explain()` shows the number of skipped rows.
     missing_values : tuple of int, str or bytes
-        Further values that stand for a missing key, such as 0.
+        Values, such as 0, that stand for a missing key in addition to null values.
 
     Notes
     -----
@@ -127,7 +127,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
 
 
 class OfSample(OwnReading):
-    """Number of distinct keys, estimated from a hash sample, with certified bounds and details of the sample."""
+    """The number of distinct keys, estimated from a hash sample, with certified bounds and details of the sample."""
 
     def _bounds(self) -> tuple[float, float]:
         return _certain(self.state)

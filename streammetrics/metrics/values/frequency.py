@@ -42,8 +42,8 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     rows; `explain()` gives this bound as "expected_excess". If there are few enough keys to count each of them, use
     `HeavyHitters`, which is exact.
 
-    The state takes up to 1 MiB at 16 bits and 4 tables, less for few keys; a row takes about 0.5 us. Source: Cormode and
-    Muthukrishnan (2005). The value is 0 without rows.
+    At 16 bits and 4 tables, the state takes up to 1 MiB (less if there are few keys); an update takes about 0.5 us per
+    row. Source: Cormode and Muthukrishnan (2005). The value is 0 if there are no rows.
 
     Examples
     --------

@@ -32,9 +32,10 @@ class Histogram(Metric[KeyCounts, NDArray[Any]], tag="histogram"):
 
     Notes
     -----
-    The value is exact. Rows below the first edge or above the last edge are counted separately, in `explain()`. The
-    definition is that of numpy's `histogram`; values are compared with the edges as float64. The state takes 40 bytes per
-    bin that contains rows; a row takes about 40 ns. Without rows, the counts are 0, and a density is undefined.
+    The value is exact. `explain()` shows the weight of the rows below the first edge and above the last edge. The
+    definition matches numpy's `histogram`; values are compared with the edges as float64. The state takes 40 bytes per
+    bin that contains rows; an update takes about 40 ns per row. If there are no rows, the counts are 0, and a density
+    is undefined.
 
     Examples
     --------

@@ -57,7 +57,7 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
     Parameters
     ----------
     k : int
-        The number of keys.
+        The number of keys to return.
 
     Notes
     -----
@@ -93,7 +93,7 @@ class HeavyHitters(CountedKeys, tag="heavy_hitters"):
 
 
 class OfHeaviest(OwnReading):
-    """Value, bounds and details of the most frequent keys; the details contain their share of all rows."""
+    """Value, bounds and details of the most frequent keys; the details contain their share of the total weight."""
 
     def _bounds(self) -> tuple[Hitters, Hitters]:
         slip = float(8 * self.state.weight_rounding)
@@ -118,9 +118,9 @@ class Entropy(CountedKeys, tag="entropy"):
     Notes
     -----
     The value is computed from exact weights, and is accurate to a few ulp even if nearly all rows have the same key.
-    The definition is that of scipy's `entropy`. The entropy of a sample underestimates the entropy of the distribution
-    by about (keys - 1) / (2 * rows); neither the value nor `interval()` corrects this bias. The state and the cost are
-    the same as for `HeavyHitters`. The value is undefined without rows.
+    The definition matches scipy's `entropy`. The entropy of a sample underestimates the entropy of the distribution by
+    about (keys - 1) / (2 * rows); neither the value nor `interval()` corrects this bias. The state and the cost are the
+    same as for `HeavyHitters`. The value is undefined if there are no rows.
 
     Examples
     --------
@@ -164,8 +164,8 @@ class UniqueShare(CountedKeys, tag="unique_share"):
     Notes
     -----
     The value is exact and rounded once. A row of weight 2 counts as two rows, which are not unique. Deequ calls this
-    metric Uniqueness. For Deequ's Distinctness, divide `DistinctCount` by the number of rows. The state and the cost are
-    the same as for `HeavyHitters`. The value is undefined without rows.
+    metric Uniqueness. For Deequ's Distinctness, divide `DistinctCount` by the number of rows. The state and the cost
+    are the same as for `HeavyHitters`. The value is undefined if there are no rows.
 
     Examples
     --------
@@ -188,7 +188,7 @@ class UniqueShare(CountedKeys, tag="unique_share"):
 
 
 class OfUnique(OwnReading):
-    """Value and bounds of a share of unique keys."""
+    """Value and bounds of the share of rows with a unique key."""
 
     def _bounds(self) -> tuple[float, float]:
         state: Any = self.state

@@ -48,8 +48,8 @@ class GeometricMean(MeanOfTerms, tag="geometric_mean"):
     Notes
     -----
     Each logarithm is rounded to float64, and the sum is exact: the relative error is about 2**-52 times the largest
-    |log v|. A value of 0 or below raises an error. The definition is that of scipy's `gmean`. The value is undefined
-    without rows.
+    |log v|. A value of 0 or below raises an error. The definition matches scipy's `gmean`. The value is undefined if
+    there are no rows.
 
     Examples
     --------
@@ -79,8 +79,8 @@ class HarmonicMean(MeanOfTerms, tag="harmonic_mean"):
 
     Notes
     -----
-    Each 1 / v is rounded to float64, and the sum is exact: the relative error is within 2**-52. A value of 0 or below
-    raises an error. The definition is that of scipy's `hmean`. The value is undefined without rows.
+    Each 1 / v is rounded to float64, and the sum is exact: the relative error is at most 2**-52. A value of 0 or below
+    raises an error. The definition matches scipy's `hmean`. The value is undefined if there are no rows.
 
     Examples
     --------

@@ -24,7 +24,7 @@ class StandardDeviation(Variance, tag="standard_deviation"):
     Notes
     -----
     The value is computed from exact sums of values and squares, and rounded once. The state is the same as for
-    `Variance`, and takes 1.1 kB; a row takes about 3 ns. The definition is that of numpy's `std`. The value is
+    `Variance`, and takes 1.1 kB; an update takes about 3 ns per row. The definition matches numpy's `std`. The value is
     undefined if the total weight does not exceed `ddof`.
 
     Examples
@@ -55,8 +55,8 @@ class Skewness(MomentOfValues, tag="skewness"):
     Notes
     -----
     The value is computed from exact sums of the first three powers, and rounded once: it is correct to the last bit,
-    whatever the mean is. Each value must be 0, or between 2**-200 and 2**200 in absolute value. The definition is that
-    of scipy's `skew`; with bias=False it is that of pandas. The value is undefined if all values are equal, and with
+    whatever the mean is. Each value must be 0, or between 2**-200 and 2**200 in absolute value. The definition matches
+    scipy's `skew`, and with bias=False it matches pandas. The value is undefined if all values are equal, and with
     bias=False also if the total weight is at most 2.
 
     Examples
@@ -110,7 +110,7 @@ class Kurtosis(MomentOfValues, tag="kurtosis"):
     Notes
     -----
     The value is computed from exact sums of the first four powers, and rounded once. Each value must be 0, or between
-    2**-200 and 2**200 in absolute value. The definition is that of scipy's `kurtosis`; with bias=False it is that of
+    2**-200 and 2**200 in absolute value. The definition matches scipy's `kurtosis`, and with bias=False it matches
     pandas. The value is undefined if all values are equal, and with bias=False also if the total weight is at most 3.
 
     Examples

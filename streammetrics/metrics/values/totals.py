@@ -48,8 +48,9 @@ class Mean(MomentOfValues, tag="mean"):
 
     Notes
     -----
-    Sums are exact, whatever the sizes of the values, and the mean is rounded once. The state takes 550 bytes, and a row
-    takes about 1 ns; with `squares`, the figures are 1.1 kB and 3 ns. The value is undefined without rows.
+    Sums are exact, whatever the sizes of the values, and the mean is rounded once. The state takes 550 bytes, and an
+    update takes about 1 ns per row; with `squares`, the figures are 1.1 kB and 3 ns. The value is undefined if there
+    are no rows.
 
     Examples
     --------
@@ -85,8 +86,8 @@ class Sum(MomentOfValues, tag="sum"):
 
     Notes
     -----
-    The sum is exact and rounded once: adding 0.1 a million times gives a million times the float64 number 0.1. The state
-    and the cost are the same as for `Mean`. The value is 0 without rows.
+    The sum is exact and rounded once: adding 0.1 a million times gives a million times the float64 number 0.1. The
+    state and the cost are the same as for `Mean`. The value is 0 if there are no rows.
 
     Examples
     --------
@@ -115,7 +116,7 @@ class Count(MomentOfValues, tag="count"):
 
     Notes
     -----
-    The count is exact and rounded once. The state is the same as for `Mean`. The value is 0 without rows.
+    The count is exact and rounded once. The state is the same as for `Mean`. The value is 0 if there are no rows.
 
     Examples
     --------
@@ -154,7 +155,7 @@ class Variance(MomentOfValues, tag="variance"):
     Notes
     -----
     The value is computed from exact sums of values and squares, and rounded once: it is correct to the last bit,
-    whatever the mean is. The definition is that of numpy's `var`. The value is undefined if the total weight does not
+    whatever the mean is. The definition matches numpy's `var`. The value is undefined if the total weight does not
     exceed `ddof`.
 
     Examples
@@ -199,8 +200,8 @@ class Ratio(Metric[Moments, float], tag="ratio"):
     Notes
     -----
     The value is the ratio of totals, not the mean of ratios. Sums are exact, and their quotient is rounded once. The
-    state takes 1.1 kB, and a row takes about 2 ns; with `squares`, the figures are 2.7 kB and 10 ns. With squares,
-    `interval()` uses the delta method and treats rows as independent. For intervals by user, use
+    state takes 1.1 kB, and an update takes about 2 ns per row; with `squares`, the figures are 2.7 kB and 10 ns. With
+    squares, `interval()` uses the delta method and treats rows as independent. For intervals by user, use
     ``Sharded(Ratio(...), unit="user_id")``. The value is undefined if the denominators sum to 0.
 
     Examples
@@ -292,12 +293,12 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     gives the reason.
 
     .. warning:: If a few units make up most of the total, as with revenue, intervals of a mean do not reach their nominal
-       coverage: 95 % intervals cover 83 % under a power law, and 88 to 93 % for a difference between arms. A cap restores
-       the coverage, but changes the estimand to the mean of the capped outcome. The cap applies to rows. To limit the
-       total of each unit to a number or to a percentile of all units, apply `winsorize` to the rows of all arms
-       together, before you split them. Do not choose a cap for each arm.
+       coverage: 95 % intervals contain the true value in 83 % of cases under a power law, and in 88 to 93 % of cases
+       for a difference between arms. A cap restores the coverage, but changes the estimand to the mean of the capped
+       outcome. The cap applies to rows. To limit the total of each unit to a number or to a percentile of all units,
+       apply `winsorize` to the rows of all arms together, before you split them. Do not choose a cap for each arm.
 
-    The state takes about 1.1 kB; a row takes 5 ns, plus the hashing of strings.
+    The state takes about 1.1 kB. An update takes 5 ns per row, plus the time to hash strings.
 
     Examples
     --------
@@ -368,8 +369,8 @@ class Min(Metric[Extremes, float], tag="min"):
 
     Notes
     -----
-    The value is exact. The state is the same as for `Max`, and takes 100 bytes; a row takes about 1 ns. The value is
-    undefined without rows.
+    The value is exact. The state is the same as for `Max`, and takes 100 bytes; an update takes about 1 ns per row. The
+    value is undefined if there are no rows.
 
     Examples
     --------
@@ -405,8 +406,8 @@ class Max(Min, tag="max"):
 
     Notes
     -----
-    The value is exact. The state is the same as for `Min`, and takes 100 bytes; a row takes about 1 ns. The value is
-    undefined without rows.
+    The value is exact. The state is the same as for `Min`, and takes 100 bytes; an update takes about 1 ns per row. The
+    value is undefined if there are no rows.
 
     Examples
     --------
@@ -435,10 +436,11 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
 
     Notes
     -----
-    Keys are integers of any width, strings or bytes, passed as the column `value`. `interval()` contains the estimate
-    and its standard error. `bounds()` returns certified bounds: there are at least as many keys as registers in use,
-    and at most as many as rows. A repeated key changes only the number of rows, so merging states of overlapping logs
-    gives their union. The hash never changes. Source: Flajolet et al. (2007), Ertl (2017). The value is 0 without rows.
+    Keys are integers of any width, strings or bytes, passed as the column `value`. The result of `interval()` contains
+    the estimate and its standard error. `bounds()` returns certified bounds: there are at least as many keys as
+    registers in use, and at most as many as rows. A repeated key changes only the number of rows, so merging states of
+    overlapping logs gives their union. The hash never changes. Source: Flajolet et al. (2007), Ertl (2017). The value
+    is 0 if there are no rows.
 
     Examples
     --------

@@ -43,7 +43,7 @@ def report(
     title : str, optional
         The title of the page.
     sides : pair of str
-        The names of sides a and b in comparisons.
+        The names of sides `a` and `b` in comparisons.
     rows_independent : bool
         Whether metrics that were counted without `unit=` get intervals that treat all rows as independent; by default,
         they get no intervals.

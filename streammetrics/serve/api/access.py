@@ -71,7 +71,7 @@ class Access:
         return find_client_address(scope, self.settings.proxies)
 
     def uses_https(self, scope: Scope) -> bool:
-        """Return whether the browser uses HTTPS, so that cookies get the `Secure` attribute."""
+        """Return whether the browser uses HTTPS; if so, cookies get the `Secure` attribute."""
         return self.settings.https or is_https(scope, self.settings.proxies)
 
     def identify_token(self, token: str | None, *scopes: str) -> str | None:

@@ -27,7 +27,7 @@ MAX_STUCK_THREADS = 2
 
 
 class NoRoomError(StreamMetricsError):
-    """The queue or the memory is full. The sender can post the same frame again later."""
+    """An error raised if the queue or the memory is full. The sender can post the same frame again later."""
 
 
 class DecoderService(Protocol):
@@ -67,9 +67,9 @@ class DecoderService(Protocol):
 
 
 class FrameDecoder:
-    """Decode frames (serialized metrics) and check that they fit their experiments, in the calling thread.
+    """An object that decodes frames (serialized metrics) and checks that they fit their experiments.
 
-    There is no time limit.
+    The work is done in the calling thread, without a time limit.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class FrameDecoder:
 
 
 class ThreadDecoder:
-    """Run a `FrameDecoder` in threads of this process, with a time limit.
+    """A decoder that runs a `FrameDecoder` in threads of this process, with a time limit.
 
     Python cannot stop a thread. If a frame takes too long, its thread is abandoned, and another thread decodes the next
     frames.

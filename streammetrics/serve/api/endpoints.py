@@ -47,7 +47,7 @@ CONFLICTS = {
 
 
 class WriteProbe:
-    """Check that a store is writable, with at most one successful test write per second for all requests together."""
+    """A check that a store is writable, with at most one successful test write per second for all requests together."""
 
     def __init__(self, store: Any) -> None:
         self._store, self._lock, self._checked_at = store, threading.Lock(), float("-inf")

@@ -22,7 +22,7 @@ Otherwise, a sender that is still writing would get a "broken pipe" error instea
 
 
 class BodyError(StreamMetricsError):
-    """A request body is too large, too slow or incomplete; `status` is the HTTP status code."""
+    """Raised if a request body is too large, arrives too slowly or is incomplete; `status` is the HTTP status code."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class BodyError(StreamMetricsError):
 
 
 class RateLimiter:
-    """Limit how often each client may try something, such as sending a request.
+    """A limit on how often each client may try something, such as sending a request.
 
     Each client has a token bucket, which refills at `rate` tries per second and holds at most `burst` tries.
 
@@ -85,7 +85,7 @@ class RateLimiter:
 
 
 async def read_body(request: Request, max_bytes: int, seconds: float) -> bytes:
-    """Return the body of a request; stop reading if it has more than `max_bytes` or takes longer than `seconds`.
+    """Return the body of a request, unless it has more than `max_bytes` or takes longer than `seconds` to arrive.
 
     Raises
     ------

@@ -12,7 +12,7 @@ TRIM_INTERVAL = 10.0  # seconds between two calls of malloc_trim, each of which 
 
 
 class MallocTrimmer:
-    """Periodically call glibc's malloc_trim to return freed memory to the operating system.
+    """A helper that periodically calls glibc's malloc_trim to return freed memory to the operating system.
 
     Without these calls, a process that repeatedly merges metrics and frees them would use more than 1.5 times the
     memory that it needs. With other C libraries, this class does nothing.

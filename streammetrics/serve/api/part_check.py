@@ -1,7 +1,7 @@
 """Check that a part (the posted metrics of one source in one hour) fits its experiment.
 
-A part must have the slices and metrics of the definition, and no other arms. The metrics that it shares with earlier
-parts must have the same settings.
+A part must have the slices and metrics of the experiment's definition, and no arms that the definition lacks. The
+metrics that it shares with earlier parts must have the same settings.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class _AcceptedHeader(NamedTuple):
 
 
 class PartChecker:
-    """Check posted parts. The first part fixes the metric plan of its experiment, and all later parts must match it.
+    """A checker of posted parts. The first part fixes its experiment's metric plan, which all later parts must match.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class PartChecker:
             )
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the metric plans of some experiments, because the parts that fixed them could not be stored."""
+        """Forget the metric plans of `experiments`, because the parts that fixed these plans could not be stored."""
         with self._lock:
             for experiment in experiments:
                 self._plans.pop(experiment, None)
@@ -199,7 +199,7 @@ def _check_layout(experiment: Experiment, part: PartSummary) -> None:
 
 
 def _find_single_use_tag(read: Any) -> str:
-    """Return the tag of a state that may be posted only once, such as that of closed groups; otherwise ""."""
+    """Return the tag of the state if it may be posted only once, as with closed groups; otherwise, return ""."""
     parts = read.state.parts().values()
     return read.state.tag if any(isinstance(p, Flat) and p.form == "once" for p in parts) else ""
 
@@ -211,7 +211,7 @@ def _describe_layout(metrics: Any) -> str:
 
 
 def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_kinds: dict[str, str]) -> PartPlan:
-    """Return the plan, extended with a part's new metrics; raise IncompatibleStateError if settings differ.
+    """Return the plan, extended with a part's new metrics; raise IncompatibleStateError if the settings differ.
 
     If `plan` is None, the metrics in `part` and their `key_kinds` become the plan.
     """
@@ -232,7 +232,7 @@ def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_ki
 def _extend_plan(experiment: Experiment, plan: PartPlan, key_kinds: dict[str, str], differences: list[str]) -> PartPlan:
     """Return the plan, extended with the key types of a part.
 
-    Raise IncompatibleStateError if a key type differs, or if `differences` (between settings) is not empty.
+    Raise IncompatibleStateError if a key type differs, or if the list `differences` (between settings) is not empty.
     """
     if all_differences := [*differences, *plan.describe_kind_differences(key_kinds)]:
         raise IncompatibleStateError(

@@ -143,7 +143,7 @@ def _find_key_kinds(one: Sections) -> Iterator[tuple[int, str, str]]:
 
 
 def _find_first_keys(one: Sections) -> Iterator[tuple[int, Any]]:
-    """Yield the distinct keys of each part in the first slice column as pairs of the part's index and a key."""
+    """Yield, for each part, the distinct keys in the first slice column, as pairs of the part's index and a key."""
     # The cells (the slices of all parts) are sorted by part and key, so equal keys of a part are adjacent. A key is
     # therefore new if it differs from its predecessor.
     cells = one.joined.cells

@@ -21,7 +21,7 @@ NICE = 10
 
 
 class ReaderProcess:
-    """Run an `ExperimentReader` in another process, which starts when it is needed and restarts if it has died.
+    """An `ExperimentReader` in another process, which starts when it is needed and restarts if it has died.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class ReaderProcess:
 
 
 class DecoderProcess:
-    """Run a `FrameDecoder` in another process, which the server can end if a frame takes too much time or memory.
+    """A `FrameDecoder` in another process, which the server can end if a frame takes too much time or memory.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class DecoderProcess:
         return results
 
     def forget_plans(self, experiments: Iterable[str]) -> None:
-        """Forget the metric plans of some experiments, because the frames that fixed them could not be stored."""
+        """Forget the metric plans of `experiments`, because the frames that fixed these plans could not be stored."""
         # The call fails if the process has died. The error is ignored, because the plans were lost with the process.
         with suppress(StreamMetricsError):
             self.worker.call("forget_plans", set(experiments))

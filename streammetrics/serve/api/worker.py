@@ -25,15 +25,15 @@ OOM_SCORE = "500"
 
 
 class EndedError(StreamMetricsError):
-    """The process ended before it returned a result. A new process is started, and the call may be repeated."""
+    """Raised if the process ended before it returned a result. The call may be repeated, which starts a new process."""
 
 
 class LateError(StreamMetricsError, TimeoutError):
-    """The call took longer than its time limit. Its result is lost."""
+    """Raised if a call took longer than its time limit. The result of the call is lost."""
 
 
 class WorkerProcess:
-    """Call methods of an object in another process.
+    """A worker process that calls the methods of an object.
 
     The process starts at the first call, is restarted if it has died, and ends when its parent process ends.
 

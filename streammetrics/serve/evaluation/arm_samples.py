@@ -1,7 +1,7 @@
 """Select metrics, phases and slices from the total of an experiment, and collect the samples for inference.
 
 A sample contains the values of one metric for all slices of an arm. For standard errors, it also contains the values of
-each shard.
+each shard (a group of units, such as users).
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def select_metric(slices: Any, metric: str) -> Any:
 
 
 def count_positives(arms: Any, metric: str) -> dict[str, int | None]:
-    """Return the number of positive labels that a metric counted in each arm, or None if it does not count them."""
+    """Return the number of positive labels in each arm as counted by a metric, or None if it does not count them."""
     (column,) = arms.by
     records = answer_of(select_metric(arms, metric)).records(None)
     return {str(row[column]): row["positives"] for row in records}

@@ -288,7 +288,7 @@ class Board:
         return fences, statuses, loaded
 
     def _load(self, experiment: str) -> Evaluation | None:
-        """Return the stored evaluation of an experiment, and note in the entry which data it was computed from."""
+        """Return the stored evaluation of an experiment, and update the experiment's entry on the board accordingly."""
         saved = self._store.evaluation(experiment)
         if saved is None:
             return None
@@ -299,7 +299,7 @@ class Board:
         return evaluation
 
     def _note_basis(self, entry: _BoardEntry, evaluation: Evaluation) -> None:
-        """Note in an entry which data an evaluation was computed from, and until when the evaluation is valid."""
+        """Note in an entry which data an evaluation is based on, and when the evaluation must be recomputed."""
         entry.basis = evaluation.version, evaluation.position
         # If another release of this package computed the evaluation, its figures may differ. Recompute it immediately.
         is_foreign = evaluation.position is None or evaluation.release != __version__

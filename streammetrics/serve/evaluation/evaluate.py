@@ -320,8 +320,8 @@ def evaluate(
     Notes
     -----
     Verdicts use always-valid intervals, which keep their coverage however often people look. The intervals are tuned
-    for the planned users of the two arms, with an error rate of 5 % over all treatments. If the definition sets
-    `mature_after`, an hour is final only `mature_after` hours after its end, when its outcomes are complete. The
+    for the planned users of the two compared arms, with an error rate of 5 % over all treatments. If the definition
+    sets `mature_after`, an hour is final only `mature_after` hours after its end, when its outcomes are complete. The
     verdicts, the table and the slices cover final hours; the arms, the sample ratio and the drift cover all rows. The
     duration runs to the end of the last final hour. If the definition has phases, all figures cover only the last
     phase, and the duration begins when this phase began.

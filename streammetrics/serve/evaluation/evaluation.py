@@ -54,8 +54,8 @@ class TreatmentVerdict(NamedTuple):
 class PowerEstimate(NamedTuple):
     """The number of users that an experiment needs to detect a difference in the primary metric with a power of 80 %.
 
-    Detecting the relative difference `relative` (0.01 means 1 %) takes `users` users in treatment and control together,
-    and `more_days` more days. `at_end` is the smallest relative difference that the planned number of users can detect.
+    To detect the relative difference `relative` (0.01 means 1 %), treatment and control together need `users` users and
+    `more_days` more days. `at_end` is the smallest relative difference that the planned number of users can detect.
     """
 
     treatment: str
@@ -197,8 +197,8 @@ class SourceStatus(NamedTuple):
     closes it, or "fresh" if not.
 
     `counted_to` is the last hour for which the source posted a part. `behind` is the number of seconds by which its
-    next part is overdue. `late` is the number of parts that arrived late. `missing` lists, as strings, the latest hours
-    without a part, at most 24, oldest first.
+    next part is overdue. `late` is the number of parts that arrived late. `missing` lists the latest hours without a
+    part (at most 24) as strings, oldest first.
     """
 
     source: str

@@ -143,8 +143,8 @@ class Experiment:
         planned shares change. It also begins when the rules for the verdict are changed in a way that needs new users
         (see `LateChange`). Verdicts use only the last phase.
     timezone : str
-        The IANA name of the time zone that defines days, such as "Europe/Berlin". A day may then have 23 or 25 hours.
-        Hours are always UTC hours.
+        The IANA name of the time zone that defines days, such as "Europe/Berlin". When its clocks change, a day has 23
+        or 25 hours. Hours are always UTC hours.
     min_days : float
         The number of complete days of data required before the first verdict. Each day begins at the time of day at
         which the experiment, or its last phase, started. It is complete if at least 90 % of its hours have a part from

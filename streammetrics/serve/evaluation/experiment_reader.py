@@ -72,7 +72,7 @@ class _ReaderCache:
 
 
 class ExperimentReader:
-    """Evaluate the experiments of a store, reading only new parts each time. This class is not thread-safe.
+    """A reader that evaluates the experiments of a store, reading only new parts each time. It is not thread-safe.
 
     Parameters
     ----------

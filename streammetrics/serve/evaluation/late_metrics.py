@@ -32,7 +32,7 @@ class LateMetrics(NamedTuple):
         return {arm: [*arms.get(arm, ()), *self.arms.get(arm, ())] for arm in dict.fromkeys([*arms, *self.arms])}
 
     def describe(self, row: MetricRow) -> MetricRow:
-        """Return `row`; if its metric was added later, `reason` also says since when the metric has been counted."""
+        """Return `row`; if its metric was added later, add to `reason` the hour since which it has been counted."""
         first = self.first_hours.get(row.metric)
         if first is None:
             return row
@@ -61,13 +61,13 @@ def collect_late_metrics(
     arms : ArmSamples
         The samples of the metrics in the total.
     points : sequence of WindowPoint
-        The values by day; they show which metrics each day has.
+        The metric values by day, which show which metrics the parts of each day contain.
     series : WindowSeries
         The cache that merges windows.
     hours, days : mapping of int to ExperimentWindow
         The merged parts of each hour and of each day, keyed by their first hour.
     before : int
-        The hour, in hours since 1970, from which data is ignored because its outcomes may be incomplete.
+        Data from this hour on (in hours since 1970) is ignored, because its outcomes may be incomplete.
     """
     known = {sample.name for samples in arms.values() for sample in samples}
     missing = [name for name, role in experiment.metrics.items() if name not in known and role != "primary"]
@@ -86,7 +86,7 @@ def collect_late_metrics(
 
 
 def _find_first_days(names: Iterable[str], points: Sequence[WindowPoint], days: Iterable[int]) -> dict[str, int]:
-    """Return, for each metric, the first day since which every day has had the metric."""
+    """Return, for each metric, the earliest day from which all days up to the last one have the metric."""
     first_days: dict[str, int] = {}
     ordered = sorted(days, reverse=True)
     for name in names:

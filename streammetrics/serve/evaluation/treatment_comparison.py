@@ -129,7 +129,7 @@ class TreatmentComparison:
         return [row for row, _ in self._build_table((), self.arms, {})]
 
     def build_slice_rows(self, column: str, arms: ArmSamples) -> list[tuple[MetricRow, float]]:
-        """Return a table row and a p-value for each metric in each slice, such as each value of the column "country".
+        """Return a table row and a p-value for each metric in each slice by `column`, for example in each country.
 
         `arms` contains the samples of each arm; a sample contains one metric value for each slice.
         """

@@ -288,7 +288,7 @@ class Windows:
         return ExperimentWindow(part_ids, partial(self._load_window, key, part_ids, hours))
 
     def _load_window(self, key: WindowKey, part_ids: PartIds, hours: Sequence[ExperimentWindow] = ()) -> Any:
-        """Return the merged metrics of the parts with these IDs, from the cache if possible.
+        """Return the merged metrics of the parts with the given IDs, from the cache if possible.
 
         If the window is not cached, the windows in `hours` are merged. If `hours` is empty, the parts are read from the
         store.
@@ -312,7 +312,7 @@ class Windows:
         return self._locks.setdefault(experiment, threading.RLock())
 
     def _add_stored_parts(self, metrics: Any, key: WindowKey, part_ids: PartIds) -> Any:
-        """Read the parts with these IDs from the store in batches, and return the metrics with these parts added.
+        """Read the parts with the given IDs from the store in batches, and return `metrics` with these parts added.
 
         `metrics` is None if no parts have been merged yet. `key` identifies the window.
         """

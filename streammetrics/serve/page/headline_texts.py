@@ -206,7 +206,10 @@ def describe_users(evaluation: Evaluation, verdict: TreatmentVerdict | None) -> 
 
 
 def describe_power(evaluation: Evaluation, treatment: str) -> str:
-    """Return a sentence on the number of users needed to detect a difference in the primary metric; "" if unknown."""
+    """Return a sentence on the number of users needed to detect a difference in the primary metric.
+
+    Return "" if there is no estimate.
+    """
     one = next((p for p in evaluation.power if p.treatment == treatment), None)
     if one is None:
         return ""

@@ -237,7 +237,7 @@ def _describe_correction(rows: Sequence[MetricRow]) -> str:
 def _describe_freshness(evaluation: Evaluation) -> tuple[str, float | None]:
     """Return text such as "data to Mon 1 June 24:00 UTC", and the end of the last hour in seconds since 1970.
 
-    If there is no data, the time is None.
+    If there is no data, the second value is None.
     """
     if evaluation.hours is None:
         return "no data yet", None

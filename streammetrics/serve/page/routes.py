@@ -82,7 +82,7 @@ def find_static_path(name: str) -> str:
 
 
 def serve_file(request: Request) -> Response:
-    """Answer with a static file.
+    """Respond with a static file.
 
     Browsers may cache the file forever, because a file with different content gets a different name.
     """
@@ -233,7 +233,7 @@ class _Pages:
     # -- pages --------------------------------------------------------------------------------------------------------
 
     def glance(self, request: Request) -> Response:
-        """Answer with the list of experiments."""
+        """Respond with the list of experiments."""
         who = self._reader(request, "")
         if isinstance(who, Response):
             return who
@@ -252,7 +252,7 @@ class _Pages:
         return _html_response(self._render(name, request, who, max((e.at for e in evaluations), default=0.0), **values))
 
     def experiment(self, request: Request) -> Response:
-        """Answer with the page of an experiment, or with a fragment (only its sections) if the query requests one.
+        """Respond with the page of an experiment, or with a fragment (only its sections) if the query requests one.
 
         Many open pages request the same fragment at the same time, so each fragment is rendered once and cached. The
         cache key contains everything that a fragment depends on: the evaluation, the view, the CSRF token in an owner's
@@ -337,7 +337,7 @@ class _Pages:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def table(self, request: Request) -> Response:
-        """Answer with a table of the page as CSV, or with status 404 if there is no such table."""
+        """Respond with a table of the page as CSV, or with status 404 if there is no such table."""
         who, evaluation = self._find_evaluation(request)
         name = request.path_params["name"]
         if isinstance(who, Response) or name not in TABLES:
@@ -347,7 +347,7 @@ class _Pages:
         )
 
     def picture(self, request: Request) -> Response:
-        """Answer with a chart of the page as PNG, or with status 404 if it cannot be drawn."""
+        """Respond with a chart of the page as PNG, or with status 404 if it cannot be drawn."""
         who, evaluation = self._find_evaluation(request)
         name = request.path_params["name"]
         if isinstance(who, Response) or name not in PICTURES:
@@ -362,7 +362,7 @@ class _Pages:
         return _file_response(picture, "image/png", f"{evaluation.experiment}-{name}.png")
 
     def total(self, request: Request) -> Response:
-        """Answer with the merged metrics of an experiment as a downloadable file, in the format of `to_bytes`."""
+        """Respond with the merged metrics of an experiment as a downloadable file, in the format of `to_bytes`."""
         who, evaluation = self._find_evaluation(request)
         if isinstance(who, Response):
             return who

@@ -46,7 +46,7 @@ def format_badge(evaluation: Evaluation) -> str:
 def build_figures(evaluation: Evaluation, treatment: str, *, withheld: bool) -> list[tuple[str, MeasureRow]]:
     """Return the rows of a treatment's scorecard, each with its role, such as "guardrail".
 
-    If `withheld`, the rows show no conclusions.
+    If `withheld` is true, the rows show no conclusions.
     """
     return [
         (row.role, build_scorecard_row(_build_scorecard_row(row, row.metric, row.role), turn=False, withheld=withheld))
@@ -70,9 +70,9 @@ def build_slice_forest(
     *,
     withheld: bool,
 ) -> Forest | None:
-    """Return a chart of the difference in a metric for each slice, grouped by slice column; None without slices.
+    """Return a chart of the difference in a metric by slice, grouped by slice column; None if there are no slices.
 
-    `all_rows` is the table row of the metric over all data. If `withheld`, the chart shows no conclusions.
+    `all_rows` is the table row of the metric over all data. If `withheld` is true, the chart shows no conclusions.
     """
     if not rows:
         return None

@@ -253,7 +253,7 @@ def _drop_close_values(values: Sequence[float], min_distance: float) -> list[flo
 
 
 def _shorten(name: str) -> str:
-    """Return a name, shortened to fit above a chart."""
+    """Return a name, shortened if it is too long to fit above a chart."""
     return name if len(name) <= MAX_LETTERS else f"{name[: MAX_LETTERS - 1]}…"
 
 

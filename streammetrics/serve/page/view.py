@@ -94,7 +94,7 @@ class View(NamedTuple):
 
 
 def _parse_hours(text: str, timezone: str) -> range | None:
-    """Return the hours of a date, such as 2026-06-01, or of one hour, such as 2026-06-01T09; None if invalid."""
+    """Return the hours of a date, such as 2026-06-01, or one hour, such as 2026-06-01T09; None if `text` is invalid."""
     try:
         if "T" in text:
             hour = parse_hour(text)

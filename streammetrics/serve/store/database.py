@@ -42,7 +42,7 @@ class Driver(Protocol):
 
     @property
     def write_lock(self) -> AbstractContextManager[Any]:
-        """A lock that allows one write transaction at a time in this process; a no-op context manager if not needed."""
+        """A lock that allows one write transaction at a time in this process; a no-op context manager if unneeded."""
         ...
 
     def connect(self) -> Any:

@@ -132,11 +132,14 @@ class PartStore:
         return answers
 
     def parts(self, experiment: str, after: int = 0) -> list[tuple[int, PostedPart]]:
-        """Return the next parts (at most 256) after part number `after` that count and have a stored frame."""
+        """Return up to 256 parts that count and whose frames are stored, starting after part number `after`."""
         return self.load_parts_since(experiment, after).parts
 
     def load_parts_since(self, experiment: str, after: int) -> NewParts:
-        """Return the position of an experiment, and the next parts that count (at most 256) after number `after`."""
+        """Return the position of an experiment, and up to 256 parts that count, starting after part number `after`.
+
+        Parts whose frames are no longer stored are left out.
+        """
         with self.database.read_transaction() as run:
             stream_position = read_position(run, experiment)
             # The left join also returns parts whose frames have been deleted. Such a part shows that the list is
@@ -178,7 +181,10 @@ class PartStore:
             return _load_entries(run, experiment, " AND state = 'conflict'")
 
     def late_parts(self, experiment: str) -> list[StoredPart]:
-        """Return the conflicts that can no longer be accepted, because the part that counts was merged or deleted."""
+        """Return the conflicts that can no longer be accepted.
+
+        A conflict cannot be accepted after the part that counts under its key was merged into its day or deleted.
+        """
         with self.database.read_transaction() as run:
             return _load_entries(run, experiment, " AND state = 'late'")
 
@@ -299,7 +305,10 @@ class PartStore:
             add_audit_entry(run, experiment, _add_reason(change, reason), by=by, at=at)
 
     def close_conflicts(self, experiment: str, at: float) -> None:
-        """Close the conflicts that can no longer be accepted because the part that counts was merged or deleted."""
+        """Close the conflicts that can no longer be accepted, by changing their state to "late".
+
+        A conflict cannot be accepted after the part that counts under its key was merged into its day or deleted.
+        """
         with self.database.write_transaction() as run:
             _, epoch = lock_experiment(run, experiment)
             rows = run(
@@ -428,7 +437,7 @@ class PartStore:
             )
 
     def series(self, experiment: str) -> tuple[str, bytes | None] | None:
-        """Return the chart points and merged metrics that `save_series` saved for an experiment, or None."""
+        """Return the chart points and merged metrics that `save_series` saved, or None if nothing was saved."""
         with self.database.read_transaction() as run:
             rows = run("SELECT points, days FROM series WHERE experiment = ?", experiment)
         return rows[0] if rows else None

@@ -79,7 +79,7 @@ class RecordStore:
     # -- looks and evaluations ----------------------------------------------------------------------------------------
 
     def looks(self, experiment: str) -> list[tuple[float, str]]:
-        """Return the time and content of every look (the verdicts at one time) at an experiment, oldest first."""
+        """Return the time and the content (the verdicts as JSON) of every look at an experiment, oldest first."""
         return [(at, look) for _, at, look in self.looks_since(experiment, 0)]
 
     def looks_since(self, experiment: str, after: int) -> list[tuple[int, float, str]]:

@@ -171,8 +171,8 @@ class SealedGroups(ClosedSums, tag="sealed_groups"):
     Parameters
     ----------
     partitions : int
-        The number of partitions into which all groups are divided. The state records which partitions it contains, so
-        merging raises an error if both states contain the same partition.
+        The number of partitions into which all groups are divided. The state records which partitions each slice
+        contains, so merging two states that contain the same partition of a slice raises an error.
     """
 
     partitions: int = setting(default=1, low=1)
@@ -268,7 +268,7 @@ def add_sums(a: Sums, b: Sums) -> Sums:
 
 
 def _sum_in_numpy(groups: Groups, sums: Sums) -> None:
-    """Fill in `sums`, the arrays of `sum_groups`, with numpy; the results equal those of the kernel bit for bit."""
+    """Fill the arrays in `sums` (see `sum_groups`) with numpy; the results equal those of the kernel bit for bit."""
     has_rows = [g > 0 for g in groups[:2]]
     two_classes, one_class = has_rows[0] & has_rows[1], has_rows[0] ^ has_rows[1]
     sums["groups"][:] = two_classes.sum(), one_class.sum(), len(two_classes) - two_classes.sum() - one_class.sum()

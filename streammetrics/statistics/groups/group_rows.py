@@ -42,7 +42,7 @@ __all__ = ["GROUP_WEIGHTS", "SAMPLE", "GroupRows", "WaitingRows", "sample_level"
 Ints = NDArray[np.int64]
 
 HASHED = [KINDS.index(kind) for kind in ("string", "bytes", "several", "decimal")]
-# The maximum size of unsorted rows, in bytes, that are sorted together. A larger state cannot be saved, because a saved
+# The maximum size, in bytes, of unsorted rows that are sorted together. A larger state cannot be saved, because a saved
 # state contains all rows in sorted order. The results of a larger state are computed one partition of its groups at a
 # time.
 SAVED = 1 << 28
@@ -353,7 +353,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def groups(self) -> Groups:
-        """Return the weights of negatives, positives and pairs of every group; the state must have only one cell."""
+        """Return the weights of negatives, positives and pairs of every group in a state with one cell (slice)."""
         return Groups.concat(self._iter_groups())
 
     def _iter_groups(self) -> Iterator[Groups]:
@@ -381,7 +381,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         yield from map_in_threads(collect_partition, Spill.PARTS, count_processors())
 
     def sorted_rows(self) -> Iterator[SortedGroupRows]:
-        """Yield the sorted rows of a single-cell state, together or, if there are many, one partition of groups at a time.
+        """Yield the sorted rows of a state with one cell (slice): all together or, if there are many, in partitions.
 
         All rows of a group are in one `SortedGroupRows` object.
         """
@@ -430,8 +430,8 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
     def _close_cells(self) -> SealedGroups:
         cells, entries = self.cells, self.cells.tallies["scores"]
         assert cells.inner_keys is not None
-        # A sealed state records its partition in each cell, so it needs at least one cell. A state without axes
-        # therefore gets one cell, even if it has no rows.
+        # A sealed state records its partition in each cell (such as a slice), so it needs at least one cell. A state
+        # without axes therefore gets one cell, even if it has no rows.
         fronts = len(self) if self.axes else 1
         groups = scan_groups(sorted_entries(entries), len(cells))
         bounds = np.searchsorted(cells.inner_keys[:, 0], np.arange(fronts + 1))

@@ -41,7 +41,7 @@ RawRows = dict[str, Array]
 T = TypeVar("T")
 # The target number of rows per partition.
 PART_ROWS = 1 << 15
-# The initial size of the hash table that numbers the groups of a partition.
+# The initial size of the hash table that assigns a number to each group of a partition.
 TABLE = 1 << 14
 # The hash salt that assigns groups to workers (`partition=(i, n)`). It must never change, because all workers of a job
 # must assign the groups in the same way.
@@ -184,7 +184,7 @@ def _scan_rows(numbers: Array, count: int, scores: Array, labels: Array, weights
 
 
 def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
-    """Compute the same result as `_collect_any`, but faster, for rows with a simple layout.
+    """Return the same result as `_collect_any`, but faster, for rows with a simple layout.
 
     The rows must have IDs of one size, float32 scores and no weights. The score and the label of such a row fit in one
     64-bit key, which makes sorting fast.
@@ -215,14 +215,17 @@ def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
 
 
 def _compare_groups(numbers: NDArray[np.int32], count: int, keys: NDArray[np.uint64]) -> Groups:
-    """Return the negatives, positives and concordant pairs of groups, from the group number and the key of each row."""
+    """Return the numbers of negatives, positives and concordant pairs of each of `count` groups.
+
+    `numbers` contains the group number of each row, and `keys` its score and label, packed into one integer.
+    """
     begins, ordered = np.zeros(count + 1, np.int64), np.empty(len(numbers), np.uint64)
     kernel_registry.find_kernel("groups:sort_by_group")(numbers, keys, begins, ordered)
     return compare_rows(ordered, begins)
 
 
 def _pack_scores(scores: Array, labels: Array) -> NDArray[np.uint64]:
-    """Return a key for each row: 32 bits that sort like the score, followed by the label as the lowest bit."""
+    """Return a key for each row: 32 bits that preserve the order of the scores, followed by the label bit."""
     keys = np.empty(len(labels), np.uint64)
     with np.errstate(over="ignore"):
         narrow = scores.astype(np.float32, copy=False)
@@ -251,7 +254,7 @@ def _collect_any(raw: RawRows, workers: int) -> Groups:
 
 
 def number_groups(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int]:
-    """Number the groups of some rows from 0, in order of first appearance.
+    """Number the groups of the rows from 0, in order of first appearance.
 
     Parameters
     ----------
@@ -280,8 +283,8 @@ def number_groups(a: Array, b: Array, bits: int) -> tuple[NDArray[np.int32], int
 def map_in_threads(function: Callable[[int], T], parts: int, workers: int) -> Iterator[T]:
     """Yield `function(i)` for each partition i, computed in threads.
 
-    Partitions are computed in small batches. A batch begins only after the caller has taken all results of the previous
-    batch, so that only a few results are in memory at a time.
+    Partitions are computed in small batches. A batch begins only after the caller has consumed all results of the
+    previous batch, so that only a few results are in memory at a time.
     """
     if min(parts, workers) < 2:
         yield from map(function, range(parts))

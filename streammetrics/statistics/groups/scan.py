@@ -33,7 +33,7 @@ class SortedGroupRows(NamedTuple):
     numbers : integers
         The group index of each entry; the indices start at 0 and have no gaps.
     keys : uint64
-        The score of each entry, as an integer that sorts like the score.
+        The score of each entry, encoded as an integer; the integers have the same order as the scores.
     labels : uint8
         The label of each entry, 0 or 1.
     counts : integers
@@ -56,7 +56,7 @@ def compare_rows(keys: NDArray[np.uint64], starts: Ints) -> Groups:
     Parameters
     ----------
     keys : uint64 array
-        Score and label of each row, packed into one integer. The rows of a group are adjacent, in any order.
+        The score and the label of each row, packed into one integer. The rows of a group are adjacent, in any order.
     starts : int64 array
         The index of the first row of each group, followed by the number of rows.
 

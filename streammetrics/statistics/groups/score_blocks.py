@@ -89,7 +89,8 @@ def _sum_between(run: list[Ints], first: Ints, last: Ints) -> Floats:
 def _weight_parts(rows: SortedGroupRows) -> list[Ints]:
     """Split the weight of each entry into integers that can be summed without rounding.
 
-    The integers of part i are in units of 2**(-20 * i). Without weights, there is only part 0, the row counts.
+    The integers in array i of the result are in units of 2**(-20 * i). Without weights, the only array contains the
+    row counts.
     """
     if rows.weights is None:
         return [np.asarray(rows.counts, np.int64)]

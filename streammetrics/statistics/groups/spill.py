@@ -34,7 +34,7 @@ SALT = 0x5350494C4C000001
 BITS = 8
 # The maximum number of bytes that one system call writes or reads.
 PIECE = 1 << 26
-# The number of rows that are partitioned at a time, which limits the memory for copies.
+# Rows are partitioned in pieces of this many rows, to limit the memory for copies.
 ROWS = 1 << 22
 
 
@@ -133,7 +133,7 @@ def read_at(file: int, size: int, at: int) -> bytes:
 
 
 class _SpillErrors:
-    """A context manager that turns an OSError into a MemoryLimitError with advice."""
+    """A context manager that converts an OSError to a MemoryLimitError, whose message contains advice."""
 
     def __init__(self, folder: str, advice: str) -> None:
         self.folder, self.advice = folder, advice
@@ -260,7 +260,7 @@ class Spill:
 
 
 def spill_rows(folder: str, raws: Sequence[RawRows], before: tuple[Spill, ...]) -> tuple[Spill, ...]:
-    """Write rows to a file in a folder, and return the spills `before` with these rows added.
+    """Write rows to a file in a folder, and return `before`, the existing spills, with these rows added.
 
     If writing fails, raise an error and change nothing.
     """
