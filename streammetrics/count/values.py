@@ -70,7 +70,7 @@ FEWEST_OUTSIDE = 1 << 13
 # Windows are always replaced once the number of values without a counter exceeds both this number and twice the number
 # of entries.
 WAIT = 1 << 16
-# If there are windows, a new buffer has space for at least this many more values.
+# If there are windows, a buffer that is full grows by at least this many values.
 ROOM = 1 << 18
 # The largest number of counters in a window.
 MOST = 1 << 17

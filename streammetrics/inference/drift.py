@@ -1,4 +1,4 @@
-"""Measure the drift of a score distribution by the population stability index and other divergences of histograms."""
+"""Measure the drift of a score distribution with the population stability index and other divergences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compute terms of multiclass and multilabel rows, such as the predicted class, log-loss and ranking loss."""
+"""Compute quantities of each row for metrics of several classes or labels, such as the predicted class."""
 
 from __future__ import annotations
 

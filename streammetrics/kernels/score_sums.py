@@ -343,7 +343,7 @@ def sum_cells(
     n_terms, n, cells = terms.shape[0], y.shape[0], rows.shape[0] // 2
     width = 1 + 3 * n_terms
     lanes = scratch(LANE_CELLS, i8)
-    # Use lanes only if there are many rows per cell, because the lanes of all cells must finally be added to the sums.
+    # Use lanes only if there are many rows per cell, because adding the lanes of all cells to the sums takes time.
     laned = n >= 8 * cells and 2 * LANES * cells * width <= LANE_CELLS
     lanes[: 2 * LANES * cells * width if laned else 0] = 0
     k, f, out, place = scratch(PART, f8), scratch(PART, f8), scratch(PART, f8), scratch(PART, u8)

@@ -22,7 +22,8 @@ __all__ = ["Answer", "InnerAnswer", "MetricAnswer", "NamedAnswers", "identity_of
 class Answer:
     """The results of a metric, collection or wrapper, computed from states that have only one cell (no slices).
 
-    For a metric, each attribute is a single result. For a collection, it is a dict of results, keyed by name.
+    For a metric, `value`, `bounds` and `explanation` are single results. For a collection, each is a dict of results,
+    keyed by name.
 
     Attributes
     ----------

@@ -355,7 +355,7 @@ def shorten_reason(reason: str) -> str:
 
 
 def collect_reasons(rows: Sequence[MeasureRow]) -> list[str]:
-    """Return the reasons why rows have no interval or no conclusion, each with the names of its metrics."""
+    """Return the reasons why metrics have no interval or no conclusion, each preceded by the names of these metrics."""
     ratios = [r.name for r in rows if ONE_IS_BEST in r.sub and r.word == "unclear" and r.bold]
     unclear = [f"{', '.join(ratios)}: the values differ, but it is unclear which one is closer to 1."] if ratios else []
     names: dict[str, dict[str, None]] = {}

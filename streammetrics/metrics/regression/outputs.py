@@ -169,7 +169,7 @@ class BoundedOutputMetric(OutputMetric[S]):
 
 
 class BoundedOutputs(Outputs):
-    """The value and bounds of several outputs, each of which has certified bounds."""
+    """The values of several outputs, with certified bounds on each value."""
 
     @cached_property
     def bounds(self) -> tuple[Any, Any]:

@@ -301,7 +301,8 @@ def evaluate(
     now : float
         The time, in seconds since 1970.
     hours, days : mapping of int to ExperimentWindow
-        The merged parts of each recent hour and of each day. The keys are the first hours, in hours since 1970.
+        The merged parts of each recent hour and of each day. A key is the first hour of its window, in hours
+        since 1970.
     index : PartIndex
         The index of the posted parts: which hours of which sources have parts.
     looks : sequence of ShownLook
@@ -320,11 +321,11 @@ def evaluate(
     Notes
     -----
     Verdicts use always-valid intervals, which keep their coverage however often people look. The intervals are tuned
-    for the planned users of the two compared arms, with an error rate of 5 % over all treatments. If the definition
-    sets `mature_after`, an hour is final only `mature_after` hours after its end, when its outcomes are complete. The
-    verdicts, the table and the slices cover final hours; the arms, the sample ratio and the drift cover all rows. The
-    duration runs to the end of the last final hour. If the definition has phases, all figures cover only the last
-    phase, and the duration begins when this phase began.
+    for the planned number of users in the two compared arms, with an error rate of 5 % over all treatments. If the
+    definition sets `mature_after`, an hour is final only `mature_after` hours after its end, when its outcomes are
+    complete. The verdicts, the metrics and the slices cover final hours. The users of each arm, the check of the sample
+    ratio and the drift cover all rows. The duration runs to the end of the last final hour. If the definition has
+    phases, all figures cover only the last phase, and the duration is counted from the start of that phase.
     """
     series = WindowSeries() if series is None else series
     span = index.span or _find_span(hours, days, experiment.timezone)
