@@ -259,7 +259,7 @@ class TaskSpec:
             if metric.settings.get("threshold") is not None
         }
         for name, threshold in thresholds.items():
-            # Check the scale of the metric, because its specification may set a different scale from that of the task.
+            # Use the scale of the metric, because its specification may set a different scale from that of the task.
             if metrics[name].settings.get("scale", self.scale) == "probability":
                 self._check_threshold(name, type(metrics[name]), threshold)
         labelled = [name for name, roles in needs.items() if "y_true" in roles]

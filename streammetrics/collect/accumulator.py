@@ -40,7 +40,7 @@ class Accumulator:
     Parameters
     ----------
     definition : Definition
-        The settings: which states to count, and how to compute values from them.
+        The settings: which states to keep, and how to compute values from them.
     states : sequence of State, optional
         The initial states; by default they are empty.
     """

@@ -24,8 +24,12 @@ class Plottable:
         Returns
         -------
         matplotlib axes
-            The axes of the chart; or an array of axes if a new figure has several charts. An object without a chart
-            raises TypeError.
+            The axes of the chart, or an array of axes if a new figure has several charts.
+
+        Raises
+        ------
+        TypeError
+            The object has no chart.
         """
         # The plots module imports the metric classes, which derive from this class. Importing it only on demand avoids
         # a circular import.

@@ -202,8 +202,8 @@ def merge(parts: Iterable[Any], *more: Any, metrics: str = "same", max_bytes: in
 def _merge_part(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
     """Merge a part into the total, and return the total.
 
-    The first part becomes the total. A `fresh` part has just been loaded, so nothing else uses it; any other part is
-    copied first. `metrics` has the same meaning as in `merge`.
+    The first part becomes the total. It is copied, unless it is `fresh` (it has just been loaded, so nothing else uses
+    it) or a `State`, which never changes. `metrics` has the same meaning as in `merge`.
     """
     if total is None:
         return thing if fresh or isinstance(thing, State) else thing.copy()

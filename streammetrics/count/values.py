@@ -335,7 +335,10 @@ class ValueCounter(Counter):
             self._fit(self.statistic.sample_entries(columns, FEWEST))
 
     def _fit(self, sample: Entries | None = None) -> None:
-        """Adapt the levels (bucket widths) to earlier rows and a sample of the next batch, and create new windows."""
+        """Adapt the levels (bucket widths) to earlier rows and a sample of the next batch, and choose new windows.
+
+        A window is an array of counters for the most frequent buckets (see `LiveValues`).
+        """
         statistic, old = self.statistic, self._levels
         entries = self.tallies["rows"].consolidate()
         known = entries

@@ -55,9 +55,10 @@ def find_reasons(dropped: Array, rows: Any) -> Array:
 
 
 def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Any) -> Array:
-    """Read the stored numbers of a flat, such as the sums of cells, from every section; check that each is in range.
+    """Read the stored numbers of a `Flat` (numbers of every cell, such as a sum) from every section.
 
     `stored_counts` says how many numbers each section stores. A sparse section omits some numbers, such as zeros.
+    Raises an error if a number is out of range.
     """
     form, name = flat.form, flat.name
     if form == "exact":

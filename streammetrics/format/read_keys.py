@@ -215,8 +215,8 @@ def _decode_integers(name: str, counts: Any, below: Any, gaps: Array) -> Array:
     large = ~negative & (values >= np.uint64(1 << 63))
     out: Array = values.astype(object) if large.any() else values.view(np.int64).copy()
     ends = np.cumsum(halves)[::2]
-    # A negative integer v is stored as -1 - v, in ascending order of the stored numbers. To restore the integers in
-    # ascending order, convert each number back and reverse the order.
+    # Each negative integer v is stored as -1 - v, and the stored numbers are in ascending order. To restore the integers
+    # in ascending order, convert each number back and reverse the order.
     backward = expand_ranges(ends - below, below)
     mirror = np.repeat(2 * ends - below - 1, below) - backward
     out[backward] = -1 - out[mirror]

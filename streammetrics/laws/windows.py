@@ -32,7 +32,7 @@ def windows(case: Case) -> None:
 
 
 def windows_in_any_order(case: Case) -> None:
-    """Windows, windows of slices, and slices of windows give the same bytes for every order of rows."""
+    """Windows of a metric, windows of slices and slices of windows each obey the general laws for rows in any order."""
     keys = {"key": sample_keys(case.rng, case.n, "string", several=3)[case.blocks]}
     keep = int(case.rng.integers(1, 5))
     makers: tuple[Callable[[], Any], ...] = (

@@ -93,8 +93,8 @@ class UpliftScores(LabelScores, tag="uplift_scores"):
 def _subtract_digits(whole: Mass, part: Mass) -> Any:
     """Subtract the digits of `part` from those of `whole`, one by one.
 
-    No digit borrows from the next one, so single digits of the result can be negative. The numbers `whole` - `part`
-    themselves must not be negative.
+    No digit borrows from the next one, so individual digits of the result can be negative. No number in `part` may be
+    larger than the same number in `whole`.
     """
     count = max(len(whole.digits), len(part.digits))
     return whole.pad_digits(count) - part.pad_digits(count)
