@@ -98,6 +98,8 @@ def to_plain_array(column: Any, name: str) -> Any:
 def _find_converter(kind: type) -> Callable[[Any, str], Any] | None:
     """Return the fast conversion to an array for columns of class `kind`; None if there is none."""
     library = library_of(kind)
+    if library == "torch":
+        return _from_torch
     if library in TENSORS:
         return convert_tensor
     if library == "pyarrow":
@@ -114,6 +116,16 @@ def _find_converter(kind: type) -> Callable[[Any, str], Any] | None:
 def _has_tensor(*kinds: type) -> bool:
     """Return whether at least one of the classes is a tensor class."""
     return not TENSORS.isdisjoint(map(library_of, kinds))
+
+
+def _from_torch(column: Any, name: str) -> Array:
+    """Return a torch tensor as an array; without a copy if it is on the CPU."""
+    try:
+        array: Array = column.numpy()
+    # The tensor is on another device, requires gradients or has dtype bfloat16, so it needs a slower conversion.
+    except (TypeError, RuntimeError):
+        return convert_tensor(column, name)
+    return array
 
 
 def _from_value(column: Any, name: str) -> Array:
@@ -196,6 +208,5 @@ def find_widened_columns(names: tuple[str, ...], columns: tuple[Any, ...]) -> fr
     """Return the names of the bfloat16 columns, which `to_plain_array` converts to float32."""
     if not _has_tensor(*map(type, columns)):
         return NONE_WIDENED
-    return frozenset(
-        n for n, c in zip(names, columns, strict=True) if library_of(type(c)) in TENSORS and is_bfloat16(c)
-    )
+    widened = [n for n, c in zip(names, columns, strict=True) if library_of(type(c)) in TENSORS and is_bfloat16(c)]
+    return frozenset(widened) if widened else NONE_WIDENED
