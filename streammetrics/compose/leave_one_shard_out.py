@@ -185,8 +185,8 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
     total = merge_shards(shards)
     # Leaving out a shard without rows does not change the value, so start with the value of all shards.
     tables = {n: np.repeat(x[None], count, axis=0) for n, x in _read_numbers(name, metric, binding, total).items()}
-    # If a shard contains all rows of a slice, the value of the slice without this shard is undefined. If there are no
-    # slices, the value without this shard is the value of the metric without rows.
+    # If a shard contains all rows of a slice, the value of the slice without this shard is undefined. In a metric without
+    # slices, if a shard contains all rows, the value without it is the value of the metric without rows.
     is_only = shards.total_row_counts == total.total_row_counts[at]
     of_no_rows = _read_numbers(name, metric, binding, total.empty_copy()) if is_only.any() and not total.axes else {}
     for number, table in tables.items():

@@ -372,7 +372,7 @@ def _centre(points: Floats, occupied: NDArray[np.bool_]) -> Floats:
 
 
 def _sum_products(x: Floats, y: Floats) -> Any:
-    # Suppress warnings about cells (slices) whose sum overflows, because they have no valid result.
+    # Suppress warnings about sums that overflow; the results of their cells (slices) are not valid in any case.
     with np.errstate(all="ignore"):
         return sum_shards(x * y)
 

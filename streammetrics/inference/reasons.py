@@ -20,7 +20,7 @@ Reasons = NDArray[Any]
 def build_reasons(reasons: Any, shape: tuple[int, ...]) -> Reasons:
     """Return a new array of reasons with the given shape; `add_reasons` can add further reasons to it.
 
-    `reasons` are the initial reasons: an array, a string for all cells, or None for no reason in any cell.
+    `reasons` are the initial reasons: an array, a string for all cells, or None if no cell has a reason yet.
     """
     array = np.full(shape, None, object)
     array[...] = reasons

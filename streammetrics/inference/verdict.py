@@ -255,8 +255,8 @@ def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin:
     change = effect.change
     if isinstance(change, CalibrationContrasts):
         limit = scale_of("relative").point(margin)
-        # The ratio of the treatment is closer to 1 than that of the control if the log difference and the log sum of
-        # the two ratios (the contrasts) have opposite signs.
+        # The ratio of the treatment is closer to 1 than that of the control if the difference and the sum of the
+        # logarithms of the two ratios (the contrasts) have opposite signs.
         if not margin:
             (low, high), (low2, high2) = (_compute_limits(e, progress, alpha, effect.slack) for e in change)
             return ((low > 0.0) & (high2 < 0.0)) | ((high < 0.0) & (low2 > 0.0))

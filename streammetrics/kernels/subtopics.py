@@ -1,4 +1,4 @@
-"""Measures of rankings whose documents cover subtopics of a query, such as alpha-NDCG and ERR-IA.
+"""Measures such as alpha-NDCG and ERR-IA, for rankings whose documents cover subtopics of a query.
 
 Every subtopic starts with the value 1. Each document that covers a subtopic reduces the value of this subtopic for the
 documents ranked below.

@@ -96,9 +96,10 @@ def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
 
 
 def find_octave_start(octave: Ints, bits: int) -> Ints:
-    """Return the offset to add to the leading bits of a number to get the distance of its bucket from the bucket of 0.
+    """Return, for each octave, the offset to add to the leading bits of a number to get the number of its bucket.
 
-    The octave of a number is its binary exponent minus that of the bucket width.
+    Buckets are numbered by their distance from the bucket of 0. The octave of a number is its binary exponent minus
+    that of the bucket width.
     """
     # Octaves up to `bits` have 2**bits buckets each. In octaves from FRACTION on, every float64 has its own bucket.
     logarithmic = (np.minimum(octave, bits) - bits) << bits

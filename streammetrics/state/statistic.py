@@ -211,7 +211,7 @@ class Statistic(Settings):
         """The reasons why rows can be dropped.
 
         The reason is "where" for rows that the `where` column excludes. Otherwise, it is the role of the column with an
-        invalid or ignored value: a column that the statistic reads, "time" or "unit".
+        invalid or ignored value: the role of a column that the statistic reads, or "time" or "unit".
         """
         return tuple(dict.fromkeys(("where", *(n.role for n in self.needs()), "time", "unit")))
 

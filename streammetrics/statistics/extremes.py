@@ -99,11 +99,11 @@ class Extremes(State, tag="extremes"):
         return {"rows": int(self.rows)}
 
     def least(self, output: int = 0) -> float:
-        """Return the smallest value of one output (position within a row); NaN if there are no rows."""
+        """Return the smallest value of an output (each row has a value for each output); NaN if there are no rows."""
         return value_of(self.low[output], "low")
 
     def largest(self, output: int = 0) -> float:
-        """Return the largest value of one output (position within a row); NaN if there are no rows."""
+        """Return the largest value of an output (each row has a value for each output); NaN if there are no rows."""
         return value_of(self.high[output], "high")
 
 

@@ -80,7 +80,9 @@ class RankingMetric(QueryMean[RankingSums]):
     def update_lists(
         self, ranked: Iterable[Sequence[Any]], relevant: Iterable[Any], *, sample_weight: Any = None
     ) -> Any:
-        """Count ranked lists, each with its relevant documents: a set, or a mapping from documents to grades.
+        """Update the metric with ranked lists and the relevant documents of each list.
+
+        The relevant documents are a set, or a mapping from documents to grades.
 
         Parameters
         ----------
